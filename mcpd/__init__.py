@@ -10,98 +10,96 @@ import os
 TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
-    from .client import Callbacks as Callbacks
-    from .client import Client as Client
-    from .client import ClientLimits as ClientLimits
-    from .client.auth.settings import ClientCredentials as ClientCredentials
-    from .client.auth.settings import EnterpriseManaged as EnterpriseManaged
-    from .client.auth.settings import OAuth as OAuth
-    from .client.auth.settings import PrivateKeyJwt as PrivateKeyJwt
-    from .client.auth.settings import WorkloadIdentity as WorkloadIdentity
-    from .client.group import ClientGroup as ClientGroup
-    from .context.context import Context as Context
-    from .context.forms import choices as choices
-    from .context.questions import Answer as Answer
-    from .context.questions import elicit_form as elicit_form
-    from .context.questions import elicit_url as elicit_url
-    from .context.questions import list_roots as list_roots
-    from .context.questions import sample as sample
-    from .context.sync import SyncContext as SyncContext
-    from .errors import AuthorizationFailed as AuthorizationFailed
-    from .errors import AuthorizationRequired as AuthorizationRequired
-    from .errors import CannotConnect as CannotConnect
-    from .errors import ConnectionLost as ConnectionLost
-    from .errors import HttpError as HttpError
-    from .errors import McpdError as McpdError
-    from .errors import ProtocolError as ProtocolError
-    from .errors import RemoteError as RemoteError
-    from .errors import RequestTimeout as RequestTimeout
-    from .errors import ResourceNotFound as ResourceNotFound
-    from .errors import ResultMismatch as ResultMismatch
-    from .errors import SessionLost as SessionLost
-    from .errors import ToolError as ToolError
-    from .extensions.ui.results import ViewResult as ViewResult
-    from .extensions.ui.results import view_result as view_result
-    from .extensions.ui.views.view import View as View
-    from .handlers.middleware import CallNext as CallNext
-    from .handlers.middleware import MiddlewareRequest as MiddlewareRequest
-    from .handlers.rate_limit import RateLimit as RateLimit
-    from .handlers.result_limit import ResultLimit as ResultLimit
-    from .host.hooks import Hooks as Hooks
-    from .host.host import Host as Host
-    from .host.options import HostOptions as HostOptions
-    from .observer import ObservedCall as ObservedCall
-    from .observer import ObservedFrame as ObservedFrame
-    from .observer import Observer as Observer
-    from .observer import Outcome as Outcome
-    from .principal import ANONYMOUS as ANONYMOUS
-    from .principal import Principal as Principal
-    from .registry.cache import CacheHint as CacheHint
-    from .registry.content import audio as audio
-    from .registry.content import embedded as embedded
-    from .registry.content import image as image
-    from .registry.content import link as link
-    from .registry.content import text as text
-    from .registry.depends import Depends as Depends
-    from .registry.routes import RouteRequest as RouteRequest
-    from .registry.routes import RouteResponse as RouteResponse
-    from .registry.rules import CatalogEntry as CatalogEntry
-    from .server import Server as Server
-    from .sources.marks import tool as tool
-    from .sources.skill_files import add_skills as add_skills
-    from .transports.authentication import Authenticator as Authenticator
-    from .transports.authentication import Refusal as Refusal
-    from .transports.http_client.options import Challenge as Challenge
-    from .transports.http_client.options import HttpOptions as HttpOptions
-    from .types.base import Icon as Icon
-    from .types.base import Params as Params
-    from .types.base import Result as Result
-    from .types.content import AudioContent as AudioContent
-    from .types.content import BlobResourceContents as BlobResourceContents
-    from .types.content import ContentBlock as ContentBlock
-    from .types.content import EmbeddedResource as EmbeddedResource
-    from .types.content import ImageContent as ImageContent
-    from .types.content import ResourceLink as ResourceLink
-    from .types.content import TextContent as TextContent
-    from .types.content import TextResourceContents as TextResourceContents
-    from .types.elicitation import ElicitFormParams as ElicitFormParams
-    from .types.elicitation import ElicitResult as ElicitResult
-    from .types.elicitation import ElicitUrlParams as ElicitUrlParams
-    from .types.lifecycle import Implementation as Implementation
-    from .types.notifications import LogMessageParams as LogMessageParams
-    from .types.prompts import GetPromptResult as GetPromptResult
-    from .types.prompts import Prompt as Prompt
-    from .types.prompts import PromptMessage as PromptMessage
-    from .types.resources import ReadResourceResult as ReadResourceResult
-    from .types.resources import Resource as Resource
-    from .types.resources import ResourceTemplate as ResourceTemplate
-    from .types.sampling import CreateMessageParams as CreateMessageParams
-    from .types.sampling import CreateMessageResult as CreateMessageResult
-    from .types.sampling import Root as Root
-    from .types.sampling import SamplingMessage as SamplingMessage
-    from .types.tools import CallToolResult as CallToolResult
-    from .types.tools import Tool as Tool
-    from .types.tools import ToolAnnotations as ToolAnnotations
+    from mcpd.client import Callbacks as Callbacks, Client as Client, ClientLimits as ClientLimits
+    from mcpd.client.auth.settings import (
+        ClientCredentials as ClientCredentials,
+        EnterpriseManaged as EnterpriseManaged,
+        OAuth as OAuth,
+        PrivateKeyJwt as PrivateKeyJwt,
+        WorkloadIdentity as WorkloadIdentity,
+    )
+    from mcpd.client.group import ClientGroup as ClientGroup
+    from mcpd.context.context import Context as Context
+    from mcpd.context.forms import choices as choices
+    from mcpd.context.questions import (
+        Answer as Answer,
+        elicit_form as elicit_form,
+        elicit_url as elicit_url,
+        list_roots as list_roots,
+        sample as sample,
+    )
+    from mcpd.context.sync import SyncContext as SyncContext
+    from mcpd.errors import (
+        AuthorizationFailed as AuthorizationFailed,
+        AuthorizationRequired as AuthorizationRequired,
+        CannotConnect as CannotConnect,
+        ConnectionLost as ConnectionLost,
+        HttpError as HttpError,
+        McpdError as McpdError,
+        ProtocolError as ProtocolError,
+        RemoteError as RemoteError,
+        RequestTimeout as RequestTimeout,
+        ResourceNotFound as ResourceNotFound,
+        ResultMismatch as ResultMismatch,
+        SessionLost as SessionLost,
+        ToolError as ToolError,
+    )
+    from mcpd.extensions.ui.results import ViewResult as ViewResult, view_result as view_result
+    from mcpd.extensions.ui.views.view import View as View
+    from mcpd.handlers.middleware import CallNext as CallNext, MiddlewareRequest as MiddlewareRequest
+    from mcpd.handlers.rate_limit import RateLimit as RateLimit
+    from mcpd.handlers.result_limit import ResultLimit as ResultLimit
+    from mcpd.host.hooks import Hooks as Hooks
+    from mcpd.host.host import Host as Host
+    from mcpd.host.options import HostOptions as HostOptions
+    from mcpd.observer import (
+        ObservedCall as ObservedCall,
+        ObservedFrame as ObservedFrame,
+        Observer as Observer,
+        Outcome as Outcome,
+    )
+    from mcpd.principal import ANONYMOUS as ANONYMOUS, Principal as Principal
+    from mcpd.registry.cache import CacheHint as CacheHint
+    from mcpd.registry.content import audio as audio, embedded as embedded, image as image, link as link, text as text
+    from mcpd.registry.depends import Depends as Depends
+    from mcpd.registry.routes import RouteRequest as RouteRequest, RouteResponse as RouteResponse
+    from mcpd.registry.rules import CatalogEntry as CatalogEntry
+    from mcpd.server import Server as Server
+    from mcpd.sources.marks import tool as tool
+    from mcpd.sources.skill_files import add_skills as add_skills
+    from mcpd.transports.authentication import Authenticator as Authenticator, Refusal as Refusal
+    from mcpd.transports.http_client.options import Challenge as Challenge, HttpOptions as HttpOptions
+    from mcpd.types.base import Icon as Icon, Params as Params, Result as Result
+    from mcpd.types.content import (
+        AudioContent as AudioContent,
+        BlobResourceContents as BlobResourceContents,
+        ContentBlock as ContentBlock,
+        EmbeddedResource as EmbeddedResource,
+        ImageContent as ImageContent,
+        ResourceLink as ResourceLink,
+        TextContent as TextContent,
+        TextResourceContents as TextResourceContents,
+    )
+    from mcpd.types.elicitation import (
+        ElicitFormParams as ElicitFormParams,
+        ElicitResult as ElicitResult,
+        ElicitUrlParams as ElicitUrlParams,
+    )
+    from mcpd.types.lifecycle import Implementation as Implementation
+    from mcpd.types.notifications import LogMessageParams as LogMessageParams
+    from mcpd.types.prompts import GetPromptResult as GetPromptResult, Prompt as Prompt, PromptMessage as PromptMessage
+    from mcpd.types.resources import (
+        ReadResourceResult as ReadResourceResult,
+        Resource as Resource,
+        ResourceTemplate as ResourceTemplate,
+    )
+    from mcpd.types.sampling import (
+        CreateMessageParams as CreateMessageParams,
+        CreateMessageResult as CreateMessageResult,
+        Root as Root,
+        SamplingMessage as SamplingMessage,
+    )
+    from mcpd.types.tools import CallToolResult as CallToolResult, Tool as Tool, ToolAnnotations as ToolAnnotations
 
 __version__ = "0.1.0"
 
@@ -323,7 +321,7 @@ def _warn_of_namesake() -> None:
     if any(name.startswith("mcpd-") and name.endswith(("-info", ".egg")) for name in names):
         from warnings import warn
 
-        from .errors import NAMESAKE
+        from mcpd.errors import NAMESAKE
 
         warn(NAMESAKE, RuntimeWarning, stacklevel=3)
 

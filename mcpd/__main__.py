@@ -1,6 +1,6 @@
 """`python -m mcpd`."""
 
-from .cli import main
+from mcpd.cli import main
 
 if __name__ == "__main__":
     main()

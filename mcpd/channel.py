@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from .errors import McpdError, ProtocolError
-from .jsonrpc import Id
-from .principal import Origin
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
 
 __all__ = ["Channel", "HeadedChannel", "Heading", "Receiver", "RequestReceiver", "ResumableChannel"]
 

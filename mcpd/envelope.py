@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from .errors import InvalidParams, ParseError, UnsupportedVersion
-from .jsonrpc import ABSENT, MALFORMED, explain
-from .types.base import META, NO_JSON, Params, RequestMeta
-from .types.lifecycle import ClientCapabilities, Implementation, InitializeParams
-from .versions import table
-from .versions.table import Version
+from mcpd.errors import InvalidParams, ParseError, UnsupportedVersion
+from mcpd.jsonrpc import ABSENT, MALFORMED, explain
+from mcpd.types.base import META, NO_JSON, Params, RequestMeta
+from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams
+from mcpd.versions import table
+from mcpd.versions.table import Version
 
 __all__ = [
     "ClientIdentity",

@@ -24,7 +24,7 @@ from typing import Final, Generic, TypeVar
 
 from msgspec import Struct
 
-from .jsonrpc import Id
+from mcpd.jsonrpc import Id
 
 __all__ = ["ID_IN_USE", "RequestInFlight", "RequestsInFlight"]
 

@@ -17,7 +17,7 @@ from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, ValidationError
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from .errors import (
+from mcpd.errors import (
     InvalidParams,
     InvalidRequest,
     LocalProtocolError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
 
-from .channel import Channel, Receiver
+from mcpd.channel import Channel, Receiver
 
 __all__ = ["Accept", "Ending", "HasConnections", "Lingers", "Listener"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from .listener import Ending
+from mcpd.listener import Ending
 
 __all__ = ["Overseer", "Watcher"]
 

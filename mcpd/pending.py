@@ -21,8 +21,8 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
-from .errors import ConnectionLost, RemoteError
-from .jsonrpc import Failure, Id, Response, remote_error
+from mcpd.errors import ConnectionLost, RemoteError
+from mcpd.jsonrpc import Failure, Id, Response, remote_error
 
 __all__ = ["PendingRequest", "PendingRequests", "Waiter", "outcome_of"]
 

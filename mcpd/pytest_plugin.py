@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from .client.target import Target
-    from .principal import Transport
-    from .server import Server
-    from .testing import ClientMaker
-    from .verdict.report import AppsReport
+    from mcpd.client.target import Target
+    from mcpd.principal import Transport
+    from mcpd.server import Server
+    from mcpd.testing import ClientMaker
+    from mcpd.verdict.report import AppsReport
 
 __all__ = [
     "mcpd_apps",
@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker(_MARK)
     if mark is None:
         return
-    from .testing import TRANSPORTS, VERSIONS  # noqa: PLC0415
+    from mcpd.testing import TRANSPORTS, VERSIONS  # noqa: PLC0415
 
     where = metafunc.function.__qualname__
     unknown = set(mark.kwargs) - {"versions", "transports"}
@@ -97,7 +97,7 @@ def mcpd_client(mcpd_version: str | None, mcpd_transport: Transport) -> ClientMa
 
     See `mcpd.testing.TestClient` for its options.
     """
-    from .testing import ClientMaker  # noqa: PLC0415
+    from mcpd.testing import ClientMaker  # noqa: PLC0415
 
     return ClientMaker(mcpd_version, mcpd_transport)
 
@@ -111,7 +111,7 @@ def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
     """
 
     def hold(server: Server, file: str | os.PathLike[str] | None = None) -> None:
-        from .approval import check_lock, write_lock  # noqa: PLC0415
+        from mcpd.approval import check_lock, write_lock  # noqa: PLC0415
 
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in server.name)
         path = request.path.parent / (f"{name}.lock.json" if file is None else file)
@@ -141,8 +141,8 @@ def mcpd_apps() -> Callable[..., AppsReport]:
         import asyncio  # noqa: PLC0415
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-        from .verdict.options import TryOptions  # noqa: PLC0415
-        from .verdict.run import try_apps  # noqa: PLC0415
+        from mcpd.verdict.options import TryOptions  # noqa: PLC0415
+        from mcpd.verdict.run import try_apps  # noqa: PLC0415
 
         if isinstance(app := options.get("app"), str):
             options["app"] = (app,)

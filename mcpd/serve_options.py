@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, get_type_hin
 
 from msgspec import Struct
 
-from .serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
+from mcpd.serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from .http import HttpSettings
-    from .listener import Listener
-    from .overseer import Overseer
-    from .transports.accepting import WebSocketLimits
-    from .transports.authentication import Protection
+    from mcpd.http import HttpSettings
+    from mcpd.listener import Listener
+    from mcpd.overseer import Overseer
+    from mcpd.transports.accepting import WebSocketLimits
+    from mcpd.transports.authentication import Protection
 else:
     # For whoever evaluates annotations (`msgspec.structs.fields`): the real ones would cost every start-up.
     for _name in ("HttpSettings", "Listener", "Overseer", "Protection", "WebSocketLimits", "socket"):

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import UNSET, Raw, Struct
 from msgspec.json import decode
 
-from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
-from .envelope import (
+from mcpd.budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
+from mcpd.envelope import (
     ClientIdentity,
     Opening,
     Phase,
@@ -45,7 +45,7 @@ from .envelope import (
     read_params,
     said_by,
 )
-from .errors import (
+from mcpd.errors import (
     AccessDenied,
     InternalError,
     InvalidParams,
@@ -56,8 +56,8 @@ from .errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from .in_flight import ID_IN_USE, RequestInFlight, RequestsInFlight
-from .jsonrpc import (
+from mcpd.in_flight import ID_IN_USE, RequestInFlight, RequestsInFlight
+from mcpd.jsonrpc import (
     ABSENT,
     MALFORMED,
     Id,
@@ -70,16 +70,16 @@ from .jsonrpc import (
     encode,
     error_answer,
 )
-from .serve_defaults import MAX_FRAME_BYTES
-from .types.base import META, NO_JSON, Params, RequestMeta
-from .types.lifecycle import InitializeParams
-from .types.notifications import LOG_LEVELS
-from .versions import table
-from .versions.table import Version
-from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
+from mcpd.serve_defaults import MAX_FRAME_BYTES
+from mcpd.types.base import META, NO_JSON, Params, RequestMeta
+from mcpd.types.lifecycle import InitializeParams
+from mcpd.types.notifications import LOG_LEVELS
+from mcpd.versions import table
+from mcpd.versions.table import Version
+from mcpd.versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
 if TYPE_CHECKING:
-    from .wire.trace_context import TraceContext
+    from mcpd.wire.trace_context import TraceContext
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 

@@ -18,18 +18,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .client import Callbacks, ClientLimits
-from .client import client as awaited
-from .client import group as awaited_group
-from .client.auth_settings import Auth
-from .client.blocking import BlockingCalls, BlockingClient
-from .client.group_lists import Collision
-from .client.loop_thread import in_thread
-from .client.target import Target
-from .client.watched import ChannelWatcher
-from .errors import McpdError
-from .transports.http_client.options import Headers, HttpOptions
-from .types.lifecycle import Implementation
+from mcpd.client import Callbacks, ClientLimits, client as awaited, group as awaited_group
+from mcpd.client.auth_settings import Auth
+from mcpd.client.blocking import BlockingCalls, BlockingClient
+from mcpd.client.group_lists import Collision
+from mcpd.client.loop_thread import in_thread
+from mcpd.client.target import Target
+from mcpd.client.watched import ChannelWatcher
+from mcpd.errors import McpdError
+from mcpd.transports.http_client.options import Headers, HttpOptions
+from mcpd.types.lifecycle import Implementation
 
 __all__ = ["Client", "ClientGroup"]
 

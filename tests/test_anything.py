@@ -11,8 +11,7 @@ import asyncio
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from support.clock import until
 from support.wire_schema import VERSIONS
 from support.wires import META, MODERN, Wire, envelope, memory_wire

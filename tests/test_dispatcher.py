@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.wires import MODERN, OpenWire, Wire, each_version, each_wire, envelope, initialize, memory_wire, stdio_wire
 
 from mcpd import Context, Server, ToolError, text

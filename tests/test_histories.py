@@ -14,8 +14,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 from msgspec import Struct
 from support.wire_schema import VERSIONS

@@ -14,8 +14,7 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 from support.profiled import profiled
-from support.websocket_peer import TEXT, Socket, opened_client
-from support.websocket_peer import frame as made
+from support.websocket_peer import TEXT, Socket, frame as made, opened_client
 from support.wires import LEGACY, MODERN, stdio_wire
 from websockets.frames import Frame
 from websockets.protocol import SERVER, Protocol
@@ -92,7 +91,7 @@ class Answering(Socket):
     def write(self, data: bytes) -> None:
         self.framing.receive_data(data)
         for frame in self.framing.events_received():
-            request = json.loads(cast(Frame, frame).data)
+            request = json.loads(cast("Frame", frame).data)
             if "id" in request:
                 result = RESULTS[request["method"]]
                 answer = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()

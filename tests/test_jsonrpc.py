@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec import UNSET, Raw
 
 from mcpd.errors import InvalidParams, InvalidRequest, LocalProtocolError, ParseError, ProtocolError, RemoteError

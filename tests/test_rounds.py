@@ -13,8 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Struct
 from support.wires import META, MODERN, Wire, envelope, memory_wire
 

@@ -7,8 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.wire_schema import LEGACY, NEWEST, VERSIONS, Conversation, SchemaViolation, UnknownMethod, validate
-from support.wire_schema import validate_definition as check
+from support.wire_schema import (
+    LEGACY,
+    NEWEST,
+    VERSIONS,
+    Conversation,
+    SchemaViolation,
+    UnknownMethod,
+    validate,
+    validate_definition as check,
+)
 
 pytestmark = pytest.mark.usefixtures("shared")
 

@@ -10,8 +10,8 @@ Loaded by `mcpd check` and by pytest's fixture `mcpd_lock` alone.
 
 from __future__ import annotations
 
-from .changes import Change, compare
-from .lock import check_lock, write_lock
-from .offerings import offerings
+from mcpd.approval.changes import Change, compare
+from mcpd.approval.lock import check_lock, write_lock
+from mcpd.approval.offerings import offerings
 
 __all__ = ["Change", "check_lock", "compare", "offerings", "write_lock"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .offerings import KINDS, Offerings
-from .schemas import Found, compare_schemas, shown
+from mcpd.approval.offerings import KINDS, Offerings
+from mcpd.approval.schemas import Found, compare_schemas, shown
 
 __all__ = ["Change", "compare"]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.json import decode, encode, format
 
-from ..errors import ConfigurationError
-from ..jsonrpc import MALFORMED
-from ..server import Server
-from .changes import Change, compare
-from .offerings import KINDS, Offerings, offerings
+from mcpd.approval.changes import Change, compare
+from mcpd.approval.offerings import KINDS, Offerings, offerings
+from mcpd.errors import ConfigurationError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.server import Server
 
 __all__ = ["check_lock", "write_lock"]
 

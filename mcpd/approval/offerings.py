@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from msgspec.json import decode
 
-from ..jsonrpc import encode
-from ..server import Server
+from mcpd.jsonrpc import encode
+from mcpd.server import Server
 
 __all__ = ["KINDS", "Offerings", "offerings"]
 

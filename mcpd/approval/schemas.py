@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec.json import encode
 
-from ..references import target_of
+from mcpd.references import target_of
 
 __all__ = ["Found", "compare_schemas", "shown"]
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .base import Auth as Auth
-    from .base import InvalidToken as InvalidToken
-    from .base import TokenRequest as TokenRequest
-    from .base import Unavailable as Unavailable
-    from .introspection import Introspection as Introspection
-    from .jwt import Issuer as Issuer
-    from .jwt import Jwt as Jwt
-    from .static_tokens import StaticTokens as StaticTokens
-    from .token_function import TokenFunction as TokenFunction
+    from mcpd.auth.base import (
+        Auth as Auth,
+        InvalidToken as InvalidToken,
+        TokenRequest as TokenRequest,
+        Unavailable as Unavailable,
+    )
+    from mcpd.auth.introspection import Introspection as Introspection
+    from mcpd.auth.jwt import Issuer as Issuer, Jwt as Jwt
+    from mcpd.auth.static_tokens import StaticTokens as StaticTokens
+    from mcpd.auth.token_function import TokenFunction as TokenFunction
 
 __all__ = [
     "Auth",

@@ -22,18 +22,18 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import AccessDenied, ConfigurationError, McpdError
-from ..principal import Principal
-from ..printable import printable
-from ..state_keys import StateKeys
-from ..transports.authentication import Protection, Refusal, RequestHeaders
-from .challenge import build
-from .metadata import as_reached, checked_public_url, document, metadata_url, paths
-from .scopes import Hierarchy, checked_scopes, written
-from .token_cache import TokenCache
+from mcpd.auth.challenge import build
+from mcpd.auth.metadata import as_reached, checked_public_url, document, metadata_url, paths
+from mcpd.auth.scopes import Hierarchy, checked_scopes, written
+from mcpd.auth.token_cache import TokenCache
+from mcpd.errors import AccessDenied, ConfigurationError, McpdError
+from mcpd.principal import Principal
+from mcpd.printable import printable
+from mcpd.state_keys import StateKeys
+from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 
 if TYPE_CHECKING:
-    from .dpop import ProofChecker
+    from mcpd.auth.dpop import ProofChecker
 
 __all__ = ["Auth", "AuthOptions", "InvalidToken", "TokenRequest", "Unavailable", "Verified"]
 
@@ -314,7 +314,7 @@ class Auth(Protection):
 
     def _proved_url(self, path: str) -> str:
         """The URL that a proof for this path names: what is configured, never what a request says of its host."""
-        from .dpop import normalized
+        from mcpd.auth.dpop import normalized
 
         if not path:
             if self._own_url is None:
@@ -393,7 +393,7 @@ class Auth(Protection):
         is_plain = lacking is None and not found.key_thumbprint and self._dpop != "require"
         ath = ""
         if found.key_thumbprint:
-            from .dpop import b64  # few tokens are bound
+            from mcpd.auth.dpop import b64  # few tokens are bound
 
             ath = b64(key)
         known = _Known(who, found.key_thumbprint, lacking, who if is_plain else None, ath)
@@ -487,7 +487,7 @@ def _proof_checker(options: AuthOptions) -> ProofChecker | None:
         return None
     if find_spec("joserfc") is None:
         raise ConfigurationError("Proofs of possession are checked by joserfc: pip install 'mcpd-server[auth]'")
-    from .dpop import ProofChecker
+    from mcpd.auth.dpop import ProofChecker
 
     return ProofChecker(nonces=options.get("dpop_nonces", False), nonce_key=options.get("dpop_nonce_key"))
 

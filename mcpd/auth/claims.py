@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from ..errors import ConfigurationError
-from ..principal import Principal
-from .base import InvalidToken, Verified
-from .metadata import as_reached
+from mcpd.auth.base import InvalidToken, Verified
+from mcpd.auth.metadata import as_reached
+from mcpd.errors import ConfigurationError
+from mcpd.principal import Principal
 
 __all__ = ["ClaimChecks", "Expected"]
 

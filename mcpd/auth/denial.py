@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..errors import AccessDenied
-from ..principal import Principal
-from ..registry.needs import Guarding
-from ..transports.authentication import Refusal
-from .challenge import build
+from mcpd.auth.challenge import build
+from mcpd.errors import AccessDenied
+from mcpd.principal import Principal
+from mcpd.registry.needs import Guarding
+from mcpd.transports.authentication import Refusal
 
 __all__ = ["challenges_of", "refusal_of"]
 

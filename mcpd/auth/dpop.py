@@ -20,10 +20,10 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode
 
-from .compact import bytes_in, object_in, segments_of
+from mcpd.auth.compact import bytes_in, object_in, segments_of
 
 if TYPE_CHECKING:
-    from .signatures import SignatureCheck
+    from mcpd.auth.signatures import SignatureCheck
 
 __all__ = ["ALGORITHMS", "BadProof", "ProofChecker", "b64", "normalized"]
 
@@ -242,7 +242,7 @@ def _known_key(segment: str) -> _Known | BadProof:
         return BadProof("the key of the proof is no public key that fits its algorithm")
     from joserfc import jwk
 
-    from .signatures import signature_check
+    from mcpd.auth.signatures import signature_check
 
     try:
         check = signature_check(jwk.import_key(dict(own)), alg)
@@ -264,7 +264,7 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     if not all(isinstance(text, str) for text in members.values()):
         return None
     if given["kty"] == "RSA":
-        from .signatures import is_sound  # with joserfc
+        from mcpd.auth.signatures import is_sound  # with joserfc
 
         if not is_sound(given, _MOST_BITS):
             return None

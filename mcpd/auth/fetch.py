@@ -21,11 +21,11 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 from yarl import URL
 
-from .. import __version__
-from ..errors import ConfigurationError, McpdError
-from ..printable import printable
-from ..transports.http_client.link import proxy_for
-from .addresses import Kind, Reach, kind_of, may_reach
+from mcpd import __version__
+from mcpd.auth.addresses import Kind, Reach, kind_of, may_reach
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.printable import printable
+from mcpd.transports.http_client.link import proxy_for
 
 __all__ = ["FetchError", "Limits", "Response", "fetch", "fetch_json", "kind_of_host", "reach_from"]
 

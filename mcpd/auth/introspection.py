@@ -8,12 +8,12 @@ from time import time
 from typing import Any, Unpack
 from urllib.parse import quote_plus, urlencode
 
-from ..errors import ConfigurationError, missing_extra
-from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
-from .claims import ClaimChecks, Expected
+from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
+from mcpd.auth.claims import ClaimChecks, Expected
+from mcpd.errors import ConfigurationError, missing_extra
 
 try:
-    from .issuer_metadata import checked_issuer
+    from mcpd.auth.issuer_metadata import checked_issuer
 except ModuleNotFoundError as error:
     raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
@@ -70,7 +70,7 @@ class Introspection(Auth):
         return self._checks.verified(found, self._issuer, self.public_url, time())
 
     async def _ask_issuer(self, token: str) -> dict[str, Any]:
-        from .fetch import FetchError, Limits, fetch, reach_from
+        from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
 
         headers = {
             "Authorization": self._credentials,
@@ -98,7 +98,7 @@ class Introspection(Auth):
             raise Unavailable(f"the introspection endpoint of {self._issuer}: {error}") from None
 
     async def _from_metadata(self) -> str:
-        from .issuer_metadata import fetch_issuer_metadata
+        from mcpd.auth.issuer_metadata import fetch_issuer_metadata
 
         url = (await fetch_issuer_metadata(self._issuer)).get("introspection_endpoint")
         if not isinstance(url, str):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..errors import ConfigurationError
-from ..transports.address import is_loopback
-from .fetch import FetchError, Limits, fetch_json, reach_from
+from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
+from mcpd.errors import ConfigurationError
+from mcpd.transports.address import is_loopback
 
 __all__ = ["checked_issuer", "fetch_issuer_metadata", "metadata_urls"]
 

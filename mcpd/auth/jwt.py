@@ -12,17 +12,17 @@ from typing import Any, Unpack
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError, missing_extra
-from ..printable import printable
-from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
-from .claims import ClaimChecks, Expected
-from .compact import object_in, segments_of
+from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
+from mcpd.auth.claims import ClaimChecks, Expected
+from mcpd.auth.compact import object_in, segments_of
+from mcpd.errors import ConfigurationError, missing_extra
+from mcpd.printable import printable
 
 try:
     import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token
 
-    from .issuer_metadata import checked_issuer
-    from .keys import ALGORITHMS, IssuerKeys, VerifyingKey
+    from mcpd.auth.issuer_metadata import checked_issuer
+    from mcpd.auth.keys import ALGORITHMS, IssuerKeys, VerifyingKey
 except ModuleNotFoundError as error:
     raise missing_extra(error, "checking access tokens", "auth") from None
 
@@ -165,7 +165,7 @@ class Jwt(Auth):
         self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, keys: list[Any], source: _Source
     ) -> Verified:
         """The signature, then the claims."""
-        from .signatures import is_signed
+        from mcpd.auth.signatures import is_signed
 
         if not keys:
             raise InvalidToken("the token is signed with a key that is not known")

@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..printable import printable
-from .base import Unavailable
-from .fetch import FetchError, Limits, Response, fetch_json, reach_from
-from .issuer_metadata import fetch_issuer_metadata
+from mcpd.auth.base import Unavailable
+from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
+from mcpd.auth.issuer_metadata import fetch_issuer_metadata
+from mcpd.printable import printable
 
 __all__ = ["ALGORITHMS", "IssuerKeys", "VerifyingKey", "usable_keys"]
 
@@ -91,7 +91,7 @@ def _key(given: Any) -> VerifyingKey | None:
 
 
 def _is_sound(given: Mapping[str, Any]) -> bool:
-    from .signatures import is_sound  # with joserfc
+    from mcpd.auth.signatures import is_sound  # with joserfc
 
     return is_sound(given, _MOST_BITS)
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from msgspec.json import encode
 
-from ..errors import ConfigurationError
-from ..transports.address import is_loopback
+from mcpd.errors import ConfigurationError
+from mcpd.transports.address import is_loopback
 
 __all__ = ["WELL_KNOWN", "as_reached", "checked_public_url", "document", "metadata_url", "paths"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["PROVIDERS", "Provider", "settings_of"]
 

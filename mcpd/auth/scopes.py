@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..errors import ConfigurationError
-from ..registry.needs import is_scope
+from mcpd.errors import ConfigurationError
+from mcpd.registry.needs import is_scope
 
 __all__ = ["Hierarchy", "checked_scopes", "written"]
 

@@ -10,8 +10,8 @@ import logging
 import os
 import stat
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["secret_in", "warn_if_shared"]
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from ..errors import ConfigurationError
-from .base import Auth, AuthOptions
-from .secret_files import secret_in
+from mcpd.auth.base import Auth, AuthOptions
+from mcpd.auth.secret_files import secret_in
+from mcpd.errors import ConfigurationError
 
 __all__ = ["AuthSettings", "IntrospectionSettings", "auth_of"]
 
@@ -49,7 +49,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
 def auth_of(said: AuthSettings) -> Auth:
     """What these settings ask for. Raises ConfigurationError, also for those that say it in two ways or in none."""
     if said.provider is not None:
-        from .providers import settings_of
+        from mcpd.auth.providers import settings_of
 
         said = _with_provider(said, settings_of(said.provider, said.tenant))
     issuers = [said.issuer] if isinstance(said.issuer, str) else list(said.issuer)
@@ -64,7 +64,7 @@ def auth_of(said: AuthSettings) -> Auth:
     if said.tokens_file is not None:
         if issuers:
             raise ConfigurationError("--issuer and --tokens-file are two ways to say whose tokens are taken: give one")
-        from .static_tokens import StaticTokens, read_tokens
+        from mcpd.auth.static_tokens import StaticTokens, read_tokens
 
         return StaticTokens(read_tokens(said.tokens_file), **options)
     if not issuers:
@@ -72,7 +72,7 @@ def auth_of(said: AuthSettings) -> Auth:
     if said.introspection is not None:
         return _introspection(said, issuers, options)
 
-    from .jwt import Jwt
+    from mcpd.auth.jwt import Jwt
 
     return Jwt(
         issuers,
@@ -102,7 +102,7 @@ def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions)
     assert asked is not None
     if len(issuers) != 1:
         raise ConfigurationError("introspection: it is of one issuer")
-    from .introspection import Introspection
+    from mcpd.auth.introspection import Introspection
 
     return Introspection(
         issuers[0],

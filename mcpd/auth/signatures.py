@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc.jws import JWSRegistry
 from joserfc.util import urlsafe_b64decode
 
-from .compact import bytes_in
+from mcpd.auth.compact import bytes_in
 
 __all__ = ["SignatureCheck", "is_signed", "is_sound", "signature_check"]
 

@@ -13,13 +13,13 @@ from typing import Unpack
 
 from msgspec import Struct, ValidationError, convert
 
-from ..errors import ConfigurationError
-from ..principal import Principal
-from ..printable import printable
-from ..transports.authentication import warn_of_readers
-from .base import Auth, AuthOptions, TokenRequest, Verified
-from .scopes import checked_scopes
-from .token_cache import TokenCache
+from mcpd.auth.base import Auth, AuthOptions, TokenRequest, Verified
+from mcpd.auth.scopes import checked_scopes
+from mcpd.auth.token_cache import TokenCache
+from mcpd.errors import ConfigurationError
+from mcpd.principal import Principal
+from mcpd.printable import printable
+from mcpd.transports.authentication import warn_of_readers
 
 __all__ = ["StaticTokens", "read_tokens"]
 

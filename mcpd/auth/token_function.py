@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import TypeAlias, Unpack
 
-from ..principal import Principal
-from .base import Auth, AuthOptions, TokenRequest, Verified
+from mcpd.auth.base import Auth, AuthOptions, TokenRequest, Verified
+from mcpd.principal import Principal
 
 __all__ = ["TokenFunction"]
 

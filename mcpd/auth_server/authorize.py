@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from ..auth.metadata import as_reached
-from ..registry.routes import RouteRequest, RouteResponse
-from .addresses import place_of
-from .clients import Client
-from .core import Core
-from .interaction import Interaction
-from .pages import message_page
-from .redirects import host_of, is_loopback_redirect, matching, why_not
-from .replies import OAuthError, failed, query
+from mcpd.auth.metadata import as_reached
+from mcpd.auth_server.addresses import place_of
+from mcpd.auth_server.clients import Client
+from mcpd.auth_server.core import Core
+from mcpd.auth_server.interaction import Interaction
+from mcpd.auth_server.pages import message_page
+from mcpd.auth_server.redirects import host_of, is_loopback_redirect, matching, why_not
+from mcpd.auth_server.replies import OAuthError, failed, query
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["Authorize", "is_resource", "page_or_json"]
 

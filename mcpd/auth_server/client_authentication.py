@@ -12,12 +12,12 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from msgspec.json import decode
 
-from ..auth.fetch import FetchError, Limits, fetch_json
-from ..registry.routes import RouteRequest
-from .clients import Client, told
-from .core import Core
-from .replies import OAuthError
-from .store import digest
+from mcpd.auth.fetch import FetchError, Limits, fetch_json
+from mcpd.auth_server.clients import Client, told
+from mcpd.auth_server.core import Core
+from mcpd.auth_server.replies import OAuthError
+from mcpd.auth_server.store import digest
+from mcpd.registry.routes import RouteRequest
 
 __all__ = ["authenticated"]
 

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from ..auth.addresses import Reach
-from ..auth.fetch import FetchError, Limits, Response, fetch_json
-from ..printable import printable
-from .redirects import why_not
-from .replies import OAuthError
+from mcpd.auth.addresses import Reach
+from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json
+from mcpd.auth_server.redirects import why_not
+from mcpd.auth_server.replies import OAuthError
+from mcpd.printable import printable
 
 __all__ = ["METHODS", "Client", "ClientDocuments", "is_document_id", "read_metadata", "told"]
 

@@ -10,21 +10,21 @@ from urllib.parse import urlsplit
 
 from msgspec.json import decode, encode
 
-from ..auth.addresses import Reach, kind_of
-from ..auth.secret_files import secret_in
-from ..errors import ConfigurationError
-from ..registry.routes import RouteRequest, RouteResponse
-from .addresses import address_of, networks_of
-from .clients import Client, ClientDocuments, is_document_id
-from .keys import Keys
-from .redirects import answer_url, why_not
-from .replies import OAuthError, redirect
-from .settings import Settings
-from .store import Grant, Store, User, digest
-from .throttle import Throttle
-from .transactions import Transaction, Transactions
-from .upstream import Tokens, Upstream, is_allowed, upstreams
-from .users import Users, read_users
+from mcpd.auth.addresses import Reach, kind_of
+from mcpd.auth.secret_files import secret_in
+from mcpd.auth_server.addresses import address_of, networks_of
+from mcpd.auth_server.clients import Client, ClientDocuments, is_document_id
+from mcpd.auth_server.keys import Keys
+from mcpd.auth_server.redirects import answer_url, why_not
+from mcpd.auth_server.replies import OAuthError, redirect
+from mcpd.auth_server.settings import Settings
+from mcpd.auth_server.store import Grant, Store, User, digest
+from mcpd.auth_server.throttle import Throttle
+from mcpd.auth_server.transactions import Transaction, Transactions
+from mcpd.auth_server.upstream import Tokens, Upstream, is_allowed, upstreams
+from mcpd.auth_server.users import Users, read_users
+from mcpd.errors import ConfigurationError
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["OFFLINE", "Core"]
 

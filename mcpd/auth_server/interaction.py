@@ -14,18 +14,17 @@ from html import escape
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..registry.routes import RouteRequest, RouteResponse
-from .addresses import place_of
-from .core import CODE_SECONDS, OFFLINE, Core
-from .pages import button, facts, field, form, form_page, hidden, message_page, warning
-from .redirects import host_of, is_loopback_redirect
-from .replies import OAuthError, query, redirect
-from .replies import form as form_of
-from .store import Grant, User
-from .transactions import Transaction
-from .users import Busy
+from mcpd.auth_server.addresses import place_of
+from mcpd.auth_server.core import CODE_SECONDS, OFFLINE, Core
+from mcpd.auth_server.pages import button, facts, field, form, form_page, hidden, message_page, warning
+from mcpd.auth_server.redirects import host_of, is_loopback_redirect
+from mcpd.auth_server.replies import OAuthError, form as form_of, query, redirect
+from mcpd.auth_server.store import Grant, User
+from mcpd.auth_server.transactions import Transaction
+from mcpd.auth_server.users import Busy
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["Interaction"]
 

@@ -14,9 +14,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, OctKey
 from msgspec.json import decode, encode
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .store import Store
+from mcpd.auth_server.store import Store
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Keys", "b64"]
 

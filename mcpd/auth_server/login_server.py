@@ -14,16 +14,16 @@ from typing import Unpack
 
 from msgspec.structs import replace
 
-from ..auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
-from ..auth.dpop import ALGORITHMS, BadProof, normalized
-from ..auth.jwt import Issuer, Jwt
-from ..auth.keys import IssuerKeys, VerifyingKey, usable_keys
-from ..errors import AccessDenied, ConfigurationError
-from ..registry.routes import Route, RouteRequest
-from ..transports.authentication import RequestHeaders
-from .replies import OAuthError
-from .server import AuthorizationServer
-from .settings import Settings, development, read
+from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
+from mcpd.auth.dpop import ALGORITHMS, BadProof, normalized
+from mcpd.auth.jwt import Issuer, Jwt
+from mcpd.auth.keys import IssuerKeys, VerifyingKey, usable_keys
+from mcpd.auth_server.replies import OAuthError
+from mcpd.auth_server.server import AuthorizationServer
+from mcpd.auth_server.settings import Settings, development, read
+from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.registry.routes import Route, RouteRequest
+from mcpd.transports.authentication import RequestHeaders
 
 __all__ = ["LoginServer"]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from html import escape
 
-from ..registry.routes import RouteResponse
-from .replies import NO_STORE
+from mcpd.auth_server.replies import NO_STORE
+from mcpd.registry.routes import RouteResponse
 
 __all__ = ["button", "facts", "field", "form", "form_page", "hidden", "message_page", "warning"]
 

@@ -11,12 +11,12 @@ from typing import Any
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from ..registry.routes import RouteRequest, RouteResponse
-from .addresses import place_of
-from .clients import METHODS, read_metadata
-from .core import Core
-from .replies import OAuthError, failed, json_answer
-from .store import digest
+from mcpd.auth_server.addresses import place_of
+from mcpd.auth_server.clients import METHODS, read_metadata
+from mcpd.auth_server.core import Core
+from mcpd.auth_server.replies import OAuthError, failed, json_answer
+from mcpd.auth_server.store import digest
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["Registration"]
 

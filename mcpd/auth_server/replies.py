@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from ..errors import McpdError
-from ..registry.routes import RouteRequest, RouteResponse
+from mcpd.errors import McpdError
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["NO_STORE", "OAuthError", "failed", "form", "json_answer", "query", "redirect"]
 

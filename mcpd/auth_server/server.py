@@ -9,15 +9,15 @@ from collections.abc import Callable
 from time import time
 from urllib.parse import urlsplit
 
-from ..auth.addresses import Reach
-from ..registry.routes import Route, RouteRequest, RouteResponse
-from .authorize import Authorize
-from .clients import METHODS
-from .core import Core
-from .interaction import Interaction
-from .registration import Registration
-from .settings import Settings
-from .token_endpoint import CheckProof, TokenEndpoint
+from mcpd.auth.addresses import Reach
+from mcpd.auth_server.authorize import Authorize
+from mcpd.auth_server.clients import METHODS
+from mcpd.auth_server.core import Core
+from mcpd.auth_server.interaction import Interaction
+from mcpd.auth_server.registration import Registration
+from mcpd.auth_server.settings import Settings
+from mcpd.auth_server.token_endpoint import CheckProof, TokenEndpoint
+from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 
 __all__ = ["AuthorizationServer"]
 

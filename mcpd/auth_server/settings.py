@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .addresses import networks_of
+from mcpd.auth_server.addresses import networks_of
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["ListedClient", "Provider", "Settings", "UserFile", "development", "read"]
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .clients import Client
+from mcpd.auth_server.clients import Client
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Code", "Grant", "Rotation", "Store", "User", "digest"]
 

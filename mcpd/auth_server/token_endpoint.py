@@ -12,14 +12,14 @@ from hashlib import sha256
 from hmac import compare_digest
 from typing import TypeAlias
 
-from ..registry.routes import RouteRequest, RouteResponse
-from .authorize import is_resource
-from .client_authentication import authenticated
-from .clients import Client
-from .core import GRACE_SECONDS, OFFLINE, Core
-from .keys import b64
-from .replies import OAuthError, failed, form, json_answer
-from .store import Grant
+from mcpd.auth_server.authorize import is_resource
+from mcpd.auth_server.client_authentication import authenticated
+from mcpd.auth_server.clients import Client
+from mcpd.auth_server.core import GRACE_SECONDS, OFFLINE, Core
+from mcpd.auth_server.keys import b64
+from mcpd.auth_server.replies import OAuthError, failed, form, json_answer
+from mcpd.auth_server.store import Grant
+from mcpd.registry.routes import RouteRequest, RouteResponse
 
 __all__ = ["CheckProof", "TokenEndpoint"]
 

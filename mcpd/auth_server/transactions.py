@@ -12,10 +12,10 @@ from hmac import compare_digest
 
 from msgspec import Struct
 
-from .clients import Client
-from .keys import Keys
-from .replies import OAuthError
-from .store import User
+from mcpd.auth_server.clients import Client
+from mcpd.auth_server.keys import Keys
+from mcpd.auth_server.replies import OAuthError
+from mcpd.auth_server.store import User
 
 __all__ = ["Transaction", "Transactions"]
 

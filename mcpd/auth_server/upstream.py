@@ -19,14 +19,14 @@ from joserfc.jwk import KeySet
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from ..auth.addresses import Reach
-from ..auth.fetch import FetchError, Limits, Response, fetch, fetch_json, reach_from
-from ..auth.secret_files import secret_in
-from .keys import b64
-from .replies import OAuthError
-from .settings import Provider
-from .store import User
-from .transactions import Transaction
+from mcpd.auth.addresses import Reach
+from mcpd.auth.fetch import FetchError, Limits, Response, fetch, fetch_json, reach_from
+from mcpd.auth.secret_files import secret_in
+from mcpd.auth_server.keys import b64
+from mcpd.auth_server.replies import OAuthError
+from mcpd.auth_server.settings import Provider
+from mcpd.auth_server.store import User
+from mcpd.auth_server.transactions import Transaction
 
 __all__ = ["GitHub", "Tokens", "Upstream", "is_allowed", "upstreams"]
 

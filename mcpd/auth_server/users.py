@@ -19,9 +19,9 @@ from hmac import compare_digest
 import msgspec
 from msgspec import Struct
 
-from ..auth.secret_files import warn_if_shared
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.auth.secret_files import warn_if_shared
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Busy", "FileUser", "Users", "add_user", "hash_password", "is_user_name", "matches", "read_users"]
 

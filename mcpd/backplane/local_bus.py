@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from .base import Receive
+from mcpd.backplane.base import Receive
 
 __all__ = ["LocalBus", "OwnBus"]
 

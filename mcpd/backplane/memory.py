@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ..budget import SMALL, Charge
+from mcpd.budget import SMALL, Charge
 
 __all__ = ["MemoryEventStore"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
 
-from .base import Item
-from .local_bus import OwnBus
+from mcpd.backplane.base import Item
+from mcpd.backplane.local_bus import OwnBus
 
 __all__ = ["MemoryBackplane"]
 

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from msgspec import DecodeError, ValidationError
 from msgspec.msgpack import Decoder, Encoder
 
-from ..printable import printable
-from ..state_keys import StateKeys
-from .base import Backplane, BackplaneAway
+from mcpd.backplane.base import Backplane, BackplaneAway
+from mcpd.printable import printable
+from mcpd.state_keys import StateKeys
 
 __all__ = ["NODE_ID_LENGTH", "Node", "Take"]
 

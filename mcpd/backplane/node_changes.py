@@ -8,8 +8,8 @@ from secrets import token_bytes
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
-from .base import Kind, Subscriber
-from .node import Node
+from mcpd.backplane.base import Kind, Subscriber
+from mcpd.backplane.node import Node
 
 __all__ = ["ListDigest", "NodeChanges"]
 

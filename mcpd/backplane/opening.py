@@ -6,8 +6,8 @@ import re
 from hashlib import sha256
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from ..errors import ConfigurationError
-from .base import Backplane
+from mcpd.backplane.base import Backplane
+from mcpd.errors import ConfigurationError
 
 __all__ = ["SCHEMES", "SHARED", "namespace_of", "open_backplane"]
 
@@ -31,7 +31,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
     if url.startswith(SHARED) and url[len(SHARED) :].isdecimal():
         import socket
 
-        from .shared_backplane import SharedBackplane
+        from mcpd.backplane.shared_backplane import SharedBackplane
 
         return SharedBackplane(socket.socket(fileno=int(url[len(SHARED) :])))
     scheme, colon, _ = url.partition("://")
@@ -39,11 +39,11 @@ def open_backplane(url: str, server_name: str) -> Backplane:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ConfigurationError(f"backplane: a URL that begins with one of {known} is expected")
     if scheme == "memory":
-        from .memory_backplane import MemoryBackplane
+        from mcpd.backplane.memory_backplane import MemoryBackplane
 
         return MemoryBackplane()
     if scheme == "sqlite":
-        from .sqlite_backplane import SqliteBackplane
+        from mcpd.backplane.sqlite_backplane import SqliteBackplane
 
         path = unquote(url[len("sqlite://") :])
         if not path.startswith("/"):
@@ -51,7 +51,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
         return SqliteBackplane(path)
 
     try:
-        from .redis_backplane import RedisBackplane
+        from mcpd.backplane.redis_backplane import RedisBackplane
     except ImportError:
         raise ConfigurationError(f"backplane {scheme}://: pip install 'mcpd-server[redis]'") from None
     plain, namespace = _without_namespace(url)

@@ -21,10 +21,10 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .base import BackplaneAway, Item, Receive
-from .redis_bus import RedisBus
+from mcpd.backplane.base import BackplaneAway, Item, Receive
+from mcpd.backplane.redis_bus import RedisBus
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["RedisBackplane"]
 

@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from ..printable import printable
-from .base import BackplaneAway, Receive
-from .local_bus import LocalBus
+from mcpd.backplane.base import BackplaneAway, Receive
+from mcpd.backplane.local_bus import LocalBus
+from mcpd.printable import printable
 
 __all__ = ["RedisBus"]
 

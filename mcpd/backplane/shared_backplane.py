@@ -11,9 +11,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .base import BackplaneAway, Item, Receive
-from .frames import FrameProtocol, connect_frames, encode_frame
-from .local_bus import LocalBus
+from mcpd.backplane.base import BackplaneAway, Item, Receive
+from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
+from mcpd.backplane.local_bus import LocalBus
 
 __all__ = ["GAP", "SharedBackplane"]
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, MsgspecError, convert
 
-from .base import Item
-from .frames import FrameProtocol, connect_frames, encode_frame
-from .memory_backplane import MemoryBackplane
-from .shared_backplane import GAP
+from mcpd.backplane.base import Item
+from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
+from mcpd.backplane.memory_backplane import MemoryBackplane
+from mcpd.backplane.shared_backplane import GAP
 
 __all__ = ["SharedMemory"]
 

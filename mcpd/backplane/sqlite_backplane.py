@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from time import time
 from typing import TypeVar
 
-from ..errors import ConfigurationError
-from .base import BackplaneAway, Item
-from .local_bus import OwnBus
+from mcpd.backplane.base import BackplaneAway, Item
+from mcpd.backplane.local_bus import OwnBus
+from mcpd.errors import ConfigurationError
 
 __all__ = ["SqliteBackplane"]
 

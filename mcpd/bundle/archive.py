@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["write_archive"]
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = [
     "Author",

@@ -18,13 +18,9 @@ from importlib.metadata import version as distribution_version
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import encode
 
-from .. import __version__
-from ..client.targets.named import CommandTarget, FileTarget
-from ..errors import ConfigurationError
-from ..install.launch import Offers
-from ..sources.lookup import FOLDERS, place_of
-from .imports import distributions_of, imported_names, local_files
-from .manifest import (
+from mcpd import __version__
+from mcpd.bundle.imports import distributions_of, imported_names, local_files
+from mcpd.bundle.manifest import (
     Author,
     Compatibility,
     Icon,
@@ -36,9 +32,13 @@ from .manifest import (
     ServerPart,
     checked,
 )
-from .project import Project, normalized, read_project, requirement_name
-from .questions import Asked, questions
-from .sources import Selection, collect, ignored_here, is_meant
+from mcpd.bundle.project import Project, normalized, read_project, requirement_name
+from mcpd.bundle.questions import Asked, questions
+from mcpd.bundle.sources import Selection, collect, ignored_here, is_meant
+from mcpd.client.targets.named import CommandTarget, FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.install.launch import Offers
+from mcpd.sources.lookup import FOLDERS, place_of
 
 __all__ = ["Bundle", "Gathered", "Said", "gather", "make_bundle", "unpack"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["Project", "normalized", "read_project", "requirement_name"]
 

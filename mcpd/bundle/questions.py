@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import UNSET, Struct
 
-from ..errors import ConfigurationError
-from .manifest import Question
+from mcpd.bundle.manifest import Question
+from mcpd.errors import ConfigurationError
 
 __all__ = ["Asked", "is_secret", "questions"]
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .questions import is_secret
+from mcpd.bundle.questions import is_secret
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = [
     "SCHEMA",

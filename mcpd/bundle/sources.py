@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["Collected", "Selection", "collect", "ignored_here", "is_meant"]
 

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     if threading.active_count() > 1:
         # Of a target that starts threads of its own; decision D11.
-        from ..server.shutdown import end_if_hung
+        from mcpd.server.shutdown import end_if_hung
 
         end_if_hung(code)
     sys.exit(code)
@@ -41,18 +41,18 @@ def _load_datetime() -> None:
 
 def _run(words: Sequence[str]) -> int:
     try:
-        from ..errors import ConfigurationError
+        from mcpd.errors import ConfigurationError
     except ImportError as error:  # the package's top is another project's, or gone with it
         sys.exit(f"mcpd: {error}")
 
     try:
         if words[:1] == ["serve"]:
-            from . import launch, quick
+            from mcpd.cli import launch, quick
 
             options = quick.read(words, os.environ)
             if options is not None:
                 return launch.launch(options)
-        from .commands import run
+        from mcpd.cli.commands import run
 
         return run(words)
     except ConfigurationError as error:
@@ -60,7 +60,7 @@ def _run(words: Sequence[str]) -> int:
 
         if error.__cause__ is not None and logging.getLogger().isEnabledFor(logging.DEBUG):
             sys.excepthook(type(error.__cause__), error.__cause__, error.__cause__.__traceback__)
-        from .talk.words import with_help
+        from mcpd.cli.talk.words import with_help
 
         print(f"mcpd: {with_help(error, f'mcpd {words[0]}')}", file=sys.stderr)
         return 1

@@ -9,16 +9,16 @@ from typing import Any
 
 from msgspec.json import encode, format
 
-from ..client.targets.hosts import HOSTS
-from ..client.targets.named import FileTarget
-from ..errors import ConfigurationError
-from ..install.entry import Entry, entry_name, entry_of_files
-from ..install.shapes import shaped
-from ..serve_defaults import DEMO
-from ..serve_options import Options
-from ..sources.lookup import place_here
-from ..transports.address import parse
-from .target import find, split
+from mcpd.cli.target import find, split
+from mcpd.client.targets.hosts import HOSTS
+from mcpd.client.targets.named import FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry, entry_name, entry_of_files
+from mcpd.install.shapes import shaped
+from mcpd.serve_defaults import DEMO
+from mcpd.serve_options import Options
+from mcpd.sources.lookup import place_here
+from mcpd.transports.address import parse
 
 __all__ = ["addresses", "pointers", "stdio_entry"]
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import ConfigurationError, McpdError
-from ..masking import mask_command
-from ..printable import printable
-from .client_options import client_command, json_option, reach_of
-from .talk.reach import Reach, in_words, named_target, run, without_secrets
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.reach import Reach, in_words, named_target, run, without_secrets
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.masking import mask_command
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..verdict.options import TryOptions
-    from ..verdict.report import AppReport, AppsReport, Check, Status
+    from mcpd.verdict.options import TryOptions
+    from mcpd.verdict.report import AppReport, AppsReport, Check, Status
 
 __all__ = ["command"]
 
@@ -81,7 +81,7 @@ def _test_command(
     target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
     calls: tuple[str, ...], step_timeout: float, verbose: bool, **shared: Any,
 ) -> int:  # fmt: skip
-    from ..verdict.options import TryOptions
+    from mcpd.verdict.options import TryOptions
 
     said = {name: shared.pop(name) for name in ("static", "strict", "screenshots", "browser")}
     reach = reach_of(target, command, shared)
@@ -112,8 +112,8 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 async def _test(
     terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
 ) -> int:
-    from ..host.options import HostOptions
-    from ..verdict.run import try_apps
+    from mcpd.host.options import HostOptions
+    from mcpd.verdict.run import try_apps
 
     # What a host says in its log of a View is in the report.
     logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
@@ -156,7 +156,7 @@ def _name(reach: Reach) -> str:
 
 
 def _write(path: str, found: AppsReport) -> None:
-    from ..verdict.junit import junit_xml
+    from mcpd.verdict.junit import junit_xml
 
     try:
         Path(path).write_text(junit_xml(found), encoding="utf-8")

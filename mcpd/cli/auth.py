@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["command"]
 
@@ -26,8 +26,7 @@ def _add_user(name: str, path: str, scopes: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 written, 1 cannot be written, 2 wrong use.
     """
-    from ..auth_server.users import add_user as write
-    from ..auth_server.users import is_user_name
+    from mcpd.auth_server.users import add_user as write, is_user_name
 
     if not is_user_name(name):
         raise ConfigurationError(f"{name!r} is no name of a user: letters, digits and ._@+-, up to 64 characters")

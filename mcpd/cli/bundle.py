@@ -11,13 +11,13 @@ from typing import Any
 import click
 from msgspec import structs
 
-from ..bundle.archive import write_archive
-from ..bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
-from ..client.targets.named import CommandTarget, FileTarget
-from ..errors import ConfigurationError
-from ..install.launch import Verdict, verify_target
-from ..printable import printable
-from .client_options import json_option
+from mcpd.bundle.archive import write_archive
+from mcpd.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
+from mcpd.cli.client_options import json_option
+from mcpd.client.targets.named import CommandTarget, FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.install.launch import Verdict, verify_target
+from mcpd.printable import printable
 
 __all__ = ["command", "files_of", "tried"]
 
@@ -103,8 +103,8 @@ def command(
 
 def files_of(target: str | None) -> FileTarget | object:
     """What was named; without a name the folder that is meant here. Raises ConfigurationError."""
-    from ..client.targets.grammar import parse
-    from ..sources.lookup import place_here
+    from mcpd.client.targets.grammar import parse
+    from mcpd.sources.lookup import place_here
 
     if target is not None:
         return parse(target)
@@ -194,7 +194,7 @@ def _facts(path: str, size: int, gathered: Gathered, bundle: Bundle) -> dict[str
 def _print_json(facts: dict[str, Any]) -> None:
     from msgspec.json import encode, format
 
-    from .talk.terminal import as_json_text
+    from mcpd.cli.talk.terminal import as_json_text
 
     click.echo(as_json_text(format(encode(facts), indent=2).decode()))
 

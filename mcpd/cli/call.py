@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from .client_options import client_command, json_option, reach_of
-from .talk.calling import CallOptions, call
-from .talk.completing import complete_names
-from .talk.questions import LOG_LEVELS
-from .talk.reach import run
-from .talk.words import split_words
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.calling import CallOptions, call
+from mcpd.cli.talk.completing import complete_names
+from mcpd.cli.talk.questions import LOG_LEVELS
+from mcpd.cli.talk.reach import run
+from mcpd.cli.talk.words import split_words
 
 __all__ = ["command"]
 

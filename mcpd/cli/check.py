@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.json import encode, format
 
-from ..errors import NAMESAKE, ConfigurationError, collecting
-from ..printable import printable
-from ..registry.problems import Problem
-from ..serve_defaults import DEMO
-from ..serve_options import Option, command_options
-from ..server.advice import token_problems
-from .client_options import or_demo
-from .options import parameter, target
-from .protection import table_of
-from .target import find
+from mcpd.cli.client_options import or_demo
+from mcpd.cli.options import parameter, target
+from mcpd.cli.protection import table_of
+from mcpd.cli.target import find
+from mcpd.errors import NAMESAKE, ConfigurationError, collecting
+from mcpd.printable import printable
+from mcpd.registry.problems import Problem
+from mcpd.serve_defaults import DEMO
+from mcpd.serve_options import Option, command_options
+from mcpd.server.advice import token_problems
 
 if TYPE_CHECKING:
-    from ..approval import Change
-    from ..principal import Principal
-    from ..registry.entries import ToolEntry
-    from ..server import Server
+    from mcpd.approval import Change
+    from mcpd.principal import Principal
+    from mcpd.registry.entries import ToolEntry
+    from mcpd.server import Server
 
 __all__ = ["command"]
 
@@ -120,9 +120,9 @@ def command(
 
 
 def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
-    from .header_files import surroundings
-    from .programs import Looker, look_into
-    from .target import load
+    from mcpd.cli.header_files import surroundings
+    from mcpd.cli.programs import Looker, look_into
+    from mcpd.cli.target import load
 
     found, looker = find(target), Looker()
     left_out = surroundings([found])
@@ -135,8 +135,8 @@ def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Se
 
 def _refusal(target: str | None, error: Exception) -> Problem:
     """The error of a decorator, and the line of the user's code where that is used. Called where it is raised."""
-    from .target import split
-    from .user_errors import is_own
+    from mcpd.cli.target import split
+    from mcpd.cli.user_errors import is_own
 
     place = split(target or "")[0]
     folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
@@ -167,7 +167,7 @@ def _principals(target: str | None, tokens_file: str | None, server: Server) -> 
         tokens_file = table_of(found.configuration.auth, found.place)["tokens_file"]
     if tokens_file is None:
         return getattr(server.authenticate, "principals", ())
-    from ..auth.static_tokens import read_tokens
+    from mcpd.auth.static_tokens import read_tokens
 
     return read_tokens(tokens_file).values()
 
@@ -186,7 +186,7 @@ def _problems(server: Server, heard: _Complaints, principals: Iterable[Principal
 
 def _approve(server: Server, lock: str, write: bool, report: _Report) -> None:
     """Hold the server against an approval file, or write it. Raises ConfigurationError."""
-    from ..approval import check_lock, write_lock
+    from mcpd.approval import check_lock, write_lock
 
     if write:
         report.changes = write_lock(server, lock)
@@ -231,7 +231,7 @@ class _Report:
 
     def as_json(self, server: Server | None) -> str:
         """The same, and what the server offers, as one JSON object; of a server that cannot be loaded, the problem."""
-        from ..approval import offerings
+        from mcpd.approval import offerings
 
         said: dict[str, Any] = {"target": self.target, "server": None}
         for kind, is_error in (("problems", True), ("warnings", False)):
@@ -286,7 +286,7 @@ _Details = list[tuple[str, Any]]
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
     """Each kind of offer with (name, a few words, what else there is to show)."""
-    from ..registry.entries import metadata_of
+    from mcpd.registry.entries import metadata_of
 
     catalog = server.catalog
     yield (

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from ..serve_defaults import DEMO
-from ..versions.table import SUPPORTED
-from .talk.reach import EXIT_CODES, Reach
-from .talk.words import WrongUse
+from mcpd.cli.talk.reach import EXIT_CODES, Reach
+from mcpd.cli.talk.words import WrongUse
+from mcpd.serve_defaults import DEMO
+from mcpd.versions.table import SUPPORTED
 
 __all__ = [
     "TARGET_HELP",

@@ -14,9 +14,9 @@ from importlib import import_module
 import click
 from click.core import ParameterSource
 
-from .. import __version__
-from ..printable import printable
-from .talk.words import WrongUse
+from mcpd import __version__
+from mcpd.cli.talk.words import WrongUse
+from mcpd.printable import printable
 
 __all__ = ["cli", "run"]
 

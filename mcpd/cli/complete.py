@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from .client_options import client_command, json_option, reach_of
-from .talk.reach import Reach, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse, nearest
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.reach import Reach, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, nearest
 
 __all__ = ["command"]
 
@@ -63,7 +63,7 @@ def _pair(word: str) -> tuple[str, str]:
 
 async def _complete(terminal: Terminal, reach: Reach, words: list[str], known: dict[str, str], *, as_json: bool) -> int:
     async with opened(reach) as client:
-        from ..types.completion import PromptReference, ResourceTemplateReference
+        from mcpd.types.completion import PromptReference, ResourceTemplateReference
 
         kind, name, argument, value = [*words, ""][:4]
         if client.server_capabilities.completions is None:
@@ -74,11 +74,11 @@ async def _complete(terminal: Terminal, reach: Reach, words: list[str], known: d
 
     found = result.completion
     if as_json:
-        from .talk.content import one_line
+        from mcpd.cli.talk.content import one_line
 
         terminal.out_json(one_line(result))
         return 0
-    from ..printable import printable
+    from mcpd.printable import printable
 
     for suggestion in found.values:
         terminal.out_safe(printable(suggestion, 2000))

@@ -20,7 +20,7 @@ For this shell only: eval "$(mcpd completion bash)"
 
 @click.command("completion", params=[click.Argument(["shell"], type=click.Choice(("bash", "zsh", "fish")))], help=_HELP)
 def command(shell: str) -> int:
-    from .commands import cli
+    from mcpd.cli.commands import cli
 
     found = get_completion_class(shell)
     assert found is not None

@@ -11,15 +11,15 @@ import textwrap
 
 import click
 
-from ..client.targets.named import CommandTarget, UrlTarget
-from ..doctor.report import Report, Status, Step
-from ..errors import ConfigurationError
-from ..masking import mask_command
-from ..printable import printable
-from .client_options import TARGET_HELP, ClientCommand, demo_option, json_option, reach_of
-from .talk.reach import Reach, named_target, without_secrets
-from .talk.terminal import as_json_text
-from .talk.words import WrongUse, with_help
+from mcpd.cli.client_options import TARGET_HELP, ClientCommand, demo_option, json_option, reach_of
+from mcpd.cli.talk.reach import Reach, named_target, without_secrets
+from mcpd.cli.talk.terminal import as_json_text
+from mcpd.cli.talk.words import WrongUse, with_help
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.doctor.report import Report, Status, Step
+from mcpd.errors import ConfigurationError
+from mcpd.masking import mask_command
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -86,7 +86,7 @@ def command(
     if all_hosts:
         if target is not None or command or env or headers or demo or token_file is not None:
             raise click.UsageError("--hosts looks at all that the hosts are set up with, and takes no target")
-        from .doctor_hosts import run
+        from mcpd.cli.doctor_hosts import run
 
         return run(timeout, as_json=as_json)
     if target is not None and command:
@@ -94,7 +94,7 @@ def command(
     said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env, "demo": demo}
     report = Report(lambda step: None if as_json else _Lines().print(step))
     if target is not None and ":" in target:
-        from ..install.entry_report import look_at_entry
+        from mcpd.install.entry_report import look_at_entry
 
         look_at_entry(target, report)
     reach = reach_of(target, command, said)
@@ -145,11 +145,11 @@ _ADVICE = (
 
 async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(named, UrlTarget):
-        from ..doctor.urls import try_url
+        from mcpd.doctor.urls import try_url
 
         await try_url(named, report, timeout)
         return
-    from ..doctor.commands import try_command
+    from mcpd.doctor.commands import try_command
 
     await try_command(named, report, timeout)
 

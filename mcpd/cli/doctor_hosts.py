@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from ..install.entry_checks import Finding
-from ..install.health import CheckedFile, CheckedServer, State, check_hosts
-from ..printable import printable
-from .talk.terminal import as_json_text
+from mcpd.cli.talk.terminal import as_json_text
+from mcpd.install.entry_checks import Finding
+from mcpd.install.health import CheckedFile, CheckedServer, State, check_hosts
+from mcpd.printable import printable
 
 __all__ = ["run"]
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..serve_options import Options
-from ..sources.configuration import serve_keys
-from ..sources.lookup import ServerFolder
+from mcpd.serve_options import Options
+from mcpd.sources.configuration import serve_keys
+from mcpd.sources.lookup import ServerFolder
 
 __all__ = ["take"]
 

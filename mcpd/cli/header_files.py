@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from .target import Found, split
+from mcpd.cli.target import Found, split
 
 __all__ = ["surroundings"]
 
@@ -28,7 +28,7 @@ def surroundings(targets: Sequence[Found]) -> dict[str, str]:
     if not files and not below:
         return {}
 
-    from .script_environment import enter
+    from mcpd.cli.script_environment import enter
 
     return enter(files, below)
 
@@ -72,7 +72,7 @@ def _is_of(folder: str, path: str) -> bool:
     """Whether it is no link that leads out of the folder: such a file is not imported either."""
     if not os.path.islink(path):
         return True
-    from ..folder_files import is_below
+    from mcpd.folder_files import is_below
 
     return is_below(path, folder)
 

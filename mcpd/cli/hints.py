@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from inspect import signature
 
 import mcpd
-
-from ..server import Server
+from mcpd.server import Server
 
 __all__ = ["LIBRARIES", "hint"]
 

@@ -6,7 +6,7 @@ import shlex
 
 import click
 
-from ..sources.scaffold import write_folder
+from mcpd.sources.scaffold import write_folder
 
 __all__ = ["command"]
 

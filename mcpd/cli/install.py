@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import ConfigurationError
-from ..install.entry import SWITCHES, make_entry
-from ..printable import printable
-from .client_options import ClientCommand, demo_option, json_option, or_demo
-from .talk.terminal import as_json_text
-from .talk.words import WrongUse
+from mcpd.cli.client_options import ClientCommand, demo_option, json_option, or_demo
+from mcpd.cli.talk.terminal import as_json_text
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import SWITCHES, make_entry
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..install.commands import Listed, Outcome, Wishes
-    from ..install.entry import Made
+    from mcpd.install.commands import Listed, Outcome, Wishes
+    from mcpd.install.entry import Made
 
 __all__ = ["SHARED", "ClientCommand", "command", "echo_json", "hosts_of", "pairs", "show", "wishes_of"]
 
@@ -92,8 +92,8 @@ SHARED: list[click.Parameter] = [
     ],
 )  # fmt: skip
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
-    from ..install import commands
-    from ..install.journal import Journal
+    from mcpd.install import commands
+    from mcpd.install.journal import Journal
 
     journal = Journal()
     if said["lists"]:
@@ -120,8 +120,8 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
 
 
 async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
-    from ..install import commands
-    from ..install.journal import Journal
+    from mcpd.install import commands
+    from mcpd.install.journal import Journal
 
     journal, code, shown = Journal(), 0, []
     for host in hosts:
@@ -151,7 +151,7 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
 
 def show(outcome: Outcome, *, is_dry: bool) -> None:
     """What came of it, for people."""
-    from ..install.commands import names_in
+    from mcpd.install.commands import names_in
 
     plan, verdict = outcome.plan, outcome.verdict
     name, path = printable(plan.name), printable(plan.before.path, 1000)
@@ -186,7 +186,7 @@ def show(outcome: Outcome, *, is_dry: bool) -> None:
 
 def wishes_of(said: dict[str, Any]) -> Wishes:
     """What was said beside host and server. Raises WrongUse."""
-    from ..install.commands import Wishes
+    from mcpd.install.commands import Wishes
 
     project = said["project"]
     if project is not None and not os.path.isdir(project):
@@ -216,8 +216,8 @@ def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, 
 
 def hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
     """The hosts that are meant, and the words behind them. `is_one_file`: the file is named, or its project."""
-    from ..install.commands import hosts_for_all
-    from ..install.hosts import with_twin
+    from mcpd.install.commands import hosts_for_all
+    from mcpd.install.hosts import with_twin
 
     if everywhere:
         _no_more("--all", words, 1)
@@ -237,8 +237,8 @@ def hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tu
 
 
 def _host(words: Sequence[str]) -> Any:
-    from ..client.targets.hosts import HOSTS
-    from ..install.hosts import find_host
+    from mcpd.client.targets.hosts import HOSTS
+    from mcpd.install.hosts import find_host
 
     if not words:
         raise WrongUse(f"name a host: {', '.join(HOSTS)}; --list shows which are here, --all takes all of these")
@@ -251,8 +251,8 @@ def _no_more(option: str, words: Sequence[str], most: int) -> None:
 
 
 def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
-    from ..install.links import link_to
-    from ..install.plan import rendered
+    from mcpd.install.links import link_to
+    from mcpd.install.plan import rendered
 
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..wire import carrying
+from mcpd.wire import carrying
 
 __all__ = ["JsonFormatter", "as_records"]
 

@@ -13,20 +13,20 @@ from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..serve_defaults import DEMO
-from ..serve_options import Options, command_options
-from .log_setup import configure
+from mcpd.cli.log_setup import configure
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.serve_defaults import DEMO
+from mcpd.serve_options import Options, command_options
 
 if TYPE_CHECKING:
     from threading import Event
 
-    from ..http import HttpSettings
-    from ..principal import Principal
-    from ..server import Server
-    from ..transports.authentication import Protection
-    from .target import Found, Watcher
+    from mcpd.cli.target import Found, Watcher
+    from mcpd.http import HttpSettings
+    from mcpd.principal import Principal
+    from mcpd.server import Server
+    from mcpd.transports.authentication import Protection
 
 __all__ = ["launch", "read_token"]
 
@@ -43,10 +43,10 @@ def launch(options: Options) -> int:
     With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
-    from .header_files import surroundings
+    from mcpd.cli.header_files import surroundings
 
     if os.getpid() == 1:
-        from .worker_options import serve_below_init
+        from mcpd.cli.worker_options import serve_below_init
 
         serve_below_init()
     began = time_ns()
@@ -55,30 +55,30 @@ def launch(options: Options) -> int:
     target, from_file = found[0], frozenset[str]()
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
-        from .file_options import take
+        from mcpd.cli.file_options import take
 
         from_file = take(options, target.configuration.serve, place)
         if target.configuration.auth is not None:
-            from .protection import table_of
+            from mcpd.cli.protection import table_of
 
             options.auth_table = table_of(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options, found, left_out)
     if options.workers is not None:
-        from .worker_options import check
+        from mcpd.cli.worker_options import check
 
         check(options, from_file)
     is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
     without_effect = list(_without_effect(options, from_file))
     if options.stdio:
         # Before any code of the user is loaded: what it prints must not reach the protocol.
-        from ..transports.stdio_descriptors import claim
+        from mcpd.transports.stdio_descriptors import claim
 
         options.descriptors = claim()
     configure(options.log_level, options.target, options.log_format)
     is_worker = _WORKER in os.environ
     if is_worker:
-        from .worker_options import become_worker
+        from mcpd.cli.worker_options import become_worker
 
         become_worker(options)
 
@@ -91,7 +91,7 @@ def launch(options: Options) -> int:
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     if options.workers is not None and not is_worker:
-        from .worker_options import run_parent
+        from mcpd.cli.worker_options import run_parent
 
         _resume_collector()
         return run_parent(options, read_token(options.token_file))
@@ -101,7 +101,7 @@ def launch(options: Options) -> int:
 
 def _targets(options: Options) -> list[Found]:
     """What is to be served. Raises ConfigurationError."""
-    from .target import find
+    from mcpd.cli.target import find
 
     if options.demo:
         if options.target is not None:
@@ -113,12 +113,12 @@ def _targets(options: Options) -> list[Found]:
 
 
 def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
-    from .target import load
+    from mcpd.cli.target import load
 
     way = _Way(options)
     watched = _to_be_watched(options)
     if options.more_targets:
-        from .several import load_all
+        from mcpd.cli.several import load_all
 
         server: Server | None = load_all(options, found, left_out, watched)
     else:
@@ -136,7 +136,7 @@ def _serve(server: Server, way: _Way, options: Options, watched: list[Watcher] |
     if not watched:
         way.run(server)
     elif options.reload:
-        from ..sources.watch import watching
+        from mcpd.sources.watch import watching
 
         with watching([make(options, began) for make in watched]):
             way.run(server)
@@ -177,7 +177,7 @@ class _Later:
 
     def _watch(self, stop: Event) -> None:
         try:
-            from ..sources.watch import can_watch, watch_later
+            from mcpd.sources.watch import can_watch, watch_later
         except OSError:
             return  # no descriptor is left to load it with, and so none to watch with
 
@@ -201,7 +201,7 @@ class _Way:
 
     def run(self, server: Server, wanted: object = None) -> None:
         """Serve until stopped; blocks. What a program wants is not asked: the options say it all."""
-        from ..server.serving import run
+        from mcpd.server.serving import run
 
         self._prepare(server, wanted)
         try:
@@ -211,7 +211,7 @@ class _Way:
 
     async def serve(self, server: Server, wanted: object = None) -> None:
         """The same in a program's own event loop."""
-        from ..server.serving import serve_here
+        from mcpd.server.serving import serve_here
 
         self._prepare(server, wanted)
         try:
@@ -235,7 +235,7 @@ class _Way:
             _tell("mcpd: --reload has no effect: the target is a program, and serves itself; start it again")
         self.has_served = True
         if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
-            from ..server.listening import take_handed_over
+            from mcpd.server.listening import take_handed_over
 
             take_handed_over(options)
         _hear_own_options(server, options)
@@ -251,7 +251,7 @@ class _Way:
         if self.later is not None:
             options.look_over = partial(_both, options.look_over, self.later.start)
         if options.overseer is not None:
-            from .worker_options import speak
+            from mcpd.cli.worker_options import speak
 
             speak()
         _resume_collector()
@@ -271,24 +271,24 @@ def _log_calls(server: Server, options: Options) -> None:
 
     level = logging.INFO if is_json else logging.DEBUG
     if logging.getLogger("mcpd").isEnabledFor(level):
-        from ..dispatcher.call_log import CallLog
+        from mcpd.dispatcher.call_log import CallLog
 
         server.add_observer(CallLog(level, arguments=options.log_arguments))
 
 
 def _hear_own_options(server: Server, options: Options) -> None:
     """What was said to the extensions that the target brought itself. Raises click.UsageError."""
-    from ..extensions.builtin import BUILT_IN
+    from mcpd.extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
     brought = [each for id, each in server.extensions.items() if id not in built_in]
     if not brought and not options.words:
         return
-    from ..extensions.serving import serve_options_of
+    from mcpd.extensions.serving import serve_options_of
 
     own = [option for extension in brought for option in serve_options_of(extension)]
     if options.words or any(each.option.environment in os.environ for each in own):
-        from .own_options import read
+        from mcpd.cli.own_options import read
 
         options.extensions = {**options.extensions, **read(own, options.words)}
 
@@ -303,7 +303,7 @@ class _Teller:
 
     def announce(self, url: str) -> None:
         """One listener listens."""
-        from .announcement import addresses, pointers
+        from mcpd.cli.announcement import addresses, pointers
 
         for line in addresses(url, self._options):
             _tell(line)
@@ -337,7 +337,7 @@ class _Teller:
 
     def look_over(self) -> None:
         """Name what clients would run into, in a line."""
-        from ..server.advice import summary, token_problems
+        from mcpd.server.advice import summary, token_problems
 
         target = self._options.target
         for problem in token_problems(self._server.catalog, self._principals()):
@@ -348,7 +348,7 @@ class _Teller:
 
     def _principals(self) -> Sequence[Principal]:
         if self._options.token is not None:
-            from ..principal import Principal
+            from mcpd.principal import Principal
 
             return (Principal("token"),)
         return () if self._options.auth is None else self._options.auth.principals
@@ -373,8 +373,8 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
 
 def _look_for_mistakes(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
     """Raise for a target that cannot be loaded and for unknown options: they are what is wrong first."""
-    from .programs import Looker
-    from .target import load
+    from mcpd.cli.programs import Looker
+    from mcpd.cli.target import load
 
     for each in found:
         looker = Looker()
@@ -427,7 +427,7 @@ def _without_effect(options: Options, from_file: frozenset[str]) -> Iterator[tup
 
 
 def _http_settings(options: Options) -> HttpSettings:
-    from ..http import HttpSettings
+    from mcpd.http import HttpSettings
 
     return HttpSettings(
         path=options.path,
@@ -441,7 +441,7 @@ def _http_settings(options: Options) -> HttpSettings:
 
 
 def _tell(line: str) -> None:
-    from .telling import tell
+    from mcpd.cli.telling import tell
 
     tell(line)
 
@@ -458,12 +458,12 @@ def _protection(options: Options, server: Server) -> Protection | None:
     if options.http is None and options.ws is None:
         return None
     if options.auth_server is not None:
-        from .login_server import login_server
+        from mcpd.cli.login_server import login_server
 
         return login_server(options.auth_server, server, options)
     if not (options.issuer or options.audience or options.scope or options.tokens_file or options.auth_table):
         return None
-    from .protection import protection_of
+    from mcpd.cli.protection import protection_of
 
     return protection_of(options)
 
@@ -481,7 +481,7 @@ def read_token(path: str | None, *, warns: bool = True) -> str | None:
         raise ConfigurationError(f"--token-file {path}: {why}; name a file that holds the token") from None
     if not token:
         raise ConfigurationError(f"--token-file {path}: the file is empty; write the token into it")
-    from ..transports.authentication import warn_of_readers
+    from mcpd.transports.authentication import warn_of_readers
 
     if warns:
         warn_of_readers("--token-file", path, mode)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    from ..compat.program import Program
+    from mcpd.compat.program import Program
 
 __all__ = ["LIBRARIES", "Watch"]
 
@@ -43,8 +43,8 @@ class Watch:
         """What the import system asks; all but the first import of these libraries is for others to find."""
         if fullname.partition(".")[0] not in LIBRARIES:
             return None
-        from ..compat import program
-        from ..compat.install import finder, install
+        from mcpd.compat import program
+        from mcpd.compat.install import finder, install
 
         if self._program is None or fullname.partition(".")[0] in sys.modules:
             return None

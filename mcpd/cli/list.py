@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import MethodNotFound, RemoteError
-from ..host.listed import KIND, OFFER, view_uri
-from .client_options import client_command, json_option, reach_of
-from .talk.completing import complete_kinds
-from .talk.reach import Reach, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse, nearest
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.completing import complete_kinds
+from mcpd.cli.talk.reach import Reach, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, nearest
+from mcpd.errors import MethodNotFound, RemoteError
+from mcpd.host.listed import KIND, OFFER, view_uri
 
 if TYPE_CHECKING:
-    from ..client import Callbacks, Client
+    from mcpd.client import Callbacks, Client
 
 __all__ = ["command"]
 
@@ -62,7 +62,7 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, as_json: bool) -> int:
     def callbacks() -> Callbacks:
         # What is offered to the server decides what it lists: the same as for a call.
-        from .talk.questions import Questions
+        from mcpd.cli.talk.questions import Questions
 
         return Questions(terminal).callbacks()
 
@@ -74,7 +74,7 @@ async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, a
 
         info = client.server_info
         if not kind and info is not None:
-            from ..printable import printable
+            from mcpd.printable import printable
 
             title = f"{printable(info.name)} {printable(info.version)}"
             terminal.out_safe(f"{terminal.styled(title, 'bold')} (protocol {client.version})")
@@ -110,7 +110,7 @@ async def _ask(terminal: Terminal, client: Client, kind: str) -> dict[str, list[
 
 
 def _print(terminal: Terminal, found: dict[str, list[Any]], *, verbose: bool, is_whole: bool) -> None:
-    from .talk.tables import Row, prompt_row, resource_row, show_table, template_row, tool_row
+    from mcpd.cli.talk.tables import Row, prompt_row, resource_row, show_table, template_row, tool_row
 
     made: dict[str, Callable[[Any], Row]] = {
         "tools": tool_row,
@@ -132,7 +132,7 @@ def _print(terminal: Terminal, found: dict[str, list[Any]], *, verbose: bool, is
 
 
 def _print_json(terminal: Terminal, client: Client, found: dict[str, list[Any]]) -> None:
-    from .talk.content import one_line
+    from mcpd.cli.talk.content import one_line
 
     said: dict[str, Any] = {"server": client.server_info, "protocolVersion": client.version, **found}
     if KIND in said:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..compat.program import Wanted
-    from ..server import Server
+    from mcpd.compat.program import Wanted
+    from mcpd.server import Server
 
 __all__ = ["LoadedBy"]
 

@@ -37,7 +37,7 @@ def make_handler(
     """What formats records and hands them to `write`; `finish` is called at the end. The rest is `configure`'s."""
     handler = _Handler(write, finish)
     if form == "json":
-        from .json_log import JsonFormatter
+        from mcpd.cli.json_log import JsonFormatter
 
         handler.setFormatter(JsonFormatter(_shortened))
     if level != "debug":

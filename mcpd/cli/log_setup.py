@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from .stderr import DescriptorWriter
+    from mcpd.cli.stderr import DescriptorWriter
 
     class _Writer(Protocol):
         as_lines: Callable[[bytes], bytes] | None
@@ -54,7 +54,7 @@ def configure(level: str, target: str | None = None, form: str = "text") -> None
         stream.flush()
         as_lines = None
         if form == "json":
-            from .json_log import as_records
+            from mcpd.cli.json_log import as_records
 
             as_lines = partial(as_records, logger="stderr")
         writer = _LateWriter(stream.fileno(), as_lines)
@@ -111,7 +111,7 @@ class _LateWriter:
     def _made(self) -> DescriptorWriter:
         with self._lock:
             if self._writer is None:
-                from .stderr import DescriptorWriter
+                from mcpd.cli.stderr import DescriptorWriter
 
                 self._writer = DescriptorWriter(self._fd, as_lines=self.as_lines)
             return self._writer
@@ -131,7 +131,7 @@ class _LateHandler(logging.Handler):
         """Called with the handler's lock held."""
         try:
             if self._handler is None:
-                from .log import make_handler
+                from mcpd.cli.log import make_handler
 
                 self._handler = make_handler(self._write, self._finish, **self._how)
         except (ImportError, OSError):  # no descriptor is left, which is what the record may say

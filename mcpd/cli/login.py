@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .client_options import json_option
-from .talk.logins import lasts, oauth, show_logins, url_target
-from .talk.reach import Reach, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.client_options import json_option
+from mcpd.cli.talk.logins import lasts, oauth, show_logins, url_target
+from mcpd.cli.talk.reach import Reach, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..client.auth.run import Person
-    from ..client.auth.settings import OAuth
-    from ..client.targets.named import UrlTarget
+    from mcpd.client.auth.run import Person
+    from mcpd.client.auth.settings import OAuth
+    from mcpd.client.targets.named import UrlTarget
 
 __all__ = ["command"]
 
@@ -110,7 +110,7 @@ def command(
 
 
 def _secret(path: str) -> str:
-    from ..auth.secret_files import secret_in
+    from mcpd.auth.secret_files import secret_in
 
     secret = secret_in(path, "--client-secret-file")
     if not secret or "\n" in secret:
@@ -119,8 +119,8 @@ def _secret(path: str) -> str:
 
 
 async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_browser: bool) -> int:
-    from ..client.auth.logins import log_in
-    from ..client.auth_settings import login_file
+    from mcpd.client.auth.logins import log_in
+    from mcpd.client.auth_settings import login_file
 
     found = await log_in(target, settings, _person(terminal, settings, no_browser=no_browser))
     if found is None:
@@ -137,7 +137,7 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
 
 def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> Person:
     """The user of this terminal: shown a page by a browser if there is one, else by its address."""
-    from ..client.auth.run import Person, has_browser, open_browser
+    from mcpd.client.auth.run import Person, has_browser, open_browser
 
     async def show(url: str) -> None:
         if not no_browser and has_browser() and await open_browser(url):

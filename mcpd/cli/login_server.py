@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
-from ..serve_options import Options
-from ..transports.address import is_loopback, parse
+from mcpd.errors import ConfigurationError
+from mcpd.serve_options import Options
+from mcpd.transports.address import is_loopback, parse
 
 if TYPE_CHECKING:
-    from ..auth_server.login_server import LoginServer
-    from ..server import Server
+    from mcpd.auth_server.login_server import LoginServer
+    from mcpd.server import Server
 
 __all__ = ["login_server"]
 
@@ -39,8 +39,8 @@ def login_server(said: str, server: Server, options: Options) -> LoginServer:
                 raise ConfigurationError(
                     f"--auth-server dev lets anybody in, so that it is for this machine alone: write :PORT, not {host}"
                 )
-    from ..auth.base import AuthOptions
-    from ..auth_server.login_server import LoginServer
+    from mcpd.auth.base import AuthOptions
+    from mcpd.auth_server.login_server import LoginServer
 
     identity = server.identity
     found = AuthOptions(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .talk.logins import oauth, url_target
-from .talk.reach import Reach, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.talk.logins import oauth, url_target
+from mcpd.cli.talk.reach import Reach, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(target: str | None, is_all: bool) -> int:
 
 async def _log_out(terminal: Terminal, target: str | None) -> int:
     settings = oauth(interactive=False)
-    from ..client.auth.logins import forget_all, log_out
+    from mcpd.client.auth.logins import forget_all, log_out
 
     url = None if target is None else url_target(Reach(target=target, called="mcpd logout")).url
     try:

@@ -8,9 +8,9 @@ from typing import Any, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from ..extensions.serving import ServeOption, serve_options
-from ..serve_options import SECTIONS, Option, command_options
-from .sizes import Size
+from mcpd.cli.sizes import Size
+from mcpd.extensions.serving import ServeOption, serve_options
+from mcpd.serve_options import SECTIONS, Option, command_options
 
 __all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extensions", "target"]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from ..errors import ConfigurationError
-from ..extensions.serving import ServeOption, serve_options
-from ..serve_options import command_options
-from .options import extension_parameters, split_extensions
+from mcpd.cli.options import extension_parameters, split_extensions
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.serving import ServeOption, serve_options
+from mcpd.serve_options import command_options
 
 __all__ = ["read"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from ..errors import McpdError
-from ..printable import printable
-from .client_options import client_command, json_option, reach_of
-from .talk.reach import Reach, in_words, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.reach import Reach, in_words, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import McpdError
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -75,7 +75,7 @@ async def _ping(terminal: Terminal, reach: Reach, count: int, interval: float, *
                 terminal.out_safe(f"{number + 1}: {_ms(times[-1])}")
 
     if as_json:
-        from .talk.content import one_line
+        from mcpd.cli.talk.content import one_line
 
         said = {"server": info, "protocolVersion": client.version, "ready": opening, "times": times, "failed": failed}
         terminal.out_json(one_line(said))

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from ..printable import printable
-from .client_options import client_command, reach_of
-from .talk.reach import Reach, named_target, run, without_secrets
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.client_options import client_command, reach_of
+from mcpd.cli.talk.reach import Reach, named_target, run, without_secrets
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -96,8 +96,8 @@ async def _preview(
 ) -> int:
     """Serve the page until the command is ended."""
     found = named_target(reach)
-    from ..preview.preview import Preview
-    from ..preview.session import SessionOptions
+    from mcpd.preview.preview import Preview
+    from mcpd.preview.session import SessionOptions
 
     options = SessionOptions(
         target=found,

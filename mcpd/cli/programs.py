@@ -18,15 +18,15 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..client.targets.grammar import installed_commands
-from ..errors import ConfigurationError
-from ..printable import printable
-from .libraries import LIBRARIES
-from .user_code import Loading, guarded, is_server
+from mcpd.cli.libraries import LIBRARIES
+from mcpd.cli.user_code import Loading, guarded, is_server
+from mcpd.client.targets.grammar import installed_commands
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..compat.program import Wanted
-    from ..server import Server
+    from mcpd.compat.program import Wanted
+    from mcpd.server import Server
 
 __all__ = ["Looker", "find_command", "is_program", "look_into", "program_of", "run", "run_command"]
 

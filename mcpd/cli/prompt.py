@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..printable import printable
-from .client_options import client_command, json_option, reach_of
-from .talk.arguments import Given, read_words, texts_of
-from .talk.completing import complete_names
-from .talk.reach import Reach, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse, nearest, split_words
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.arguments import Given, read_words, texts_of
+from mcpd.cli.talk.completing import complete_names
+from mcpd.cli.talk.reach import Reach, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, nearest, split_words
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..types.prompts import GetPromptResult, Prompt
+    from mcpd.types.prompts import GetPromptResult, Prompt
 
 __all__ = ["command"]
 
@@ -53,7 +53,7 @@ async def _prompt(
         prompt = _find(await client.list_prompts(), name)
         arguments = await _complete(terminal, prompt, given)
         if as_json:
-            from .talk.content import one_line
+            from mcpd.cli.talk.content import one_line
 
             params = {"name": name, "arguments": arguments}
             terminal.out_json(one_line(await client.request("prompts/get", params)))
@@ -98,7 +98,7 @@ async def _complete(terminal: Terminal, prompt: Prompt, given: Sequence[Given]) 
 
 
 def _show(terminal: Terminal, result: GetPromptResult, output: str | None, name: str) -> None:
-    from .talk.content import Saver, show_blocks
+    from mcpd.cli.talk.content import Saver, show_blocks
 
     saver = Saver(terminal, output, name)
     for message in result.messages:

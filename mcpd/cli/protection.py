@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert, structs
 
-from ..errors import ConfigurationError
-from ..serve_options import Options
+from mcpd.errors import ConfigurationError
+from mcpd.serve_options import Options
 
 if TYPE_CHECKING:
-    from ..sources.auth_table import AuthTable
-    from ..sources.lookup import ServerFolder
-    from ..transports.authentication import Protection
+    from mcpd.sources.auth_table import AuthTable
+    from mcpd.sources.lookup import ServerFolder
+    from mcpd.transports.authentication import Protection
 
 __all__ = ["protection_of", "table_of"]
 
@@ -51,6 +51,6 @@ def protection_of(options: Options) -> Protection | None:
             said.pop(name, None)
     if options.public_url:
         said["public_url"] = options.public_url
-    from ..auth.settings import AuthSettings, auth_of
+    from mcpd.auth.settings import AuthSettings, auth_of
 
     return auth_of(convert({**said, **flags}, AuthSettings))

@@ -8,9 +8,9 @@ import os
 import click
 from msgspec.structs import replace
 
-from ..bundle.pack import Gathered, Said, gather
-from ..bundle.project import Project
-from ..bundle.server_json import (
+from mcpd.bundle.pack import Gathered, Said, gather
+from mcpd.bundle.project import Project
+from mcpd.bundle.server_json import (
     SCHEMA,
     Package,
     ServerJson,
@@ -22,10 +22,10 @@ from ..bundle.server_json import (
     shortened,
     variables,
 )
-from ..errors import ConfigurationError
-from ..install.launch import Offers
-from ..printable import printable
-from .bundle import files_of, tried
+from mcpd.cli.bundle import files_of, tried
+from mcpd.errors import ConfigurationError
+from mcpd.install.launch import Offers
+from mcpd.printable import printable
 
 __all__ = ["command"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..serve_options import Option, Options, command_option
+from mcpd.serve_options import Option, Options, command_option
 
 if TYPE_CHECKING:
-    from ..extensions.serving import ServeOption
+    from mcpd.extensions.serving import ServeOption
 
 __all__ = ["read"]
 
@@ -74,7 +74,7 @@ def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
         option, kind = found
         is_read = option.flag == flag and (kind is bool or bool(option.choices))
         return name, option if is_read else None
-    from ..extensions.serving import serve_options  # few command lines say one
+    from mcpd.extensions.serving import serve_options  # few command lines say one
 
     for each in serve_options():
         if each.option.flag == flag and (each.kind is bool or each.option.choices):

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from ..errors import RemoteError
-from ..host.listed import OFFER
-from ..printable import printable
-from .client_options import client_command, json_option, reach_of
-from .talk.completing import complete_names
-from .talk.reach import Reach, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse, looks_like_target, nearest
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.completing import complete_names
+from mcpd.cli.talk.reach import Reach, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest
+from mcpd.errors import RemoteError
+from mcpd.host.listed import OFFER
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -59,7 +59,7 @@ async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, ou
     async with opened(reach, extensions=OFFER) as client:  # as `mcpd list`: what it shows can be read
         try:
             if as_json:
-                from .talk.content import one_line
+                from mcpd.cli.talk.content import one_line
 
                 terminal.out_json(one_line(await client.request("resources/read", {"uri": uri})))
                 return 0
@@ -76,7 +76,7 @@ async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, ou
                 raise RemoteError(error.code, f"{error.message}; {printable(hint, _MOST_NAMED)}", error.data) from None
             raise
 
-    from .talk.content import Saver, show_contents
+    from mcpd.cli.talk.content import Saver, show_contents
 
     show_contents(terminal, found.contents, Saver(terminal, output, uri.rstrip("/").rpartition("/")[2]))
     if not found.contents:

@@ -16,13 +16,13 @@ from importlib.util import cache_from_source
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..server import Server
-from .user_errors import is_own
+from mcpd.cli.user_errors import is_own
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.server import Server
 
 if TYPE_CHECKING:
-    from ..serve_options import Options
+    from mcpd.serve_options import Options
 
 __all__ = ["ReloadedTarget"]
 
@@ -122,8 +122,8 @@ class ReloadedTarget:
 
     def _exchange(self, made: Server) -> None:
         """Raises ConfigurationError for what cannot be exchanged at all."""
-        from ..extensions.serving import configure
-        from ..server.taking_over import take_over
+        from mcpd.extensions.serving import configure
+        from mcpd.server.taking_over import take_over
 
         if hasattr(made, "offered") or hasattr(self._server, "offered"):
             raise ConfigurationError(f"{self.name}: its lists are functions of another library; restart to take it")

@@ -19,9 +19,9 @@ from hashlib import sha256
 from importlib import metadata
 from typing import NoReturn
 
-from ..errors import ConfigurationError
-from .script_headers import Header, as_script, own_version, read_header, requirement_name
-from .uv import Unsolved, cache_folder, find_uv, python_with
+from mcpd.cli.script_headers import Header, as_script, own_version, read_header, requirement_name
+from mcpd.cli.uv import Unsolved, cache_folder, find_uv, python_with
+from mcpd.errors import ConfigurationError
 
 __all__ = ["ENTERED", "enter"]
 

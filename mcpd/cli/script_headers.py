@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Header", "as_script", "own_version", "read_header", "requirement_name"]
 

@@ -7,11 +7,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ..extensions.builtin import BUILT_IN
-from ..extensions.serving import serve_options
-from ..serve_options import Options, command_options
-from .launch import launch
-from .options import ServeCommand, extension_parameters, parameter, split_extensions, target
+from mcpd.cli.launch import launch
+from mcpd.cli.options import ServeCommand, extension_parameters, parameter, split_extensions, target
+from mcpd.extensions.builtin import BUILT_IN
+from mcpd.extensions.serving import serve_options
+from mcpd.serve_options import Options, command_options
 
 __all__ = ["command", "options_of"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..serve_options import Options
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.serve_options import Options
 
 if TYPE_CHECKING:
-    from ..server import Server
-    from .target import Found, Watcher
+    from mcpd.cli.target import Found, Watcher
+    from mcpd.server import Server
 
 __all__ = ["load_all"]
 
@@ -24,8 +24,8 @@ def load_all(
     What can be watched is put into `watched`.
     What the file of a folder says of serving is not asked: it is about that folder alone.
     """
-    from ..extensions.serving import configure
-    from ..server.joined import join
+    from mcpd.extensions.serving import configure
+    from mcpd.server.joined import join
 
     if options.words or options.arguments:
         word = (*options.words, *options.arguments)[0]
@@ -39,8 +39,8 @@ def load_all(
 
 
 def _load(target: Found, options: Options, left_out: Mapping[str, str], watched: list[Watcher] | None) -> Server:
-    from .programs import Looker
-    from .target import load
+    from mcpd.cli.programs import Looker
+    from mcpd.cli.target import load
 
     if target.place is not None and target.configuration is not None and target.configuration.serve:
         import logging

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..serve_options import parse_size
+from mcpd.serve_options import parse_size
 
 __all__ = ["Size"]
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import click
 from msgspec.json import encode
 
-from ..observe.asking import NoStatus, ask_address, those_that_run
-from ..observe.status import Status
-from ..printable import printable
-from ..serve_options import Option
-from .launch import read_token
-from .options import parameter
+from mcpd.cli.launch import read_token
+from mcpd.cli.options import parameter
+from mcpd.observe.asking import NoStatus, ask_address, those_that_run
+from mcpd.observe.status import Status
+from mcpd.printable import printable
+from mcpd.serve_options import Option
 
 __all__ = ["command", "lines_of", "no_answer"]
 

@@ -6,12 +6,12 @@ import sys
 
 import click
 
-from ..errors import ConfigurationError
-from ..observe.asking import stop, those_that_run
-from ..printable import printable
-from ..serve_options import Option
-from .options import parameter
-from .status import no_answer
+from mcpd.cli.options import parameter
+from mcpd.cli.status import no_answer
+from mcpd.errors import ConfigurationError
+from mcpd.observe.asking import stop, those_that_run
+from mcpd.printable import printable
+from mcpd.serve_options import Option
 
 __all__ = ["command"]
 

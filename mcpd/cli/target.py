@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..serve_defaults import DEMO
-from ..server import Server
-from .libraries import Watch
-from .user_code import Loading, guarded, is_server
+from mcpd.cli.libraries import Watch
+from mcpd.cli.user_code import Loading, guarded, is_server
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.serve_defaults import DEMO
+from mcpd.server import Server
 
 if TYPE_CHECKING:
-    from ..serve_options import Options
-    from ..sources.configuration import Configuration
-    from ..sources.folder import Folder
-    from ..sources.lookup import ServerFolder
-    from ..sources.watch import Watched
-    from .loaded_by import LoadedBy
+    from mcpd.cli.loaded_by import LoadedBy
+    from mcpd.serve_options import Options
+    from mcpd.sources.configuration import Configuration
+    from mcpd.sources.folder import Folder
+    from mcpd.sources.lookup import ServerFolder
+    from mcpd.sources.watch import Watched
 
 __all__ = ["Found", "Watcher", "find", "load", "split"]
 
@@ -58,7 +58,7 @@ def find(target: str | None) -> Found:
         target = DEMO
     if place is None or not place.file:
         return Found(target, place)
-    from ..sources.configuration import read
+    from mcpd.sources.configuration import read
 
     return Found(target, place, read(place.file))
 
@@ -66,13 +66,13 @@ def find(target: str | None) -> Found:
 def _place_of(target: str | None) -> ServerFolder | None:
     """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
-        from ..sources.lookup import place_here  # hosts name a target, and that is mostly a file
+        from mcpd.sources.lookup import place_here  # hosts name a target, and that is mostly a file
 
         return place_here()
     is_package = target.isidentifier() and os.path.isfile(os.path.join(target, "__init__.py"))
     if is_package or not os.path.isdir(target):
         return None
-    from ..sources import lookup
+    from mcpd.sources import lookup
 
     return lookup.place_of(target)
 
@@ -98,14 +98,14 @@ def load(
     found = target if isinstance(target, Found) else find(target)
     target, place = found.name, found.place
     if place is not None:
-        from ..sources.folder import Folder
+        from mcpd.sources.folder import Folder
 
         folder = Folder(place, found.configuration, is_growing=is_growing, left_out=left_out)
         if watched is not None:
             watched.append(lambda *_: _watched_folder(folder))
         return folder.server
     if target is None or target == DEMO:
-        from ..sources.starter import make_server
+        from mcpd.sources.starter import make_server
 
         return make_server()
     with Watch(program) as watch:
@@ -123,7 +123,7 @@ def load(
 
 def _check_state_key() -> None:
     """Raise ConfigurationError for a short key, which no file of the user is to be blamed for."""
-    from ..state_keys import keys_of_process
+    from mcpd.state_keys import keys_of_process
 
     try:
         keys_of_process()
@@ -134,13 +134,13 @@ def _check_state_key() -> None:
 
 
 def _watched_folder(folder: Folder) -> Watched:
-    from ..sources.watched_folder import WatchedFolder
+    from mcpd.sources.watched_folder import WatchedFolder
 
     return WatchedFolder(folder)
 
 
 def _watched_target(target: str, server: Server, options: Options, began: int) -> Watched:
-    from .reloading import ReloadedTarget
+    from mcpd.cli.reloading import ReloadedTarget
 
     def load() -> Server | None:
         return _find(target, Loading(Watch(None), None, ()))
@@ -165,11 +165,11 @@ def _find(target: str, loading: Loading) -> Server | None:
     elif is_module and (attribute or _is_there(place)):
         module = _from_module(place, loading)
     else:
-        from .programs import find_command, run_command
+        from mcpd.cli.programs import find_command, run_command
 
         command = None if attribute else find_command(place)
         if command is None:
-            from .wrong_target import why_not  # on the way to an error only
+            from mcpd.cli.wrong_target import why_not  # on the way to an error only
 
             raise why_not(target, place, attribute)
         made = run_command(command, place, loading)
@@ -199,7 +199,7 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     is_free = "." not in name and name not in sys.modules and name not in sys.stdlib_module_names
     spec = spec_from_file_location(name if is_free else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        from .wrong_target import no_file
+        from mcpd.cli.wrong_target import no_file
 
         raise ConfigurationError(no_file(path))
 
@@ -208,7 +208,7 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     loader = spec.loader
     guarded(path, lambda: loading.to_its_end(lambda: loader.exec_module(module)))
     if not is_free and "multiprocessing" in sys.modules:
-        from ..sources.modules import spawn_problem
+        from mcpd.sources.modules import spawn_problem
 
         if problem := spawn_problem(module, "rename the file"):
             logging.getLogger("mcpd").warning("%s: %s", printable(path), printable(problem, 500))
@@ -229,7 +229,7 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
     if attribute:
         found: Any = getattr(module, attribute, None)
         if callable(found) and not is_server(found):
-            from .programs import is_program, run
+            from mcpd.cli.programs import is_program, run
 
             if is_program(module, loading):
                 made = run(found, attribute, place, loading)
@@ -252,7 +252,7 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
         if name in servers:
             return _ours(servers[name])
     if not servers:
-        from .programs import is_program, program_of, run
+        from mcpd.cli.programs import is_program, program_of, run
 
         program = program_of(module, place) if is_program(module, loading) else None
         if program is not None:
@@ -276,6 +276,6 @@ def _servers(module: ModuleType) -> dict[str, Any]:
 
 
 def _have(module: ModuleType) -> str:
-    from .wrong_target import have
+    from mcpd.cli.wrong_target import have
 
     return have(module, _servers(module))

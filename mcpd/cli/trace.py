@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .sizes import Size
+from mcpd.cli.sizes import Size
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -56,7 +56,7 @@ class _Trace(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name != "show":
             return None
-        from .trace_show import show  # a host that waits for its server needs nothing of it
+        from mcpd.cli.trace_show import show  # a host that waits for its server needs nothing of it
 
         return show
 
@@ -102,13 +102,13 @@ def command(ctx: click.Context, file: str | None, max_size: int, max_message: in
 
 def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message: int, secrets: bool) -> int:
     try:
-        from ..trace.guardian import Guardian
-        from ..trace.proxy import end_like, run
+        from mcpd.trace.guardian import Guardian
+        from mcpd.trace.proxy import end_like, run
     except ImportError as error:
         raise ConfigurationError(f"mcpd trace cannot run on this system: {error}") from error
-    from ..trace.files import TraceFile, new_default_path
-    from ..trace.recorder import Recorder
-    from ..trace.records import Recording
+    from mcpd.trace.files import TraceFile, new_default_path
+    from mcpd.trace.recorder import Recorder
+    from mcpd.trace.records import Recording
 
     opened = TraceFile(new_default_path(words[0]) if file is None else Path(file), max_size)
     if file is None or opened.path != Path(file).absolute():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..trace.reading import Entry, TraceReader, read_lines
-from ..trace.showing import Filter, as_json, as_line, readable_time
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.trace.reading import Entry, TraceReader, read_lines
+from mcpd.trace.showing import Filter, as_json, as_line, readable_time
 
 __all__ = ["show"]
 
@@ -97,7 +97,7 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
 def _path(file: str | None) -> Path:
     if file is not None:
         return Path(file)
-    from ..trace.files import default_folder, newest_trace
+    from mcpd.trace.files import default_folder, newest_trace
 
     path = newest_trace()
     if path is None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from . import install
+from mcpd.cli import install
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["command"]
 
@@ -42,9 +42,9 @@ _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as 
     ],
 )
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
-    from ..install import commands
-    from ..install.entry import make_entry
-    from ..install.journal import Journal
+    from mcpd.install import commands
+    from mcpd.install.entry import make_entry
+    from mcpd.install.journal import Journal
 
     wishes = install.wishes_of(said)
     hosts, rest = install.hosts_of(words, everywhere=said["everywhere"], is_one_file=wishes.is_one_file)
@@ -84,7 +84,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
 
 def _nothing(host: Any, word: str | None, wishes: Any) -> str:
     """What is said where the file does not have the server: what it has."""
-    from ..install.commands import names_in
+    from mcpd.install.commands import names_in
 
     what = "no server that mcpd install has written" if word is None else f"no server {printable(word)}"
     return f"{what} in {printable(wishes.path_of(host), 1000)}; in it: {names_in(host, wishes.path_of(host))}"

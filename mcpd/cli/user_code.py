@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ..errors import ConfigurationError
-from ..server import Server
+from mcpd.errors import ConfigurationError
+from mcpd.server import Server
 
 if TYPE_CHECKING:
-    from .libraries import Watch
-    from .loaded_by import LoadedBy
+    from mcpd.cli.libraries import Watch
+    from mcpd.cli.loaded_by import LoadedBy
 
 __all__ = ["Loading", "guarded", "is_server"]
 
@@ -66,8 +66,8 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
     except ConfigurationError:
         raise
     except (Exception, SystemExit) as error:
-        from ..client.targets.grammar import UnknownTarget
-        from .user_errors import names_nothing, told
+        from mcpd.cli.user_errors import names_nothing, told
+        from mcpd.client.targets.grammar import UnknownTarget
 
         kind = UnknownTarget if names_nothing(error, name, function) else ConfigurationError
         raise kind(told(error, name, function)) from error

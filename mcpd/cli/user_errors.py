@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from ..client.targets.grammar import near_target
-from ..errors import McpdError
-from ..printable import printable
-from .hints import hint
+from mcpd.cli.hints import hint
+from mcpd.client.targets.grammar import near_target
+from mcpd.errors import McpdError
+from mcpd.printable import printable
 
 __all__ = ["is_own", "names_nothing", "told"]
 

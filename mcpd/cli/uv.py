@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Unsolved", "cache_folder", "find_uv", "python_with"]
 

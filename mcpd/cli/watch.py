@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import RemoteError
-from ..printable import printable
-from .client_options import client_command, json_option, reach_of
-from .talk.questions import LOG_LEVELS
-from .talk.reach import Reach, opened, run
-from .talk.terminal import Terminal
-from .talk.words import WrongUse
+from mcpd.cli.client_options import client_command, json_option, reach_of
+from mcpd.cli.talk.questions import LOG_LEVELS
+from mcpd.cli.talk.reach import Reach, opened, run
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import RemoteError
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ..client import Callbacks, Client
-    from ..client.callbacks import ListKind
-    from ..types.notifications import LogMessageParams
+    from mcpd.client import Callbacks, Client
+    from mcpd.client.callbacks import ListKind
+    from mcpd.types.notifications import LogMessageParams
 
 __all__ = ["command"]
 
@@ -76,7 +76,7 @@ def command(
 
 
 def _is_resource(word: str) -> bool:
-    from ..client.targets.urls import SCHEMES
+    from mcpd.client.targets.urls import SCHEMES
 
     return "://" in word and word.partition("://")[0] not in SCHEMES
 
@@ -113,7 +113,7 @@ class _Watch:
             self._terminal.note(f"mcpd: the level of the log was refused: {printable(error, 300)}", "yellow")
 
     def _callbacks(self) -> Callbacks:
-        from ..client import Callbacks
+        from mcpd.client import Callbacks
 
         return Callbacks(log=self._log, list_changed=self._list_changed, resource_updated=self._updated)
 
@@ -125,9 +125,9 @@ class _Watch:
 
     async def _prepare(self, client: Client, words: list[str]) -> tuple[str, dict[str, Any]]:
         """The tool and the arguments that are meant. Raises WrongUse."""
-        from .talk.arguments import arguments_of, read_words
-        from .talk.calling import find_tool
-        from .talk.kinds import read_schema
+        from mcpd.cli.talk.arguments import arguments_of, read_words
+        from mcpd.cli.talk.calling import find_tool
+        from mcpd.cli.talk.kinds import read_schema
 
         name = words[0] if words else ""
         try:
@@ -163,7 +163,7 @@ class _Watch:
             return
         from msgspec import UNSET
 
-        from .talk.questions import log_line
+        from mcpd.cli.talk.questions import log_line
 
         data = None if told.data is UNSET else told.data
         self._tell("log", log_line(told), {"level": told.level, "logger": told.logger, "data": data})
@@ -171,7 +171,7 @@ class _Watch:
     def _tell(self, event: str, text: str, members: dict[str, Any]) -> None:
         now = datetime.now().astimezone()
         if self._as_json:
-            from .talk.content import one_line
+            from mcpd.cli.talk.content import one_line
 
             said = {name: value for name, value in members.items() if value is not None}
             self._terminal.out_json(one_line({"time": now.isoformat(timespec="milliseconds"), "event": event, **said}))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from .client_options import json_option
-from .talk.logins import show_logins
-from .talk.reach import Reach, run
+from mcpd.cli.client_options import json_option
+from mcpd.cli.talk.logins import show_logins
+from mcpd.cli.talk.reach import Reach, run
 
 __all__ = ["command"]
 

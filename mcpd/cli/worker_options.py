@@ -8,9 +8,9 @@ import signal
 import socket
 import warnings
 
-from ..errors import ConfigurationError
-from ..serve_options import Options
-from .telling import tell, tell_to
+from mcpd.cli.telling import tell, tell_to
+from mcpd.errors import ConfigurationError
+from mcpd.serve_options import Options
 
 __all__ = ["become_worker", "check", "run_parent", "serve_below_init", "speak"]
 
@@ -45,10 +45,10 @@ def check(options: Options, from_file: frozenset[str]) -> None:
 def run_parent(options: Options, token: str | None) -> int:
     """Be the parent, until it is told to stop; the exit code. `token` is what metrics ask for. Raises
     ConfigurationError."""
-    from ..workers.parent import run
+    from mcpd.workers.parent import run
 
     if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
-        from ..server.listening import take_handed_over
+        from mcpd.server.listening import take_handed_over
 
         take_handed_over(options)
 
@@ -61,7 +61,7 @@ def become_worker(options: Options) -> None:
 
     All workers load the same target: what it logs meanwhile is logged by the first one, until `speak`.
     """
-    from ..workers.worker import take_over
+    from mcpd.workers.worker import take_over
 
     parent = take_over(options)
     tell_to(parent.say)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from inspect import isfunction
 from types import ModuleType
 
-from ..client.targets.grammar import UnknownTarget, install_hint, near_target
-from .hints import LIBRARIES
+from mcpd.cli.hints import LIBRARIES
+from mcpd.client.targets.grammar import UnknownTarget, install_hint, near_target
 
 __all__ = ["have", "no_file", "why_not"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError, missing_extra
-from ..transports.http_client.options import HttpOptions
-from .auth_settings import Auth, has_login
-from .targets.named import UrlTarget
+from mcpd.client.auth_settings import Auth, has_login
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import ConfigurationError, missing_extra
+from mcpd.transports.http_client.options import HttpOptions
 
 if TYPE_CHECKING:
-    from ..transports.authorization import Authorization
+    from mcpd.transports.authorization import Authorization
 
 __all__ = ["authorization_for"]
 
@@ -29,7 +29,7 @@ def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | 
         raise ConfigurationError("auth and a header Authorization are given, or authenticate: one of them is enough")
 
     try:
-        from .auth.making import authorization
+        from mcpd.client.auth.making import authorization
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return authorization(target, auth, http)

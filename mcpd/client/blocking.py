@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct
 
-from ..errors import ConfigurationError
-from ..types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from ..types.lifecycle import Implementation, ServerCapabilities
-from ..types.notifications import LogLevel
-from ..types.prompts import GetPromptResult, Prompt
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from ..types.tools import CallToolResult, Tool
-from .client import Client
-from .events import OnProgress
-from .faults import Faults
-from .loop_thread import LoopThread
-from .tool_function import ToolFunction
+from mcpd.client.client import Client
+from mcpd.client.events import OnProgress
+from mcpd.client.faults import Faults
+from mcpd.client.loop_thread import LoopThread
+from mcpd.client.tool_function import ToolFunction
+from mcpd.errors import ConfigurationError
+from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
+from mcpd.types.lifecycle import Implementation, ServerCapabilities
+from mcpd.types.notifications import LogLevel
+from mcpd.types.prompts import GetPromptResult, Prompt
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from .group import ClientGroup
+    from mcpd.client.group import ClientGroup
 
 __all__ = ["BlockingCalls", "BlockingClient"]
 
@@ -161,7 +161,7 @@ class BlockingCalls(AbstractContextManager["BlockingCalls[C]"], Generic[C]):
         All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
         ConfigurationError for a name that no tool has.
         """
-        from .functions import plain_functions
+        from mcpd.client.functions import plain_functions
 
         def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
             return self.call_tool(name, arguments, timeout=timeout)

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from ..jsonrpc import MALFORMED
-from ..types.base import Wire
+from mcpd.jsonrpc import MALFORMED
+from mcpd.types.base import Wire
 
 __all__ = ["ResultCache"]
 

@@ -16,15 +16,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from ..errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from ..jsonrpc import MALFORMED, explain
-from ..printable import printable
-from ..types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
-from ..types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
-from ..types.notifications import LogMessageParams
-from ..types.resources import ResourceUpdatedParams
-from ..types.sampling import CreateMessageParams, CreateMessageResult, ListRootsResult, Root
-from .faults import Faults
+from mcpd.client.faults import Faults
+from mcpd.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.printable import printable
+from mcpd.types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
+from mcpd.types.notifications import LogMessageParams
+from mcpd.types.resources import ResourceUpdatedParams
+from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, ListRootsResult, Root
 
 __all__ = ["Callbacks", "ListKind", "answer_to", "capabilities", "is_heard", "is_state", "tell"]
 
@@ -124,7 +124,7 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
 def _fitting(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
     """Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema"."""
     if getattr(result, "action", None) == "accept":
-        from ..context.forms import check_values
+        from mcpd.context.forms import check_values
 
         try:
             check_values(result.content or {}, schema)
@@ -142,7 +142,7 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     if not callbacks.sample_tools and (asked.tools is not None or asked.tool_choice is not None):
         raise InvalidParams("This client offers sampling without tools")
 
-    from ..context.questions import conversation_problem
+    from mcpd.context.questions import conversation_problem
 
     # Spec: 2025-11-25 client/sampling, error handling: missing and mixed tool results are refused with -32602.
     if problem := conversation_problem(asked):

@@ -16,8 +16,20 @@ from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from .. import __version__
-from ..errors import (
+from mcpd import __version__
+from mcpd.client.auth_settings import Auth
+from mcpd.client.callbacks import Callbacks, capabilities
+from mcpd.client.events import OnProgress
+from mcpd.client.faults import Faults
+from mcpd.client.limits import ClientLimits
+from mcpd.client.link import ServerLink
+from mcpd.client.lists import read_list
+from mcpd.client.result_checks import ResultChecks
+from mcpd.client.target import Target
+from mcpd.client.tool_function import AwaitedToolFunction
+from mcpd.client.values import plain_value, typed_value
+from mcpd.client.watched import ChannelWatcher
+from mcpd.errors import (
     ConfigurationError,
     HeaderMismatch,
     LocalProtocolError,
@@ -25,10 +37,10 @@ from ..errors import (
     RemoteError,
     ResultMismatch,
 )
-from ..jsonrpc import MALFORMED, explain
-from ..transports.http_client.options import Headers, HttpOptions
-from ..types.base import CacheableResult
-from ..types.completion import (
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.transports.http_client.options import Headers, HttpOptions
+from mcpd.types.base import CacheableResult
+from mcpd.types.completion import (
     CompleteParams,
     CompleteResult,
     CompletionArgument,
@@ -36,25 +48,13 @@ from ..types.completion import (
     PromptReference,
     ResourceTemplateReference,
 )
-from ..types.content import BlobResourceContents, TextResourceContents
-from ..types.lifecycle import Implementation, ListChanged, ResourcesCapability, ServerCapabilities
-from ..types.notifications import LogLevel
-from ..types.prompts import GetPromptResult, Prompt
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from ..types.tools import CallToolResult, Tool
-from ..versions import table
-from .auth_settings import Auth
-from .callbacks import Callbacks, capabilities
-from .events import OnProgress
-from .faults import Faults
-from .limits import ClientLimits
-from .link import ServerLink
-from .lists import read_list
-from .result_checks import ResultChecks
-from .target import Target
-from .tool_function import AwaitedToolFunction
-from .values import plain_value, typed_value
-from .watched import ChannelWatcher
+from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.types.lifecycle import Implementation, ListChanged, ResourcesCapability, ServerCapabilities
+from mcpd.types.notifications import LogLevel
+from mcpd.types.prompts import GetPromptResult, Prompt
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult, Tool
+from mcpd.versions import table
 
 __all__ = ["Client"]
 
@@ -271,7 +271,7 @@ class Client(ServerLink):
         All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
         ConfigurationError for a name that no tool has.
         """
-        from .functions import awaited_functions
+        from mcpd.client.functions import awaited_functions
 
         def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
             return self.call_tool(name, arguments, timeout=timeout)

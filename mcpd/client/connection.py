@@ -17,8 +17,15 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Raw
 
-from ..channel import Channel, HeadedChannel, Heading, Receiver
-from ..errors import (
+from mcpd.channel import Channel, HeadedChannel, Heading, Receiver
+from mcpd.client.callbacks import Callbacks, answer_to
+from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
+from mcpd.client.headings import Headings
+from mcpd.client.inbox import Inbox, detached
+from mcpd.client.limits import ClientLimits
+from mcpd.client.session import ClientSession, Frame
+from mcpd.client.visits import Visits
+from mcpd.errors import (
     CannotConnect,
     ConfigurationError,
     ConnectionLost,
@@ -31,15 +38,8 @@ from ..errors import (
     RequestTimeout,
     SessionLost,
 )
-from ..jsonrpc import Id
-from ..printable import printable
-from .callbacks import Callbacks, answer_to
-from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
-from .headings import Headings
-from .inbox import Inbox, detached
-from .limits import ClientLimits
-from .session import ClientSession, Frame
-from .visits import Visits
+from mcpd.jsonrpc import Id
+from mcpd.printable import printable
 
 __all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
@@ -226,7 +226,7 @@ class ClientConnection:
             elif heading.is_request:
                 self._to_carry = frame, request_id, method, heading
             else:
-                cast(HeadedChannel, channel).send_headed(frame, request_id, method, heading)
+                cast("HeadedChannel", channel).send_headed(frame, request_id, method, heading)
 
         if session.answered_bytes != self._answered_bytes:
             said = session.answered_bytes - self._answered_bytes
@@ -432,7 +432,7 @@ class ClientConnection:
         request.carrier = asyncio.current_task()
         try:
             async with asyncio.timeout(None) as request.clock:
-                await cast(HeadedChannel, self.channel).carry(frame, request.id, method, cast(Heading, heading))
+                await cast("HeadedChannel", self.channel).carry(frame, request.id, method, cast("Heading", heading))
         finally:
             request.carrier = request.clock = None
 

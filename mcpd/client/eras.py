@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from ..errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
-from ..printable import printable
-from ..types.notifications import LogLevel
-from ..versions import table
-from .callbacks import Callbacks
-from .connection import ClientConnection
-from .handshake import read_discovery
-from .limits import ClientLimits
-from .rounds import needed, run_rounds
-from .subscription import Subscription
-from .wishes import Wishes
+from mcpd.client.callbacks import Callbacks
+from mcpd.client.connection import ClientConnection
+from mcpd.client.handshake import read_discovery
+from mcpd.client.limits import ClientLimits
+from mcpd.client.rounds import needed, run_rounds
+from mcpd.client.subscription import Subscription
+from mcpd.client.wishes import Wishes
+from mcpd.errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
+from mcpd.printable import printable
+from mcpd.types.notifications import LogLevel
+from mcpd.versions import table
 
 __all__ = ["ClientEra", "agree"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Raw, Struct
 
-from ..errors import ProtocolError, RemoteError
-from ..in_flight import RequestInFlight
-from ..pending import PendingRequest
+from mcpd.errors import ProtocolError, RemoteError
+from mcpd.in_flight import RequestInFlight
+from mcpd.pending import PendingRequest
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout

@@ -16,11 +16,11 @@ from typing import Any, Optional
 from msgspec import UNSET, Raw, Struct
 from msgspec.json import decode
 
-from ..errors import ConfigurationError
-from ..types.tools import CallToolResult, Tool
-from .schema_types import SchemaTypes, allows_null
-from .tool_function import AwaitedToolFunction, ToolFunction
-from .values import plain_value
+from mcpd.client.schema_types import SchemaTypes, allows_null
+from mcpd.client.tool_function import AwaitedToolFunction, ToolFunction
+from mcpd.client.values import plain_value
+from mcpd.errors import ConfigurationError
+from mcpd.types.tools import CallToolResult, Tool
 
 __all__ = ["awaited_functions", "plain_functions"]
 

@@ -17,25 +17,25 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError, LocalProtocolError, McpdError
-from ..printable import printable
-from ..transports.http_client.options import HttpOptions
-from ..types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from ..types.lifecycle import Implementation
-from ..types.notifications import LogLevel
-from ..types.prompts import GetPromptResult, Prompt
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from ..types.tools import CallToolResult, Tool
-from .callbacks import Callbacks, ListKind
-from .client import Client
-from .events import OnProgress
-from .group_lists import Collision, GroupLists
-from .group_member import Member
-from .group_names import Prefix, server_names
-from .limits import ClientLimits
-from .target import Target
-from .tool_function import AwaitedToolFunction
-from .values import plain_value, typed_value
+from mcpd.client.callbacks import Callbacks, ListKind
+from mcpd.client.client import Client
+from mcpd.client.events import OnProgress
+from mcpd.client.group_lists import Collision, GroupLists
+from mcpd.client.group_member import Member
+from mcpd.client.group_names import Prefix, server_names
+from mcpd.client.limits import ClientLimits
+from mcpd.client.target import Target
+from mcpd.client.tool_function import AwaitedToolFunction
+from mcpd.client.values import plain_value, typed_value
+from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
+from mcpd.printable import printable
+from mcpd.transports.http_client.options import HttpOptions
+from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
+from mcpd.types.lifecycle import Implementation
+from mcpd.types.notifications import LogLevel
+from mcpd.types.prompts import GetPromptResult, Prompt
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult, Tool
 
 __all__ = ["ClientGroup"]
 
@@ -287,7 +287,7 @@ class ClientGroup:
         self, *names: str, timeout: float | None | Literal["default"] = "default"
     ) -> list[AwaitedToolFunction]:
         """The tools of all servers as coroutine functions with types and docstrings: see `Client.tool_functions`."""
-        from .functions import awaited_functions
+        from mcpd.client.functions import awaited_functions
 
         def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
             return self.call_tool(name, arguments, timeout=timeout)
@@ -356,6 +356,6 @@ class ClientGroup:
 
 def _all_of(text: str) -> dict[str, Target]:
     """All servers of a configuration file or of an installed host, each as its own target."""
-    from .targets.configured import all_servers
+    from mcpd.client.targets.configured import all_servers
 
     return dict(all_servers(text))

@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError, ConnectionLost, McpdError, RegistrationError
-from ..printable import printable
-from ..types.prompts import Prompt
-from ..types.resources import Resource, ResourceTemplate
-from ..types.tools import Tool
-from .client import Client
-from .group_member import Member
+from mcpd.client.client import Client
+from mcpd.client.group_member import Member
+from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, RegistrationError
+from mcpd.printable import printable
+from mcpd.types.prompts import Prompt
+from mcpd.types.resources import Resource, ResourceTemplate
+from mcpd.types.tools import Tool
 
 __all__ = ["Collision", "GroupLists"]
 
@@ -158,7 +158,7 @@ class GroupLists:
 
     def _fitting(self, uri: str) -> tuple[Member, str] | None:
         """The server one of whose templates this URI fits, as it has it."""
-        from ..registry.uri_template import UriTemplate
+        from mcpd.registry.uri_template import UriTemplate
 
         for member, template in self._owners.get("template", {}).values():
             try:

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable
 from random import uniform
 
-from ..errors import ConnectionLost, McpdError, RemoteError
-from ..printable import printable
-from ..types.notifications import LogLevel
-from .client import Client
-from .group_names import Prefix
+from mcpd.client.client import Client
+from mcpd.client.group_names import Prefix
+from mcpd.errors import ConnectionLost, McpdError, RemoteError
+from mcpd.printable import printable
+from mcpd.types.notifications import LogLevel
 
 __all__ = ["FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS", "Member"]
 

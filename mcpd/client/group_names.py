@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError
-from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from ..types.tools import Tool
+from mcpd.errors import ConfigurationError
+from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from mcpd.types.tools import Tool
 
 __all__ = ["Prefix", "server_names"]
 

@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from ..errors import ProtocolError, RemoteError, UnsupportedVersion
-from ..jsonrpc import MALFORMED, encode, explain
-from ..types.base import META
-from ..types.lifecycle import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
-from ..versions import table
+from mcpd.errors import ProtocolError, RemoteError, UnsupportedVersion
+from mcpd.jsonrpc import MALFORMED, encode, explain
+from mcpd.types.base import META
+from mcpd.types.lifecycle import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from mcpd.versions import table
 
 __all__ = ["Agreement", "read_discovery", "read_initialize"]
 

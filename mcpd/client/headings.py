@@ -13,14 +13,14 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from ..channel import Heading
-from ..errors import RegistrationError
-from ..jsonrpc import MALFORMED
-from ..printable import printable
-from ..types.tools import Tool
-from ..wire.headers import encode_value
-from ..wire.mirrors import Mirror, mirrors
-from .faults import Faults
+from mcpd.channel import Heading
+from mcpd.client.faults import Faults
+from mcpd.errors import RegistrationError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable
+from mcpd.types.tools import Tool
+from mcpd.wire.headers import encode_value
+from mcpd.wire.mirrors import Mirror, mirrors
 
 __all__ = ["Headings"]
 

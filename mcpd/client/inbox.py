@@ -14,11 +14,11 @@ from contextvars import Context, ContextVar, copy_context
 
 from msgspec import Raw
 
-from ..errors import ConnectionLost, McpdError
-from .callbacks import Callbacks, is_heard, is_state, tell
-from .events import Notified
-from .faults import Faults
-from .limits import ClientLimits
+from mcpd.client.callbacks import Callbacks, is_heard, is_state, tell
+from mcpd.client.events import Notified
+from mcpd.client.faults import Faults
+from mcpd.client.limits import ClientLimits
+from mcpd.errors import ConnectionLost, McpdError
 
 __all__ = ["Inbox", "detached"]
 

@@ -8,7 +8,7 @@ origin (HTTP) … re-probing if the cached assumption later fails".
 
 from __future__ import annotations
 
-from .targets.named import CommandTarget, UrlTarget
+from mcpd.client.targets.named import CommandTarget, UrlTarget
 
 __all__ = ["forget_eras", "is_known_legacy", "remember_era"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..transports.process import STDERR_BYTES_PER_SECOND
-from ..transports.stdio import MAX_FRAME_BYTES
+from mcpd.errors import ConfigurationError
+from mcpd.transports.process import STDERR_BYTES_PER_SECOND
+from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 __all__ = ["ClientLimits"]
 

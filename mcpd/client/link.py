@@ -25,7 +25,22 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..errors import (
+from mcpd.client.auth_settings import Auth
+from mcpd.client.authorized import authorization_for
+from mcpd.client.cache import ResultCache
+from mcpd.client.callbacks import Callbacks
+from mcpd.client.connection import ClientConnection, StartableChannel
+from mcpd.client.eras import ClientEra, agree
+from mcpd.client.events import OnProgress
+from mcpd.client.faults import Faults
+from mcpd.client.known_eras import is_known_legacy, remember_era
+from mcpd.client.limits import ClientLimits
+from mcpd.client.session import ClientSession
+from mcpd.client.target import InProcess, Target, connect, named
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.watched import ChannelWatcher, watched
+from mcpd.client.wishes import Wishes
+from mcpd.errors import (
     CannotConnect,
     ConnectionLost,
     HttpError,
@@ -37,28 +52,13 @@ from ..errors import (
     SessionLost,
     UnsupportedVersion,
 )
-from ..printable import printable
-from ..transports.http_client.options import Authenticate, Challenge, HttpOptions
-from ..types.lifecycle import ClientCapabilities, Implementation
-from ..wire import carrying
-from .auth_settings import Auth
-from .authorized import authorization_for
-from .cache import ResultCache
-from .callbacks import Callbacks
-from .connection import ClientConnection, StartableChannel
-from .eras import ClientEra, agree
-from .events import OnProgress
-from .faults import Faults
-from .known_eras import is_known_legacy, remember_era
-from .limits import ClientLimits
-from .session import ClientSession
-from .target import InProcess, Target, connect, named
-from .targets.named import CommandTarget, UrlTarget
-from .watched import ChannelWatcher, watched
-from .wishes import Wishes
+from mcpd.printable import printable
+from mcpd.transports.http_client.options import Authenticate, Challenge, HttpOptions
+from mcpd.types.lifecycle import ClientCapabilities, Implementation
+from mcpd.wire import carrying
 
 if TYPE_CHECKING:
-    from ..transports.authorization import Authorization
+    from mcpd.transports.authorization import Authorization
 
 __all__ = ["ServerLink"]
 

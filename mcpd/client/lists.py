@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from msgspec import Raw, ValidationError
 from msgspec.json import Decoder
 
-from ..errors import ProtocolError
-from ..jsonrpc import MALFORMED, explain
-from ..printable import printable
-from .faults import Faults
-from .limits import ClientLimits
+from mcpd.client.faults import Faults
+from mcpd.client.limits import ClientLimits
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.printable import printable
 
 __all__ = ["read_list"]
 

@@ -18,8 +18,8 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from ..errors import ConnectionLost, LocalProtocolError
-from ..transports.process import open_process  # noqa: F401 - its handler of the exit has to run after ours
+from mcpd.errors import ConnectionLost, LocalProtocolError
+from mcpd.transports.process import open_process  # noqa: F401 - its handler of the exit has to run after ours
 
 __all__ = ["CLOSE_SECONDS", "LoopThread", "in_thread"]
 

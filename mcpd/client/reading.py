@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from ..jsonrpc import ABSENT, MALFORMED, Id
-from ..wire.torn import answered_by
+from mcpd.jsonrpc import ABSENT, MALFORMED, Id
+from mcpd.wire.torn import answered_by
 
 __all__ = ["decode_result", "id_answered", "is_utf8", "params_to_keep"]
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Raw
 from msgspec.json import decode
 
-from ..errors import RegistrationError
-from ..printable import printable
-from ..references import target_of
-from ..types.tools import CallToolResult, Tool
-from .faults import Faults
+from mcpd.client.faults import Faults
+from mcpd.errors import RegistrationError
+from mcpd.printable import printable
+from mcpd.references import target_of
+from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from ..registry.json_schema import JsonSchema
+    from mcpd.registry.json_schema import JsonSchema
 
 __all__ = ["ResultChecks", "cost_of"]
 
@@ -82,7 +82,7 @@ class ResultChecks:
     def _made(self, name: str) -> tuple[JsonSchema, int] | None:
         if not _can_check():
             return None
-        from ..registry.json_schema import JsonSchema  # an extra, which few tools need
+        from mcpd.registry.json_schema import JsonSchema  # an extra, which few tools need
 
         given = self.listed[name]
         try:

@@ -13,13 +13,13 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from ..errors import ProtocolError
-from ..jsonrpc import MALFORMED, encode, explain
-from ..types.base import Wire
-from ..versions import table
-from .callbacks import Callbacks, answer_to
-from .faults import Faults
-from .limits import ClientLimits
+from mcpd.client.callbacks import Callbacks, answer_to
+from mcpd.client.faults import Faults
+from mcpd.client.limits import ClientLimits
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import MALFORMED, encode, explain
+from mcpd.types.base import Wire
+from mcpd.versions import table
 
 __all__ = ["MAX_ROUNDS", "needed", "run_rounds"]
 

@@ -21,17 +21,16 @@ from typing import Any, TypeAlias
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..channel import Heading
-from ..errors import (
-    FrameTooLarge,
-    InvalidRequest,
-    LocalProtocolError,
-    MethodNotFound,
-    ParseError,
-    ProtocolError,
-)
-from ..in_flight import ID_IN_USE, RequestsInFlight
-from ..jsonrpc import (
+from mcpd.channel import Heading
+from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
+from mcpd.client.faults import Faults
+from mcpd.client.handshake import Agreement, read_initialize
+from mcpd.client.headings import Headings
+from mcpd.client.reading import decode_result, id_answered, is_utf8, params_to_keep
+from mcpd.client.writing import Envelope, as_members, with_meta
+from mcpd.errors import FrameTooLarge, InvalidRequest, LocalProtocolError, MethodNotFound, ParseError, ProtocolError
+from mcpd.in_flight import ID_IN_USE, RequestsInFlight
+from mcpd.jsonrpc import (
     MALFORMED,
     Batch,
     Call,
@@ -49,20 +48,14 @@ from ..jsonrpc import (
     error_answer,
     explain,
 )
-from ..pending import PendingRequests, outcome_of
-from ..printable import printable
-from ..session import MAX_FRAME_BYTES
-from ..types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
-from ..types.notifications import CancelledParams, ProgressParams
-from ..versions import table
-from ..versions.table import Version
-from ..wire import carrying
-from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
-from .faults import Faults
-from .handshake import Agreement, read_initialize
-from .headings import Headings
-from .reading import decode_result, id_answered, is_utf8, params_to_keep
-from .writing import Envelope, as_members, with_meta
+from mcpd.pending import PendingRequests, outcome_of
+from mcpd.printable import printable
+from mcpd.session import MAX_FRAME_BYTES
+from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
+from mcpd.types.notifications import CancelledParams, ProgressParams
+from mcpd.versions import table
+from mcpd.versions.table import Version
+from mcpd.wire import carrying
 
 __all__ = ["ClientSession", "Frame"]
 

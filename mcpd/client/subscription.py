@@ -14,15 +14,15 @@ import logging
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from ..errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
-from ..jsonrpc import MALFORMED, Id
-from ..printable import printable
-from ..types.base import META
-from ..types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
-from .callbacks import Callbacks
-from .connection import ClientConnection
-from .events import Notified
-from .wishes import Wishes
+from mcpd.client.callbacks import Callbacks
+from mcpd.client.connection import ClientConnection
+from mcpd.client.events import Notified
+from mcpd.client.wishes import Wishes
+from mcpd.errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
+from mcpd.jsonrpc import MALFORMED, Id
+from mcpd.printable import printable
+from mcpd.types.base import META
+from mcpd.types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
 
 __all__ = ["Subscription"]
 

@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError, missing_extra
-from ..transports.authorization import Authorization
-from ..transports.http_client.options import HttpOptions
-from ..transports.process import open_process
-from .connection import StartableChannel
-from .limits import ClientLimits
-from .targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
+from mcpd.client.connection import StartableChannel
+from mcpd.client.limits import ClientLimits
+from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
+from mcpd.errors import ConfigurationError, missing_extra
+from mcpd.transports.authorization import Authorization
+from mcpd.transports.http_client.options import HttpOptions
+from mcpd.transports.process import open_process
 
 __all__ = ["InProcess", "Target", "connect", "named"]
 
@@ -62,7 +62,7 @@ def named(target: Target) -> InProcess | StartableChannel | CommandTarget | UrlT
     if isinstance(target, InProcess):
         return target
     if isinstance(target, (str, os.PathLike)):
-        from .targets.grammar import parse  # who gives a server or a command reads no text
+        from mcpd.client.targets.grammar import parse  # who gives a server or a command reads no text
 
         target = parse(target) if isinstance(target, str) else parse(os.path.join(".", os.fspath(target)))
     if isinstance(target, FileTarget):
@@ -94,7 +94,7 @@ async def _dial(
     target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
 ) -> StartableChannel:
     if target.url.startswith("ws"):
-        from ..transports.websocket_client import open_websocket  # it loads the library
+        from mcpd.transports.websocket_client import open_websocket  # it loads the library
 
         if http is not None and http.headers is not None:
             target = replace(target, headers={**target.headers, **await http.fields()})
@@ -111,7 +111,7 @@ async def _dial(
         )
 
     try:
-        from ..transports.http_client.channel import open_http
+        from mcpd.transports.http_client.channel import open_http
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return await open_http(
@@ -128,7 +128,7 @@ async def _dial(
 
 async def _let_in(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
     """A WebSocket whose handshake has what lets it in: opened again with what its refusal asked for."""
-    from ..transports.websocket_client import RefusedHandshake, open_websocket
+    from mcpd.transports.websocket_client import RefusedHandshake, open_websocket
 
     asked = authorization.begin("GET", f"http{target.url[2:]}", "")
     while True:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from inspect import Signature
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ..types.tools import Tool
+from mcpd.types.tools import Tool
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]
 

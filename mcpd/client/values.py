@@ -14,11 +14,11 @@ from typing import Any, Union
 from msgspec import UNSET, Raw
 from msgspec.json import decode, encode
 
-from ..errors import ConfigurationError, RegistrationError, ResultMismatch, ToolError
-from ..jsonrpc import MALFORMED
-from ..printable import printable
-from ..types.content import TextContent
-from ..types.tools import CallToolResult
+from mcpd.errors import ConfigurationError, RegistrationError, ResultMismatch, ToolError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable
+from mcpd.types.content import TextContent
+from mcpd.types.tools import CallToolResult
 
 __all__ = ["plain_value", "typed_value"]
 
@@ -106,7 +106,7 @@ def _is_wrapped(result: CallToolResult) -> bool:
 
 def _readable(tool: str, returns: Any) -> Any:
     """The type as msgspec reads it, as it is done with the hints of a tool's own function."""
-    from ..registry.hints import readable  # most clients name no type
+    from mcpd.registry.hints import readable  # most clients name no type
 
     try:
         return readable(returns, f"call of tool {tool}: returns={_name(returns)}")
@@ -115,7 +115,7 @@ def _readable(tool: str, returns: Any) -> Any:
 
 
 def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
-    from ..registry.hooks import dec_hook
+    from mcpd.registry.hooks import dec_hook
 
     try:
         # As JSON: bytes, dates and keys of objects are read from their text there.

@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..errors import RemoteError, UrlElicitationRequired
-from ..jsonrpc import MALFORMED
-from ..types.base import Wire
+from mcpd.errors import RemoteError, UrlElicitationRequired
+from mcpd.jsonrpc import MALFORMED
+from mcpd.types.base import Wire
 
 __all__ = ["Visits"]
 

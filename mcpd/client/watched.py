@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..channel import HeadedChannel, Heading, Receiver, RequestReceiver
-from ..errors import McpdError, ProtocolError
-from ..jsonrpc import Id
-from ..principal import Origin
-from .connection import PausableChannel, StartableChannel
+from mcpd.channel import HeadedChannel, Heading, Receiver, RequestReceiver
+from mcpd.client.connection import PausableChannel, StartableChannel
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
 
 __all__ = ["ChannelWatcher", "watched"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from msgspec import Raw
 from msgspec.json import encode
 
-from ..types.lifecycle import ServerCapabilities
-from ..types.notifications import LogLevel
-from .callbacks import Callbacks
+from mcpd.client.callbacks import Callbacks
+from mcpd.types.lifecycle import ServerCapabilities
+from mcpd.types.notifications import LogLevel
 
 __all__ = ["Wishes"]
 

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..errors import InvalidParams, LocalProtocolError
-from ..jsonrpc import MALFORMED, as_object, encode, explain
-from ..types.base import META
-from ..types.lifecycle import ClientCapabilities, Implementation
-from ..types.notifications import LogLevel
-from ..versions.table import Version
+from mcpd.errors import InvalidParams, LocalProtocolError
+from mcpd.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.types.base import META
+from mcpd.types.lifecycle import ClientCapabilities, Implementation
+from mcpd.types.notifications import LogLevel
+from mcpd.versions.table import Version
 
 __all__ = ["Envelope", "as_members", "with_meta"]
 

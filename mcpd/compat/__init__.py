@@ -18,6 +18,6 @@ that serves them, and call `program.current()` in what is their `run()`.
 
 from __future__ import annotations
 
-from .install import install, uninstall
+from mcpd.compat.install import install, uninstall
 
 __all__ = ["install", "uninstall"]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import AnyHttpUrl, BaseModel
 
-from ..principal import Principal
-from ..registry.routes import RouteResponse
-from ..transports.authentication import Refusal
+from mcpd.principal import Principal
+from mcpd.registry.routes import RouteResponse
+from mcpd.transports.authentication import Refusal
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from mcpd.server import Server
 
 __all__ = [
     "AccessToken",
@@ -73,7 +73,7 @@ class TokenVerifier(Protocol):
 
 def get_access_token() -> AccessToken | None:
     """The token of the request that runs."""
-    from .lowlevel.context import current_exchange
+    from mcpd.compat.lowlevel.context import current_exchange
 
     exchange = current_exchange.get(None)
     return None if exchange is None else token_of(exchange.origin.user)

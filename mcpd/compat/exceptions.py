@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ProtocolError
-from . import types
-from .types.errors import URL_ELICITATION_REQUIRED, ErrorData
+from mcpd.compat import types
+from mcpd.compat.types.errors import URL_ELICITATION_REQUIRED, ErrorData
+from mcpd.errors import ProtocolError
 
 __all__ = ["McpError", "UrlElicitationRequiredError", "WireError"]
 

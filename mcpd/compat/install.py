@@ -17,8 +17,8 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-from ..errors import ConfigurationError
-from .names import Names
+from mcpd.compat.names import Names
+from mcpd.errors import ConfigurationError
 
 __all__ = ["LIBRARIES", "Facade", "finder", "install", "known_modules", "serves_in_threads", "uninstall"]
 
@@ -63,7 +63,7 @@ class Facade(ModuleType):
 
         from dis import opmap  # on the way to an error only
 
-        from .missing import MissingName, importing, is_guarded, is_import, stand_in, text_of
+        from mcpd.compat.missing import MissingName, importing, is_guarded, is_import, stand_in, text_of
 
         text = text_of(whole, _library(self.__name__))
         frame = importing(2)
@@ -178,7 +178,7 @@ def _elsewhere(module: str, name: str) -> Any:
 
 def _of_missing(module: str) -> Names:
     """An empty module in the place of one that is not here. Raises MissingModule where the code is ready for that."""
-    from .missing import MissingModule, importing, is_guarded, is_import, text_of
+    from mcpd.compat.missing import MissingModule, importing, is_guarded, is_import, text_of
 
     frame = importing(2)
     if frame is None or not is_import(frame, module) or is_guarded(frame):

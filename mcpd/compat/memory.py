@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from msgspec.json import decode
 from pydantic import BaseModel
 
-from ..client import Client
-from ..errors import RemoteError
-from .exceptions import McpError
-from .program import Served
-from .types import lifecycle, prompts, resources, tools
-from .types.errors import ErrorData
+from mcpd.client import Client
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.program import Served
+from mcpd.compat.types import lifecycle, prompts, resources, tools
+from mcpd.compat.types.errors import ErrorData
+from mcpd.errors import RemoteError
 
 __all__ = ["ClientSession", "create_connected_server_and_client_session"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from ..server import Server
-    from ..server.serving import Settings
+    from mcpd.server import Server
+    from mcpd.server.serving import Settings
 
 __all__ = ["Program", "Served", "Wanted", "current", "is_taken_over", "take_over"]
 
@@ -36,11 +36,11 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     def settings(self) -> Settings:
         """The same in our words."""
-        from ..server.serving import Settings
+        from mcpd.server.serving import Settings
 
         if self.transport == "stdio":
             return Settings(stdio=True)
-        from ..http import HttpSettings
+        from mcpd.http import HttpSettings
 
         host = f"[{self.host}]" if ":" in self.host else self.host
         return Settings(
@@ -62,12 +62,12 @@ class _Itself:
     """The program serves itself, as `python old_server.py` does."""
 
     def run(self, server: Server, wanted: Wanted) -> None:
-        from ..server.serving import run
+        from mcpd.server.serving import run
 
         run(server, wanted.settings())
 
     async def serve(self, server: Server, wanted: Wanted) -> None:
-        from ..server.serving import serve_here
+        from mcpd.server.serving import serve_here
 
         await serve_here(server, wanted.settings())
 

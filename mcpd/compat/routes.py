@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from ..registry.routes import RouteRequest
-    from ..server import Server
+    from mcpd.registry.routes import RouteRequest
+    from mcpd.server import Server
 
 __all__ = ["add"]
 
@@ -41,7 +41,7 @@ def _answers(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
     async def answer(request: RouteRequest) -> Any:
         from starlette.requests import Request
 
-        from ..registry.routes import RouteResponse
+        from mcpd.registry.routes import RouteResponse
 
         scope = _scope(request)
         parts: list[bytes] = []

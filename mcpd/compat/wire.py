@@ -11,14 +11,14 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct, ValidationError, convert
 from pydantic import BaseModel
 
-from ..errors import InternalError
-from ..jsonrpc import explain
-from ..types.base import EmptyResult, ObjectResult, Result
-from ..types.completion import CompleteResult
-from ..types.content import Annotations, AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from ..types.prompts import GetPromptResult, ListPromptsResult
-from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from ..types.tools import CallToolResult, ListToolsResult, ToolAnnotations
+from mcpd.errors import InternalError
+from mcpd.jsonrpc import explain
+from mcpd.types.base import EmptyResult, ObjectResult, Result
+from mcpd.types.completion import CompleteResult
+from mcpd.types.content import Annotations, AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from mcpd.types.prompts import GetPromptResult, ListPromptsResult
+from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
+from mcpd.types.tools import CallToolResult, ListToolsResult, ToolAnnotations
 
 __all__ = ["as_json", "result_of", "struct_of"]
 

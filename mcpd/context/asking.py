@@ -16,7 +16,9 @@ from msgspec import Raw, ValidationError, to_builtins
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from ..errors import (
+from mcpd.context.input_required import InputRequired
+from mcpd.context.questions import Question, is_offered
+from mcpd.errors import (
     InvalidParams,
     LocalProtocolError,
     MissingCapability,
@@ -24,17 +26,15 @@ from ..errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from ..jsonrpc import MALFORMED, explain
-from ..session import Call
-from ..types.base import NO_JSON
-from ..types.lifecycle import SamplingCapability
-from ..types.rounds import InputRequest, InputRequiredResult
-from ..types.sampling import CreateMessageParams
-from .input_required import InputRequired
-from .questions import Question, is_offered
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.session import Call
+from mcpd.types.base import NO_JSON
+from mcpd.types.lifecycle import SamplingCapability
+from mcpd.types.rounds import InputRequest, InputRequiredResult
+from mcpd.types.sampling import CreateMessageParams
 
 if TYPE_CHECKING:
-    from .peer import Peer
+    from mcpd.context.peer import Peer
 
 __all__ = ["Asking", "asking_for"]
 

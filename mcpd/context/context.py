@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack,
 from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
-from ..envelope import ClientIdentity
-from ..errors import AccessDenied, ConfigurationError
-from ..jsonrpc import MALFORMED, Id
-from ..principal import Principal, Transport
-from ..types.lifecycle import ClientCapabilities, Implementation
-from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
-from .exchange import Exchange
+from mcpd.context.exchange import Exchange
+from mcpd.envelope import ClientIdentity
+from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.jsonrpc import MALFORMED, Id
+from mcpd.principal import Principal, Transport
+from mcpd.types.lifecycle import ClientCapabilities, Implementation
+from mcpd.types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
 
 if TYPE_CHECKING:
-    from ..types.sampling import CreateMessageResult, Root, SamplingMessage
-    from ..wire.trace_context import TraceContext
-    from .options import SamplingOptions
-    from .questions import Answer, Question
+    from mcpd.context.options import SamplingOptions
+    from mcpd.context.questions import Answer, Question
+    from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
+    from mcpd.wire.trace_context import TraceContext
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage", "TraceContext"):
@@ -106,7 +106,7 @@ class RequestInfo:
     if not TYPE_CHECKING:
         # Hidden from type checkers: to them a name that is not here is a mistake, not Any.
         def __getattr__(self, name):
-            from .other_names import unknown
+            from mcpd.context.other_names import unknown
 
             raise unknown(type(self).__name__, name)
 
@@ -150,7 +150,7 @@ class RequestInfo:
 
         True where nobody is asked: on stdio, and in memory without a user.
         """
-        from .rights import lacking
+        from mcpd.context.rights import lacking
 
         return not lacking(self._exchange.origin, scopes)
 
@@ -185,7 +185,7 @@ class RequestInfo:
         call = self._exchange.call
         if call.trace is not None:
             return call.trace()
-        from ..wire.trace_context import read  # few tools ask
+        from mcpd.wire.trace_context import read  # few tools ask
 
         return read(call.raw)
 
@@ -300,7 +300,7 @@ class Context(RequestInfo):
         For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
         HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
-        from ..channel import ResumableChannel  # a class that few processes need
+        from mcpd.channel import ResumableChannel  # a class that few processes need
 
         peer = self._exchange.peer
         if isinstance(peer.channel, ResumableChannel):
@@ -314,7 +314,7 @@ class Context(RequestInfo):
         Over HTTP that is status 403, unless something was sent already. It is decided at once, awaited or not.
         Raises AccessDenied. Spec: 2026-07-28 basic/authorization, insufficient scope.
         """
-        from .rights import lacking
+        from mcpd.context.rights import lacking
 
         missing = lacking(self._exchange.origin, scopes)
         if missing:
@@ -383,7 +383,7 @@ class Context(RequestInfo):
         Raises MissingCapability or ToolError if the client cannot be asked, RequestTimeout if it does not answer.
         Spec: 2026-07-28 client/elicitation.
         """
-        from . import questions
+        from mcpd.context import questions
 
         return self._ask(questions.elicit_form(message, form), key, timeout)
 
@@ -400,7 +400,7 @@ class Context(RequestInfo):
 
         The URL is not authorized beforehand and holds nothing private (S26-166, S26-167).
         """
-        from . import questions
+        from mcpd.context import questions
 
         return self._ask(questions.elicit_url(message, url, elicitation_id), key, timeout)
 
@@ -418,13 +418,13 @@ class Context(RequestInfo):
         `options` are the further fields of `types.sampling.CreateMessageParams`: system_prompt, temperature,
         stop_sequences, model_preferences, tools, tool_choice … Spec: 2026-07-28 client/sampling.
         """
-        from . import questions
+        from mcpd.context import questions
 
         return self._ask(questions.sample(messages, max_tokens=max_tokens, **options), key, timeout)
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> Awaitable[list[Root]]:
         """The folders and files that the client lets the server work on. Spec: 2026-07-28 client/roots."""
-        from . import questions
+        from mcpd.context import questions
 
         return self._ask(questions.list_roots(), key, timeout)
 
@@ -456,7 +456,7 @@ class Context(RequestInfo):
         In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user will not,
         MissingCapability or ToolError if the client cannot be asked. Spec: 2025-11-25 client/elicitation.
         """
-        from . import questions
+        from mcpd.context import questions
 
         self._exchange.asking.require(questions.elicit_url(message, url, elicitation_id), key)
 
@@ -465,7 +465,7 @@ class Context(RequestInfo):
 
         May be called after the request has ended, as long as the client is there.
         """
-        from ..types.elicitation import ElicitationCompleteParams
+        from mcpd.types.elicitation import ElicitationCompleteParams
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         # The user may be done long after the request that sent them there was answered.

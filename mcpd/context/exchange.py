@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from ..envelope import ClientIdentity
-from ..errors import LocalProtocolError
-from ..jsonrpc import Id
-from ..principal import Origin
-from ..session import Call
+from mcpd.envelope import ClientIdentity
+from mcpd.errors import LocalProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
+from mcpd.session import Call
 
 __all__ = ["Exchange", "this_thread"]
 
@@ -25,10 +25,10 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from ..types.rounds import ListenResult, SubscriptionFilter
-    from .asking import Asking
-    from .peer import Peer
-    from .thread_call import ThreadCall
+    from mcpd.context.asking import Asking
+    from mcpd.context.peer import Peer
+    from mcpd.context.thread_call import ThreadCall
+    from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
     class ThreadSlot(Protocol):
         """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""
@@ -112,7 +112,7 @@ class Exchange(Struct, eq=False):
     def asking(self) -> Asking:
         """The questions of this request and their answers. Raises InvalidParams for a state that was tampered with."""
         if self._asking is None:
-            from .asking import asking_for  # few tools ask, and this costs start-up
+            from mcpd.context.asking import asking_for  # few tools ask, and this costs start-up
 
             self._asking = asking_for(self.call, self.peer)
         return self._asking
@@ -167,7 +167,7 @@ class Exchange(Struct, eq=False):
             work = self.clock.stopped(work)
         if running is self.peer.loop:
             return work
-        from .thread_call import ThreadCall  # where all functions are async it is never needed
+        from mcpd.context.thread_call import ThreadCall  # where all functions are async it is never needed
 
         pending = ThreadCall(work, self.peer.loop)
         if is_question:

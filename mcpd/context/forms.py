@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.inspect import type_info
-from msgspec.json import encode
-from msgspec.json import schema as json_schema
+from msgspec.json import encode, schema as json_schema
 
-from ..errors import LocalProtocolError
+from mcpd.errors import LocalProtocolError
 
 __all__ = ["check_values", "choices", "form_schema", "read_form"]
 

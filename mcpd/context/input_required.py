@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .questions import Question
+    from mcpd.context.questions import Question
 
 __all__ = ["InputRequired", "is_failure", "questions_of"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from ..types.sampling import ModelPreferences, ToolChoice
-from ..types.tools import Tool
+from mcpd.types.sampling import ModelPreferences, ToolChoice
+from mcpd.types.tools import Tool
 
 __all__ = ["SamplingOptions"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 
 if TYPE_CHECKING:
-    from ..channel import Channel
-    from ..session import Call
-    from ..types.rounds import ListenResult, SubscriptionFilter
-    from .request_state import RequestStateCodec
+    from mcpd.channel import Channel
+    from mcpd.context.request_state import RequestStateCodec
+    from mcpd.session import Call
+    from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
 __all__ = ["Peer"]
 

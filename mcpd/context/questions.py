@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, NewType, NoReturn, TypeVar, Unpa
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from ..errors import LocalProtocolError, ToolError
-from ..types.content import TextContent
-from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from ..types.lifecycle import ClientCapabilities
-from ..types.sampling import (
+from mcpd.context.forms import form_schema, read_form
+from mcpd.errors import LocalProtocolError, ToolError
+from mcpd.types.content import TextContent
+from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.lifecycle import ClientCapabilities
+from mcpd.types.sampling import (
     CreateMessageParams,
     CreateMessageResult,
     ListRootsParams,
@@ -25,10 +26,9 @@ from ..types.sampling import (
     ToolResultContent,
     ToolUseContent,
 )
-from .forms import form_schema, read_form
 
 if TYPE_CHECKING:
-    from .options import SamplingOptions
+    from mcpd.context.options import SamplingOptions
 else:
     # For whoever evaluates annotations: the real one would cost the start.
     SamplingOptions = NewType("SamplingOptions", dict)
@@ -56,7 +56,7 @@ class Answer(Struct, Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            from .other_names import unknown
+            from mcpd.context.other_names import unknown
 
             raise unknown("Answer", name)
 

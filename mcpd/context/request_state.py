@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hmac
 import time
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
+from binascii import Error as Base64Error, a2b_base64, b2a_base64
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct
 from msgspec.json import Decoder, Encoder
 
-from ..errors import InvalidParams
+from mcpd.errors import InvalidParams
 
 __all__ = ["RequestState", "RequestStateCodec"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..principal import Origin
+from mcpd.principal import Origin
 
 __all__ = ["is_asked", "lacking"]
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
-from .context import Context, RequestInfo
+from mcpd.context.context import Context, RequestInfo
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from ..errors import AccessDenied
-    from ..types.notifications import LogLevel
-    from ..types.sampling import CreateMessageResult, Root, SamplingMessage
-    from .options import SamplingOptions
-    from .questions import Answer, Question
+    from mcpd.context.options import SamplingOptions
+    from mcpd.context.questions import Answer, Question
+    from mcpd.errors import AccessDenied
+    from mcpd.types.notifications import LogLevel
+    from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
 
 __all__ = ["SyncContext"]
 

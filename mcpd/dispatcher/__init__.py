@@ -1,5 +1,5 @@
 """The asyncio side of a connection: calls in and out, subscriptions, tasks."""
 
-from .connection import Handler, ServerConnection
+from mcpd.dispatcher.connection import Handler, ServerConnection
 
 __all__ = ["Handler", "ServerConnection"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from ..backplane.base import ChangeBus
+    from mcpd.backplane.base import ChangeBus
 
     class Subscribed(Protocol):
         """What a client has subscribed to."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import ResultTooLarge
-from ..session import Session
+from mcpd.errors import ResultTooLarge
+from mcpd.session import Session
 
 __all__ = ["BatchReply"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..observer import ObservedCall, Observer, Outcome
-from ..printable import printable
+from mcpd.observer import ObservedCall, Observer, Outcome
+from mcpd.printable import printable
 
 __all__ = ["MOST_ARGUMENT_CHARACTERS", "CallLog"]
 

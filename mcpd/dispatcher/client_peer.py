@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw
 
-from ..errors import LocalProtocolError, McpdError
-from ..jsonrpc import as_json
-from ..session import Call, Session
+from mcpd.errors import LocalProtocolError, McpdError
+from mcpd.jsonrpc import as_json
+from mcpd.session import Call, Session
 
 if TYPE_CHECKING:
-    from ..channel import Channel
-    from ..context.request_state import RequestStateCodec
-    from ..types.rounds import ListenResult, SubscriptionFilter
-    from .outgoing import OutgoingRequests
-    from .subscriptions import Subscriptions
+    from mcpd.channel import Channel
+    from mcpd.context.request_state import RequestStateCodec
+    from mcpd.dispatcher.outgoing import OutgoingRequests
+    from mcpd.dispatcher.subscriptions import Subscriptions
+    from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
 __all__ = ["ClientPeer"]
 
@@ -50,7 +50,7 @@ class ClientPeer:
     def subscriptions(self) -> Subscriptions:
         """The change notifications that this client has subscribed to."""
         if self._subscriptions is None:
-            from .subscriptions import Subscriptions  # many a client never hears of a change
+            from mcpd.dispatcher.subscriptions import Subscriptions  # many a client never hears of a change
 
             self._subscriptions = Subscriptions(self.session, self.channel)
         return self._subscriptions
@@ -113,7 +113,7 @@ class ClientPeer:
         Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
         """
         if self._outgoing is None:
-            from .outgoing import OutgoingRequests  # few servers ask anything, and this costs start-up
+            from mcpd.dispatcher.outgoing import OutgoingRequests  # few servers ask anything, and this costs start-up
 
             self._outgoing = OutgoingRequests(self.session, self.channel, self.loop)
         return await self._outgoing.request(method, params, related_request, timeout)

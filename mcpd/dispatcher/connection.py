@@ -17,10 +17,13 @@ from warnings import catch_warnings, simplefilter
 
 from msgspec import to_builtins
 
-from ..budget import CALL, OVER, SMALL, Charge, weigh
-from ..context.exchange import Exchange
-from ..context.input_required import InputRequired, questions_of
-from ..errors import (
+from mcpd.budget import CALL, OVER, SMALL, Charge, weigh
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import InputRequired, questions_of
+from mcpd.dispatcher.client_peer import ClientPeer
+from mcpd.dispatcher.tasks import EagerTaskRunner, Resumption
+from mcpd.dispatcher.wire_errors import fail_call
+from mcpd.errors import (
     FrameTooLarge,
     InternalError,
     InvalidRequest,
@@ -29,7 +32,7 @@ from ..errors import (
     ProtocolError,
     forget_frames,
 )
-from ..jsonrpc import (
+from mcpd.jsonrpc import (
     MALFORMED,
     Batch,
     Failure,
@@ -42,16 +45,13 @@ from ..jsonrpc import (
     decode_request,
     replace_lone_surrogates,
 )
-from ..printable import printable
-from ..session import Call, Session
-from .client_peer import ClientPeer
-from .tasks import EagerTaskRunner, Resumption
-from .wire_errors import fail_call
+from mcpd.printable import printable
+from mcpd.session import Call, Session
 
 if TYPE_CHECKING:
-    from ..channel import Channel
-    from ..context.request_state import RequestStateCodec
-    from .batch_reply import BatchReply
+    from mcpd.channel import Channel
+    from mcpd.context.request_state import RequestStateCodec
+    from mcpd.dispatcher.batch_reply import BatchReply
 
 __all__ = ["Handler", "NotificationListener", "ServerConnection"]
 
@@ -466,7 +466,7 @@ class ServerConnection(ClientPeer):
 
         Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
         """
-        from .batch_reply import BatchReply  # of one old version
+        from mcpd.dispatcher.batch_reply import BatchReply  # of one old version
 
         reply = BatchReply(done, len(parts), self.session)
         for part in parts:

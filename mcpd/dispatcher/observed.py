@@ -16,13 +16,13 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode
 
-from ..budget import Charge
-from ..errors import ProtocolError
-from ..jsonrpc import Id, Request
-from ..observer import ObservedCall, Observer, Outcome
-from ..printable import printable
-from ..session import Call, Session
-from .call_log import CallLog
+from mcpd.budget import Charge
+from mcpd.dispatcher.call_log import CallLog
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import Id, Request
+from mcpd.observer import ObservedCall, Observer, Outcome
+from mcpd.printable import printable
+from mcpd.session import Call, Session
 
 __all__ = ["ObservedSession", "tell"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..channel import Channel, ResumableChannel
-from ..errors import ProtocolError
-from ..jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
-from ..observer import ObservedFrame, Observer, SessionObserver, hears_frames
-from ..session import Session
-from .connection import Handler, ServerConnection
-from .observed import ObservedSession, tell
+from mcpd.channel import Channel, ResumableChannel
+from mcpd.dispatcher.connection import Handler, ServerConnection
+from mcpd.dispatcher.observed import ObservedSession, tell
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
+from mcpd.observer import ObservedFrame, Observer, SessionObserver, hears_frames
+from mcpd.session import Session
 
 __all__ = ["ObservedConnection", "PostFrames", "observed_by"]
 

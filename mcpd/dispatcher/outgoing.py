@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from ..channel import Channel
-from ..errors import FrameTooLarge, RemoteError, RequestTimeout
-from ..jsonrpc import Failure, Id, Response
-from ..pending import PendingRequest, PendingRequests
-from ..session import Call, Session
-from ..types.notifications import CancelledParams
-from ..wire import carrying
+from mcpd.channel import Channel
+from mcpd.errors import FrameTooLarge, RemoteError, RequestTimeout
+from mcpd.jsonrpc import Failure, Id, Response
+from mcpd.pending import PendingRequest, PendingRequests
+from mcpd.session import Call, Session
+from mcpd.types.notifications import CancelledParams
+from mcpd.wire import carrying
 
 __all__ = ["OutgoingRequests"]
 

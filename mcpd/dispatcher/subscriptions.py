@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ..jsonrpc import Id
-from ..session import Call, Session
-from ..types.base import META
-from ..types.notifications import CancelledParams, NotificationParams
-from ..types.resources import ResourceUpdatedParams
-from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
+from mcpd.jsonrpc import Id
+from mcpd.session import Call, Session
+from mcpd.types.base import META
+from mcpd.types.notifications import CancelledParams, NotificationParams
+from mcpd.types.resources import ResourceUpdatedParams
+from mcpd.types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
-    from ..channel import Channel
-    from .announcer import Kind
+    from mcpd.channel import Channel
+    from mcpd.dispatcher.announcer import Kind
 
 __all__ = ["Subscriptions"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 
-from ..errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError, forget_frames
-from ..printable import printable
-from ..session import Call
+from mcpd.errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError, forget_frames
+from mcpd.printable import printable
+from mcpd.session import Call
 
 __all__ = ["fail_call", "wire_error"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from .cursors import Cursors
-from .results import SearchHit, SearchResult
-from .search import MOST_HITS, MOST_LIMIT, Found, Scope, State, find, plan
-from .snippets import Marker
+from mcpd.docs.cursors import Cursors
+from mcpd.docs.results import SearchHit, SearchResult
+from mcpd.docs.search import MOST_HITS, MOST_LIMIT, Found, Scope, State, find, plan
+from mcpd.docs.snippets import Marker
 
 __all__ = ["search_result"]
 

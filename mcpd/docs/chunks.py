@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from .page import CodeBlock, Page
+from mcpd.docs.page import CodeBlock, Page
 
 __all__ = ["MOST_CHUNKS", "Chunk", "chunks_of", "indexed"]
 

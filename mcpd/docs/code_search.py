@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from .cursors import Cursors
-from .indexing import CHUNK_BITS, CODE_BITS
-from .query import storable
-from .results import CodeHit, CodeResult
-from .search import MOST_HITS, MOST_LIMIT, Plan, Scope, State, plan
-from .snippets import Marker
+from mcpd.docs.cursors import Cursors
+from mcpd.docs.indexing import CHUNK_BITS, CODE_BITS
+from mcpd.docs.query import storable
+from mcpd.docs.results import CodeHit, CodeResult
+from mcpd.docs.search import MOST_HITS, MOST_LIMIT, Plan, Scope, State, plan
+from mcpd.docs.snippets import Marker
 
 __all__ = ["code_result"]
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
-from .results import BadCursor
+from mcpd.docs.results import BadCursor
 
 __all__ = ["Cursors"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from .indexing import CHUNK_BITS
-from .query import MOST_CHARACTERS, Term, storable, words_of
-from .results import Entry, EntryResult
-from .search import MOST_LIMIT, Scope, State
-from .spelling import near_names
+from mcpd.docs.indexing import CHUNK_BITS
+from mcpd.docs.query import MOST_CHARACTERS, Term, storable, words_of
+from mcpd.docs.results import Entry, EntryResult
+from mcpd.docs.search import MOST_LIMIT, Scope, State
+from mcpd.docs.spelling import near_names
 
 __all__ = ["entry_result"]
 

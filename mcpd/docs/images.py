@@ -8,11 +8,11 @@ import re
 from base64 import b64encode
 from urllib.parse import unquote
 
-from ..folder_files import read_within
-from .page import UnreadablePage
-from .results import UnknownPage
-from .settings import DocsSettings
-from .tree import hides
+from mcpd.docs.page import UnreadablePage
+from mcpd.docs.results import UnknownPage
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.tree import hides
+from mcpd.folder_files import read_within
 
 __all__ = ["MOST_BYTES", "MOST_SHOWN_BYTES", "PageImages", "read_image"]
 

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from ..printable import printable
-from .indexing import Known, known_files, put_page, put_problem, remove, touch
-from .opening import Opener
-from .page import Page, UnreadablePage
-from .readers.apart import Apart
-from .readers.reading import read_page
-from .results import LeftOut, Progress
-from .settings import DocsSettings
-from .spelling import Vocabulary
-from .store import Store, is_broken
-from .tree import MOST_LEFT_OUT, File, Tree, file_at, scan
+from mcpd.docs.indexing import Known, known_files, put_page, put_problem, remove, touch
+from mcpd.docs.opening import Opener
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.apart import Apart
+from mcpd.docs.readers.reading import read_page
+from mcpd.docs.results import LeftOut, Progress
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.spelling import Vocabulary
+from mcpd.docs.store import Store, is_broken
+from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
+from mcpd.printable import printable
 
 __all__ = ["Indexer"]
 

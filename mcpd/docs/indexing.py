@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from .chunks import chunks_of, indexed
-from .names import folder_of
-from .page import Page
-from .tree import File
+from mcpd.docs.chunks import chunks_of, indexed
+from mcpd.docs.names import folder_of
+from mcpd.docs.page import Page
+from mcpd.docs.tree import File
 
 __all__ = ["CHUNK_BITS", "CODE_BITS", "Known", "known_files", "put_page", "put_problem", "remove", "touch"]
 

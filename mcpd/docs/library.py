@@ -10,10 +10,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from .links import names_of
-from .names import folder_of, mime_type_of, order_of, section_of, title_of
-from .page import Page
-from .results import (
+from mcpd.docs.links import names_of
+from mcpd.docs.names import folder_of, mime_type_of, order_of, section_of, title_of
+from mcpd.docs.page import Page
+from mcpd.docs.results import (
     CodeResult,
     EntryResult,
     LeftOut,
@@ -25,13 +25,13 @@ from .results import (
     UnknownPage,
     UnknownSection,
 )
-from .settings import DocsSettings
-from .tree import File, file_at, scan
-from .workers import Workers
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.tree import File, file_at, scan
+from mcpd.docs.workers import Workers
 
 if TYPE_CHECKING:
-    from .indexer import Indexer
-    from .search import State
+    from mcpd.docs.indexer import Indexer
+    from mcpd.docs.search import State
 
 __all__ = ["Library"]
 
@@ -122,7 +122,7 @@ class Library:
 
     async def image(self, path: str) -> tuple[bytes, str]:
         """What an image beside the pages holds, and its MIME type. Raises UnknownPage, and UnreadablePage."""
-        from .images import read_image
+        from mcpd.docs.images import read_image
 
         return await self._run(read_image, self.folder, path, self.settings)
 
@@ -148,7 +148,7 @@ class Library:
         """
 
         def answer(state: State, section: str | None) -> SearchResult:
-            from .answers import search_result
+            from mcpd.docs.answers import search_result
 
             return search_result(state, query, section, kind, limit, cursor)
 
@@ -164,7 +164,7 @@ class Library:
         """
 
         def answer(state: State, section: str | None) -> CodeResult:
-            from .code_search import code_result
+            from mcpd.docs.code_search import code_result
 
             return code_result(state, words, language, section, limit, cursor)
 
@@ -174,7 +174,7 @@ class Library:
         """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
 
         def answer(state: State, section: str | None) -> EntryResult:
-            from .entries import entry_result
+            from mcpd.docs.entries import entry_result
 
             return entry_result(state, name, section, limit)
 
@@ -187,7 +187,7 @@ class Library:
 
     def _index(self) -> Indexer:
         if self._indexer is None:
-            from .indexer import Indexer
+            from mcpd.docs.indexer import Indexer
 
             with self._lock:
                 if self._indexer is None:
@@ -205,7 +205,7 @@ class Library:
         """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
         import sqlite3
 
-        from .search import State
+        from mcpd.docs.search import State
 
         index = self._index()
         if section is not None:
@@ -231,7 +231,7 @@ class Library:
         known = {folder_of(path) for path in self._files()}
         if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
             return section
-        from .spelling import named_like, near_names
+        from mcpd.docs.spelling import named_like, near_names
 
         found = named_like(section, {"/".join(parts[:size]) for parts in (one.split("/") for one in known)
                                      for size in range(1, len(parts) + 1)} - {""})  # fmt: skip
@@ -293,12 +293,12 @@ class Library:
         return found
 
     def _page(self, path: str) -> Page:
-        from .opening import Opener
-        from .readers.reading import read_page
+        from mcpd.docs.opening import Opener
+        from mcpd.docs.readers.reading import read_page
 
         file = file_at(self.folder, path, self.settings)
         if not isinstance(file, File):
-            from .spelling import near_names
+            from mcpd.docs.spelling import near_names
 
             raise UnknownPage(path, near_names(path, self._files()))
         key = (path, file.size, file.modified_ns)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
-from .names import shown
+from mcpd.docs.names import shown
 
 __all__ = ["is_shown", "names_of", "resolved"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .page import Kind
+from mcpd.docs.page import Kind
 
 __all__ = [
     "NO_ORDER",

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import stat
 
-from ..folder_files import read_within
-from .page import UnreadablePage
-from .settings import DocsSettings
-from .tree import File
+from mcpd.docs.page import UnreadablePage
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.tree import File
+from mcpd.folder_files import read_within
 
 __all__ = ["Opener", "most_bytes"]
 

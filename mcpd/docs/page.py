@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..errors import McpdError
+from mcpd.errors import McpdError
 
 __all__ = ["CodeBlock", "Heading", "Kind", "Link", "Page", "UnreadablePage"]
 

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from .chunks import indexed
+from mcpd.docs.chunks import indexed
 
 __all__ = ["MOST_CHARACTERS", "Term", "parsed", "storable", "words_of"]
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError
-from .links import is_shown, resolved
-from .page import Page
-from .readers.markdown_lines import slug
+from mcpd.docs.links import is_shown, resolved
+from mcpd.docs.page import Page
+from mcpd.docs.readers.markdown_lines import slug
+from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ..errors import McpdError
-from ..printable import printable
-from .page import Kind
+from mcpd.docs.page import Kind
+from mcpd.errors import McpdError
+from mcpd.printable import printable
 
 __all__ = [
     "BadCursor",

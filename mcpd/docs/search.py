@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .indexing import CHUNK_BITS
-from .query import Term, parsed, storable
-from .results import Progress
-from .spelling import Vocabulary
+from mcpd.docs.indexing import CHUNK_BITS
+from mcpd.docs.query import Term, parsed, storable
+from mcpd.docs.results import Progress
+from mcpd.docs.spelling import Vocabulary
 
 __all__ = ["MOST_HITS", "MOST_LIMIT", "Found", "Plan", "Scope", "State", "find", "plan"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .query import Term
-from .readers.markdown_lines import plain_text
+from mcpd.docs.query import Term
+from mcpd.docs.readers.markdown_lines import plain_text
 
 __all__ = ["Marker"]
 

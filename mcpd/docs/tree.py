@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from ..folder_files import is_below
-from .names import kind_of
-from .page import Kind
-from .results import LeftOut
-from .settings import DocsSettings
+from mcpd.docs.names import kind_of
+from mcpd.docs.page import Kind
+from mcpd.docs.results import LeftOut
+from mcpd.docs.settings import DocsSettings
+from mcpd.folder_files import is_below
 
 __all__ = ["MOST_LEFT_OUT", "File", "Tree", "file_at", "hides", "scan"]
 

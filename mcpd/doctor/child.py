@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..client.targets.named import CommandTarget
+from mcpd.client.targets.named import CommandTarget
 
 __all__ = ["PASSED_ON", "Child", "Ending"]
 

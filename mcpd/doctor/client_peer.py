@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.json import decode
 
-from ..client import Client
-from ..errors import McpdError, RemoteError
-from ..printable import printable
-from .dialogue import Answer, NoAnswer
+from mcpd.client import Client
+from mcpd.doctor.dialogue import Answer, NoAnswer
+from mcpd.errors import McpdError, RemoteError
+from mcpd.printable import printable
 
 __all__ = ["ClientPeer"]
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..client.targets.named import CommandTarget
-from ..host.listed import OFFER
-from ..printable import printable
-from ..types.base import META
-from ..versions import table
-from .child import GRACE_SECONDS, PASSED_ON, Ending
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, Dialogue, NoAnswer, has_handshake, initialize_params
-from .found import find_command
-from .last_words import mending, telling_line
-from .offers import look_at_offers, say_extensions, say_who_it_is
-from .report import Report
+from mcpd.client.targets.named import CommandTarget
+from mcpd.doctor.child import GRACE_SECONDS, PASSED_ON, Ending
+from mcpd.doctor.dialogue import (
+    WITH_HANDSHAKE,
+    WITHOUT_HANDSHAKE,
+    Answer,
+    Dialogue,
+    NoAnswer,
+    has_handshake,
+    initialize_params,
+)
+from mcpd.doctor.found import find_command
+from mcpd.doctor.last_words import mending, telling_line
+from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
+from mcpd.doctor.report import Report
+from mcpd.host.listed import OFFER
+from mcpd.printable import printable
+from mcpd.types.base import META
+from mcpd.versions import table
 
 __all__ = ["try_command"]
 

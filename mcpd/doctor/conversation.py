@@ -6,15 +6,15 @@ import time
 
 from msgspec import to_builtins
 
-from ..client import Client
-from ..client.targets.named import UrlTarget
-from ..errors import McpdError
-from ..host.listed import OFFER
-from ..printable import printable
-from .client_peer import ClientPeer
-from .dialogue import has_handshake
-from .offers import look_at_offers, say_extensions, say_who_it_is
-from .report import Report
+from mcpd.client import Client
+from mcpd.client.targets.named import UrlTarget
+from mcpd.doctor.client_peer import ClientPeer
+from mcpd.doctor.dialogue import has_handshake
+from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
+from mcpd.doctor.report import Report
+from mcpd.errors import McpdError
+from mcpd.host.listed import OFFER
+from mcpd.printable import printable
 
 __all__ = ["try_client"]
 

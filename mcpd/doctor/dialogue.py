@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 
-from .. import __version__
-from ..client.targets.named import CommandTarget
-from ..types.base import META
-from ..versions import table
-from .child import Child, Ending
-from .last_words import ending
+from mcpd import __version__
+from mcpd.client.targets.named import CommandTarget
+from mcpd.doctor.child import Child, Ending
+from mcpd.doctor.last_words import ending
+from mcpd.types.base import META
+from mcpd.versions import table
 
 __all__ = [
     "WITHOUT_HANDSHAKE",

@@ -5,15 +5,15 @@ What the documents lack for hosts is looked at in `refusal`; here it is whether 
 
 from __future__ import annotations
 
-from ..auth.challenge import parse
-from ..client.auth.discovery import Found, Looked, challenge_of, discover
-from ..client.auth.documents import plain_url
-from ..client.auth.run import Network, run
-from ..client.auth_settings import has_login
-from ..errors import AuthorizationFailed
-from ..printable import printable
-from .report import Report
-from .web import Reply, Web
+from mcpd.auth.challenge import parse
+from mcpd.client.auth.discovery import Found, Looked, challenge_of, discover
+from mcpd.client.auth.documents import plain_url
+from mcpd.client.auth.run import Network, run
+from mcpd.client.auth_settings import has_login
+from mcpd.doctor.report import Report
+from mcpd.doctor.web import Reply, Web
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = ["walk_discovery"]
 

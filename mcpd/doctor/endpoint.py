@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from ..printable import printable
-from ..transports.authorization import advice_on
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, initialize_params, modern_params
-from .report import Report
-from .web import MOST_BYTES, Reply, Web
+from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, initialize_params, modern_params
+from mcpd.doctor.report import Report
+from mcpd.doctor.web import MOST_BYTES, Reply, Web
+from mcpd.printable import printable
+from mcpd.transports.authorization import advice_on
 
 __all__ = ["Endpoint", "discover", "find_endpoint", "hello", "modern_headers", "opening_of"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..printable import printable
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer
-from .endpoint import discover, hello, modern_headers, opening_of
-from .network import is_loopback
-from .report import Report
-from .web import Reply, Web
+from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer
+from mcpd.doctor.endpoint import discover, hello, modern_headers, opening_of
+from mcpd.doctor.network import is_loopback
+from mcpd.doctor.report import Report
+from mcpd.doctor.web import Reply, Web
+from mcpd.printable import printable
 
 __all__ = ["try_exposure"]
 

@@ -8,8 +8,8 @@ import shutil
 import sys
 from difflib import get_close_matches
 
-from ..client.targets.named import CommandTarget
-from .report import Report
+from mcpd.client.targets.named import CommandTarget
+from mcpd.doctor.report import Report
 
 __all__ = ["find_command"]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from ..client.targets.named import UrlTarget
-from ..versions import table
-from .conversation import try_client
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, has_handshake
-from .discovery import walk_discovery
-from .endpoint import Endpoint, discover, find_endpoint, hello, modern_headers, opening_of
-from .exposure import try_exposure
-from .refusal import judge_refusal
-from .report import Report
-from .streams import try_streams
-from .web import Web
+from mcpd.client.targets.named import UrlTarget
+from mcpd.doctor.conversation import try_client
+from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, has_handshake
+from mcpd.doctor.discovery import walk_discovery
+from mcpd.doctor.endpoint import Endpoint, discover, find_endpoint, hello, modern_headers, opening_of
+from mcpd.doctor.exposure import try_exposure
+from mcpd.doctor.refusal import judge_refusal
+from mcpd.doctor.report import Report
+from mcpd.doctor.streams import try_streams
+from mcpd.doctor.web import Web
+from mcpd.versions import table
 
 __all__ = ["try_http"]
 

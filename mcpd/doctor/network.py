@@ -14,9 +14,9 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ..client.targets.named import UrlTarget
-from ..printable import printable
-from .report import Report
+from mcpd.client.targets.named import UrlTarget
+from mcpd.doctor.report import Report
+from mcpd.printable import printable
 
 __all__ = ["is_loopback", "try_network"]
 

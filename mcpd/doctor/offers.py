@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec.json import encode
 
-from ..printable import printable
-from ..registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
-from ..registry.problems import Problem
-from .dialogue import Answer, NoAnswer, Peer
-from .report import Report
+from mcpd.doctor.dialogue import Answer, NoAnswer, Peer
+from mcpd.doctor.report import Report
+from mcpd.printable import printable
+from mcpd.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
+from mcpd.registry.problems import Problem
 
 __all__ = ["look_at_offers", "say_extensions", "say_who_it_is"]
 

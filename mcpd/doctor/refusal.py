@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from ..printable import printable
-from .dialogue import NoAnswer
-from .report import Report
-from .web import Reply, Web
+from mcpd.doctor.dialogue import NoAnswer
+from mcpd.doctor.report import Report
+from mcpd.doctor.web import Reply, Web
+from mcpd.printable import printable
 
 __all__ = ["judge_refusal"]
 

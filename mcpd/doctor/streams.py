@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from ..printable import printable
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, modern_params
-from .endpoint import Endpoint, modern_headers
-from .report import Report
-from .web import Reply
+from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, modern_params
+from mcpd.doctor.endpoint import Endpoint, modern_headers
+from mcpd.doctor.report import Report
+from mcpd.doctor.web import Reply
+from mcpd.printable import printable
 
 __all__ = ["try_streams"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..client.targets.named import UrlTarget
-from .conversation import try_client
-from .network import try_network
-from .report import Report
+from mcpd.client.targets.named import UrlTarget
+from mcpd.doctor.conversation import try_client
+from mcpd.doctor.network import try_network
+from mcpd.doctor.report import Report
 
 __all__ = ["try_url"]
 
@@ -18,7 +18,7 @@ async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
         return
 
     try:
-        from .http_urls import try_http  # noqa: PLC0415  # needs an extra
+        from mcpd.doctor.http_urls import try_http  # noqa: PLC0415  # needs an extra
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mcpd"):
             raise

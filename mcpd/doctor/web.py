@@ -11,13 +11,13 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from ..client.targets.named import UrlTarget
-from ..errors import ConfigurationError, HttpError, TransportError
-from ..transports.authorization import said_in
-from ..transports.http_client.inbound import Body
-from ..transports.http_client.link import Link
-from ..transports.http_client.options import HttpOptions
-from .dialogue import NoAnswer
+from mcpd.client.targets.named import UrlTarget
+from mcpd.doctor.dialogue import NoAnswer
+from mcpd.errors import ConfigurationError, HttpError, TransportError
+from mcpd.transports.authorization import said_in
+from mcpd.transports.http_client.inbound import Body
+from mcpd.transports.http_client.link import Link
+from mcpd.transports.http_client.options import HttpOptions
 
 __all__ = ["MOST_BYTES", "Reply", "Web", "message_in"]
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from ..context.exchange import Exchange
-from ..envelope import ClientIdentity
-from ..errors import MissingExtension, RegistrationError
-from ..registry.catalog import Catalog
-from ..registry.hooks import to_builtins
-from ..registry.meta_keys import is_meta_key
-from ..registry.tools import ToolMeta
-from ..types.base import ObjectResult, Params, Result
-from ..types.tools import CallToolResult
+from mcpd.context.exchange import Exchange
+from mcpd.envelope import ClientIdentity
+from mcpd.errors import MissingExtension, RegistrationError
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.hooks import to_builtins
+from mcpd.registry.meta_keys import is_meta_key
+from mcpd.registry.tools import ToolMeta
+from mcpd.types.base import ObjectResult, Params, Result
+from mcpd.types.tools import CallToolResult
 
 if TYPE_CHECKING:
-    from ..context.context import Context
-    from ..registry.entries import ResourceEntry
-    from ..registry.problems import Problem
-from ..errors import collects
+    from mcpd.context.context import Context
+    from mcpd.registry.entries import ResourceEntry
+    from mcpd.registry.problems import Problem
+from mcpd.errors import collects
 
 __all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
 
@@ -268,8 +268,8 @@ class Extension:
 
 
 async def _run(method: Method, exchange: Exchange, params: Any) -> Any:
-    from ..context.context import Context  # noqa: PLC0415 - few servers have methods of their own
-    from ..registry.threads import run_in_thread  # noqa: PLC0415
+    from mcpd.context.context import Context  # noqa: PLC0415 - few servers have methods of their own
+    from mcpd.registry.threads import run_in_thread  # noqa: PLC0415
 
     if iscoroutinefunction(method.run):
         return await method.run(Context(exchange), params)

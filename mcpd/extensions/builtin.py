@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from .ui import api as ui
+from mcpd.extensions.ui import api as ui
 
 if TYPE_CHECKING:
-    from .base import Extension
+    from mcpd.extensions.base import Extension
 
 __all__ = ["BUILT_IN", "BuiltIn", "BuiltInMethods", "make_extensions", "with_help"]
 

@@ -5,8 +5,8 @@ Nothing here is used at run time; there the constructors and `tool_options` of t
 
 from __future__ import annotations
 
-from .ui.options import AppToolOptions
-from .ui.server_options import AppsServerOptions
+from mcpd.extensions.ui.options import AppToolOptions
+from mcpd.extensions.ui.server_options import AppsServerOptions
 
 __all__ = ["BuiltInOptions", "BuiltInServeOptions", "BuiltInToolOptions"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..serve_options import Option, options_in
-from .base import Extension
-from .builtin import BUILT_IN
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.base import Extension
+from mcpd.extensions.builtin import BUILT_IN
+from mcpd.serve_options import Option, options_in
 
 __all__ = ["ServeOption", "by_extension", "configure", "serve_options", "serve_options_of"]
 

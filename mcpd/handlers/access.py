@@ -16,19 +16,19 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..auth.denial import challenges_of
-from ..context.exchange import Exchange
-from ..context.rights import is_asked, lacking
-from ..errors import AccessDenied, InvalidParams, McpdError
-from ..jsonrpc import ABSENT, MALFORMED, Request
-from ..principal import Origin
-from ..printable import printable
-from ..registry.catalog import Catalog
-from ..registry.needs import Needs
-from ..registry.pages import ActiveExtensions
-from ..types.base import NO_JSON
-from ..types.content import TextContent
-from ..types.tools import CallToolResult
+from mcpd.auth.denial import challenges_of
+from mcpd.context.exchange import Exchange
+from mcpd.context.rights import is_asked, lacking
+from mcpd.errors import AccessDenied, InvalidParams, McpdError
+from mcpd.jsonrpc import ABSENT, MALFORMED, Request
+from mcpd.principal import Origin
+from mcpd.printable import printable
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.needs import Needs
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.types.base import NO_JSON
+from mcpd.types.content import TextContent
+from mcpd.types.tools import CallToolResult
 
 __all__ = ["denied_in", "guarding"]
 
@@ -117,7 +117,7 @@ async def _unless_hidden(
     catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any, denied: AccessDenied
 ) -> Any:
     """Deny, unless a rule hides all that it is about: what somebody does not see is unknown, not forbidden."""
-    from ..registry.visibility import view  # noqa: PLC0415 - few servers have rules
+    from mcpd.registry.visibility import view  # noqa: PLC0415 - few servers have rules
 
     seen = await view(catalog, exchange, method, params)
     if seen is not catalog and not any(True for _ in _needs_in(seen, method, params, _active(catalog, exchange))):
@@ -128,7 +128,7 @@ async def _unless_hidden(
 
 async def _as_seen(catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any) -> Any:
     """Deny by what stands behind an entry that a rule hides: that would be read in its place."""
-    from ..registry.visibility import view  # noqa: PLC0415 - few servers have rules
+    from mcpd.registry.visibility import view  # noqa: PLC0415 - few servers have rules
 
     seen = await view(catalog, exchange, method, params)
     denied = None if seen is catalog else _denied(seen, method, params, exchange, _active(catalog, exchange))

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from types import CoroutineType
 from typing import Any
 
-from ..context.exchange import Exchange
-from ..registry.cache import CacheHint, apply_hint, as_private
-from ..registry.catalog import Catalog
-from ..types.base import CacheableResult
-from ..types.resources import ReadResourceResult
-from .table import BoundHandler, HandlerTable
+from mcpd.context.exchange import Exchange
+from mcpd.handlers.table import BoundHandler, HandlerTable
+from mcpd.registry.cache import CacheHint, apply_hint, as_private
+from mcpd.registry.catalog import Catalog
+from mcpd.types.base import CacheableResult
+from mcpd.types.resources import ReadResourceResult
 
 __all__ = ["put_hints"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..budget import Charge
-from ..types.content import BlobResourceContents, TextResourceContents
+from mcpd.budget import Charge
+from mcpd.types.content import BlobResourceContents, TextResourceContents
 
 __all__ = ["PREFIX", "KeptResults"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..context.exchange import Exchange
-from ..errors import MethodNotFound
-from ..registry.catalog import Catalog
-from ..types.base import EmptyResult, Params
-from ..types.lifecycle import (
+from mcpd.context.exchange import Exchange
+from mcpd.errors import MethodNotFound
+from mcpd.registry.catalog import Catalog
+from mcpd.types.base import EmptyResult, Params
+from mcpd.types.lifecycle import (
     DiscoverResult,
     InitializeParams,
     InitializeResult,
@@ -14,7 +14,7 @@ from ..types.lifecycle import (
     ResourcesCapability,
     ServerCapabilities,
 )
-from ..versions.table import SUPPORTED
+from mcpd.versions.table import SUPPORTED
 
 __all__ = ["check_session", "discover", "initialize", "ping"]
 

@@ -16,16 +16,16 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from ..budget import client_of
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..errors import InvalidParams, RegistrationError, ToolError
-from ..jsonrpc import MALFORMED, explain
-from ..registry.catalog import Catalog
-from ..registry.content import encode_data
-from ..registry.tools import failed
-from ..types.base import NO_JSON, Result
-from .table import HANDLERS, BoundHandler, HandlerTable
+from mcpd.budget import client_of
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams, RegistrationError, ToolError
+from mcpd.handlers.table import HANDLERS, BoundHandler, HandlerTable
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.content import encode_data
+from mcpd.registry.tools import failed
+from mcpd.types.base import NO_JSON, Result
 
 __all__ = ["CallNext", "Middleware", "MiddlewareRequest", "Piece", "check_methods", "put_round"]
 
@@ -215,7 +215,7 @@ def _never_public(enter: _Enter) -> _Enter:
         result: Any = await enter(request)
         own = request._exchange.own_result
         if own is not None and result is not own and own.cache_scope == "public":
-            from ..registry.cache import as_private  # noqa: PLC0415 - few resources are public
+            from mcpd.registry.cache import as_private  # noqa: PLC0415 - few resources are public
 
             result = as_private(result)
         private: Result = result

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ..context.exchange import Exchange
-from ..errors import InvalidParams
-from ..registry.catalog import Catalog
-from ..types.base import PageParams
-from ..types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams
+from mcpd.registry.catalog import Catalog
+from mcpd.types.base import PageParams
+from mcpd.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 
 __all__ = ["get_prompt", "list_prompts"]
 

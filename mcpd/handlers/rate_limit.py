@@ -8,9 +8,9 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import ClassVar
 
-from ..errors import RateLimited, RegistrationError
-from ..types.base import Result
-from .middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.errors import RateLimited, RegistrationError
+from mcpd.handlers.middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.types.base import Result
 
 __all__ = ["MOST_BUCKETS", "RateLimit"]
 

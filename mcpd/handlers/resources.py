@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..context.exchange import Exchange
-from ..errors import ResourceNotFound
-from ..registry.catalog import Catalog
-from ..types.base import PageParams
-from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
+from mcpd.context.exchange import Exchange
+from mcpd.errors import ResourceNotFound
+from mcpd.registry.catalog import Catalog
+from mcpd.types.base import PageParams
+from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
 
 __all__ = ["list_resource_templates", "list_resources", "read_resource"]
 

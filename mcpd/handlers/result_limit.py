@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET, Raw, convert, structs
 
-from ..errors import RegistrationError, ResourceNotFound
-from ..registry.catalog import Catalog
-from ..registry.content import encode_data
-from ..types.base import Result
-from ..types.content import (
+from mcpd.errors import RegistrationError, ResourceNotFound
+from mcpd.handlers.kept_results import PREFIX, KeptResults
+from mcpd.handlers.middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.content import encode_data
+from mcpd.types.base import Result
+from mcpd.types.content import (
     BlobResourceContents,
     ContentBlock,
     EmbeddedResource,
@@ -20,10 +22,8 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.resources import ReadResourceResult
-from ..types.tools import AnyValue, CallToolResult
-from .kept_results import PREFIX, KeptResults
-from .middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.types.resources import ReadResourceResult
+from mcpd.types.tools import AnyValue, CallToolResult
 
 __all__ = ["KEEP_SECONDS", "MOST_KEPT_BYTES", "ResultLimit"]
 

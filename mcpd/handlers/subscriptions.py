@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ..context.exchange import Exchange
-from ..errors import InvalidParams, ResourceNotFound
-from ..registry.catalog import Catalog
-from ..session import WATCH_BYTES
-from ..types.base import EmptyResult
-from ..types.resources import SubscribeParams
-from .lifecycle import check_session
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams, ResourceNotFound
+from mcpd.handlers.lifecycle import check_session
+from mcpd.registry.catalog import Catalog
+from mcpd.session import WATCH_BYTES
+from mcpd.types.base import EmptyResult
+from mcpd.types.resources import SubscribeParams
 
 if TYPE_CHECKING:
-    from ..types.rounds import ListenParams, ListenResult
+    from mcpd.types.rounds import ListenParams, ListenResult
 
 __all__ = ["MAX_WATCHED", "listen", "subscribe", "unsubscribe"]
 
@@ -27,7 +27,7 @@ MAX_WATCHED = 10_000
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
     """Open a subscription, with what of its filter this server can honour."""
-    from ..types.rounds import SubscriptionFilter  # noqa: PLC0415 - not every client listens
+    from mcpd.types.rounds import SubscriptionFilter  # noqa: PLC0415 - not every client listens
 
     wanted = params.notifications
     uris = wanted.resource_subscriptions

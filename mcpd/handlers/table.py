@@ -7,10 +7,10 @@ from inspect import isawaitable
 from types import MethodType
 from typing import Any, TypeAlias
 
-from ..context.exchange import Exchange
-from ..errors import InternalError
-from ..registry.catalog import Catalog
-from . import lifecycle, prompts, resources, subscriptions, tools, utilities
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InternalError
+from mcpd.handlers import lifecycle, prompts, resources, subscriptions, tools, utilities
+from mcpd.registry.catalog import Catalog
 
 __all__ = ["HANDLERS", "BoundHandler", "HandlerTable", "Wrapper", "bind"]
 
@@ -131,7 +131,7 @@ def bind(catalog: Catalog) -> HandlerTable:
                 handlers.put(method, ours[method])
 
     def guard() -> None:
-        from .access import guarding  # noqa: PLC0415 - few servers ask who sends a request
+        from mcpd.handlers.access import guarding  # noqa: PLC0415 - few servers ask who sends a request
 
         handlers.surround(guarding(catalog))
 
@@ -146,7 +146,7 @@ def _bound(catalog: Catalog, method: str) -> BoundHandler:
     handler = HANDLERS[method]
     bound: BoundHandler = MethodType(handler, catalog)
     if catalog.rules is not None:
-        from .visibility import METHODS, seeing  # noqa: PLC0415 - few servers have rules
+        from mcpd.handlers.visibility import METHODS, seeing  # noqa: PLC0415 - few servers have rules
 
         if method in METHODS:
             bound = seeing(catalog, method, handler)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ..context.exchange import Exchange
-from ..errors import InvalidParams
-from ..registry.catalog import Catalog
-from ..registry.pages import ActiveExtensions
-from ..types.base import PageParams
-from ..types.tools import CallToolParams, CallToolResult, ListToolsResult
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.types.base import PageParams
+from mcpd.types.tools import CallToolParams, CallToolResult, ListToolsResult
 
 __all__ = ["call_tool", "list_tools"]
 

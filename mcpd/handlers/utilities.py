@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..context.exchange import Exchange
-from ..errors import InvalidParams
-from ..registry.catalog import Catalog
-from ..types.base import EmptyResult
-from ..types.notifications import LOG_LEVELS, SetLevelParams
-from .lifecycle import check_session
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams
+from mcpd.handlers.lifecycle import check_session
+from mcpd.registry.catalog import Catalog
+from mcpd.types.base import EmptyResult
+from mcpd.types.notifications import LOG_LEVELS, SetLevelParams
 
 if TYPE_CHECKING:
-    from ..registry.entries import PromptEntry, TemplateEntry
-    from ..types.completion import CompleteParams, CompleteResult
+    from mcpd.registry.entries import PromptEntry, TemplateEntry
+    from mcpd.types.completion import CompleteParams, CompleteResult
 
 __all__ = ["complete", "set_level"]
 
@@ -26,7 +26,7 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
-    from ..types.completion import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
+    from mcpd.types.completion import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
 
     active = catalog.active_extensions(exchange)
     entry: PromptEntry | TemplateEntry | None

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import structs
 
-from ..context.exchange import Exchange
-from ..registry.catalog import Catalog
-from ..registry.visibility import view
+from mcpd.context.exchange import Exchange
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.visibility import view
 
 __all__ = ["METHODS", "seeing"]
 
@@ -36,7 +36,7 @@ def seeing(
         if isawaitable(result):
             result = await result
         if method == "resources/read" and result.cache_scope == "public":
-            from ..registry.cache import as_private  # noqa: PLC0415 - few resources are public
+            from mcpd.registry.cache import as_private  # noqa: PLC0415 - few resources are public
 
             result = as_private(result)
         return result

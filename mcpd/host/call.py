@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..client import Client
-from ..client.events import OnProgress
-from ..errors import LocalProtocolError, ProtocolError, RequestCancelled
-from ..jsonrpc import MALFORMED, as_object, encode, explain
-from ..types.tools import CallToolResult, Tool
-from .partial_json import PartialArguments
-from .visibility import resource_uri
+from mcpd.client import Client
+from mcpd.client.events import OnProgress
+from mcpd.errors import LocalProtocolError, ProtocolError, RequestCancelled
+from mcpd.host.partial_json import PartialArguments
+from mcpd.host.visibility import resource_uri
+from mcpd.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from .view import View
+    from mcpd.host.view import View
 
 __all__ = ["AttachedView", "ToolCall"]
 

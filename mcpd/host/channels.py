@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import ConfigurationError, McpdError, ProtocolError
-from ..printable import printable
-from .shown import ShownView
+from mcpd.errors import ConfigurationError, McpdError, ProtocolError
+from mcpd.host.shown import ShownView
+from mcpd.printable import printable
 
 __all__ = ["CallbackChannel", "MessageChannel", "Pump", "ViewChannel", "ViewReceiver", "attach"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..jsonrpc import encode
-from ..types.content import ContentBlock
-from .view.events import ModelContextUpdate
-from .view.refusals import Denied
+from mcpd.host.view.events import ModelContextUpdate
+from mcpd.host.view.refusals import Denied
+from mcpd.jsonrpc import encode
+from mcpd.types.content import ContentBlock
 
 __all__ = ["Conversation", "ViewContext", "ViewMessage"]
 

@@ -15,16 +15,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 
-from ..types.content import ContentBlock
-from ..types.lifecycle import ListChanged, ServerCapabilities
-from ..types.sampling import CreateMessageResult
-from ..types.tools import Tool
-from .documents.document import ViewDocument
-from .shown import ShownView
-from .view.capabilities import Empty, HostCapabilities, SamplingOffer
-from .view.context import DisplayMode
-from .view.events import DownloadItem, Event, ModelContextUpdate
-from .view.policy import DEFAULT_CAPABILITIES
+from mcpd.host.documents.document import ViewDocument
+from mcpd.host.shown import ShownView
+from mcpd.host.view.capabilities import Empty, HostCapabilities, SamplingOffer
+from mcpd.host.view.context import DisplayMode
+from mcpd.host.view.events import DownloadItem, Event, ModelContextUpdate
+from mcpd.host.view.policy import DEFAULT_CAPABILITIES
+from mcpd.types.content import ContentBlock
+from mcpd.types.lifecycle import ListChanged, ServerCapabilities
+from mcpd.types.sampling import CreateMessageResult
+from mcpd.types.tools import Tool
 
 __all__ = ["Hooks", "offered", "settle"]
 

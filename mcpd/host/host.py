@@ -16,34 +16,34 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Raw, structs
 
-from ..client import Callbacks, Client
-from ..client.callbacks import ListKind
-from ..client.events import OnProgress
-from ..client.inbox import detached
-from ..client.target import Target
-from ..errors import ConfigurationError, LocalProtocolError
-from ..extensions.ui.constants import MIME_TYPE, UI
-from ..printable import printable
-from ..transports.websocket_server import WebSocketLimits
-from ..types.tools import Tool
-from .call import ToolCall
-from .channels import Pump, ViewChannel, attach
-from .conversation import Conversation
-from .documents.csp import grant
-from .documents.document import ViewDocument
-from .documents.document_cache import DocumentCache
-from .hooks import Hooks, offered
-from .options import HostOptions, default_context
-from .relay import Relay, open_relay
-from .request_handler import ViewRequestHandler
-from .shown import ShownView
-from .tool_list import ToolList
-from .treatment import Treatment
-from .view import View
-from .view.app_tools import model_names
-from .view.context import HostContext, ToolInfo, merge
-from .view.policy import ViewSettings
-from .visibility import is_for_model, model_tools, resource_uri
+from mcpd.client import Callbacks, Client
+from mcpd.client.callbacks import ListKind
+from mcpd.client.events import OnProgress
+from mcpd.client.inbox import detached
+from mcpd.client.target import Target
+from mcpd.errors import ConfigurationError, LocalProtocolError
+from mcpd.extensions.ui.constants import MIME_TYPE, UI
+from mcpd.host.call import ToolCall
+from mcpd.host.channels import Pump, ViewChannel, attach
+from mcpd.host.conversation import Conversation
+from mcpd.host.documents.csp import grant
+from mcpd.host.documents.document import ViewDocument
+from mcpd.host.documents.document_cache import DocumentCache
+from mcpd.host.hooks import Hooks, offered
+from mcpd.host.options import HostOptions, default_context
+from mcpd.host.relay import Relay, open_relay
+from mcpd.host.request_handler import ViewRequestHandler
+from mcpd.host.shown import ShownView
+from mcpd.host.tool_list import ToolList
+from mcpd.host.treatment import Treatment
+from mcpd.host.view import View
+from mcpd.host.view.app_tools import model_names
+from mcpd.host.view.context import HostContext, ToolInfo, merge
+from mcpd.host.view.policy import ViewSettings
+from mcpd.host.visibility import is_for_model, model_tools, resource_uri
+from mcpd.printable import printable
+from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.types.tools import Tool
 
 __all__ = ["Host", "OfferedTool"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..extensions.ui.constants import FLAT_URI, MIME_TYPE, UI
-from ..types.tools import Tool
+from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, UI
+from mcpd.types.tools import Tool
 
 __all__ = ["KIND", "OFFER", "view_uri"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from .. import __version__
-from ..client import ClientLimits
-from ..client.watched import ChannelWatcher
-from ..types.lifecycle import Implementation
-from .documents.csp import Profile
-from .theme import styles
-from .view import ViewLimits
-from .view.context import HostContext
+from mcpd import __version__
+from mcpd.client import ClientLimits
+from mcpd.client.watched import ChannelWatcher
+from mcpd.host.documents.csp import Profile
+from mcpd.host.theme import styles
+from mcpd.host.view import ViewLimits
+from mcpd.host.view.context import HostContext
+from mcpd.types.lifecycle import Implementation
 
 __all__ = ["HostOptions", "default_context"]
 

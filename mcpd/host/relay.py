@@ -19,19 +19,19 @@ from typing import Protocol
 
 from websockets.http11 import Request
 
-from ..channel import Channel, Receiver
-from ..errors import ConfigurationError
-from ..principal import ANONYMOUS, Principal
-from ..transports.accepting import Acceptor
-from ..transports.address import Address, authority, bind, parse
-from ..transports.authentication import Refusal, RequestHeaders
-from ..transports.guards import Access, Guard
-from ..transports.websocket import WebSocketChannel
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .call import ToolCall
-from .channels import ViewReceiver
-from .shown import ShownView
-from .view.context import HostContext
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import ConfigurationError
+from mcpd.host.call import ToolCall
+from mcpd.host.channels import ViewReceiver
+from mcpd.host.shown import ShownView
+from mcpd.host.view.context import HostContext
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.transports.accepting import Acceptor
+from mcpd.transports.address import Address, authority, bind, parse
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["Relay", "ViewMaker", "open_relay"]
 

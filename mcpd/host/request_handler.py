@@ -13,12 +13,11 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from ..client import Client
-from ..types.tools import Tool
-from .conversation import Conversation, ViewMessage
-from .hooks import Hooks, settle
-from .shown import ShownView
-from .view.events import (
+from mcpd.client import Client
+from mcpd.host.conversation import Conversation, ViewMessage
+from mcpd.host.hooks import Hooks, settle
+from mcpd.host.shown import ShownView
+from mcpd.host.view.events import (
     Ask,
     ChatMessage,
     Download,
@@ -29,7 +28,8 @@ from .view.events import (
     OpenLink,
     Sample,
 )
-from .view.refusals import Denied
+from mcpd.host.view.refusals import Denied
+from mcpd.types.tools import Tool
 
 __all__ = ["ViewRequestHandler"]
 

@@ -12,15 +12,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import InternalError, LocalProtocolError, RequestCancelled
-from ..printable import printable
-from ..types.tools import CallToolResult, Tool
-from .call import ToolCall
-from .documents.csp import Grant
-from .documents.document import ViewDocument
-from .view import View, ViewPhase
-from .view.context import HostContext
-from .view.events import (
+from mcpd.errors import InternalError, LocalProtocolError, RequestCancelled
+from mcpd.host.call import ToolCall
+from mcpd.host.documents.csp import Grant
+from mcpd.host.documents.document import ViewDocument
+from mcpd.host.view import View, ViewPhase
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import (
     Abort,
     AppToolAnswered,
     AppToolsChanged,
@@ -32,7 +30,9 @@ from .view.events import (
     ModelContextUpdate,
     Pong,
 )
-from .view.refusals import Denied
+from mcpd.host.view.refusals import Denied
+from mcpd.printable import printable
+from mcpd.types.tools import CallToolResult, Tool
 
 __all__ = ["RequestHandler", "ShownView"]
 

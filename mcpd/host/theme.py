@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .view.context import HostCss, HostStyles
+from mcpd.host.view.context import HostCss, HostStyles
 
 __all__ = ["DEFAULT_VARIABLES", "STYLE_VARIABLES", "styles"]
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from msgspec import Raw
 
-from ..client import Client
-from ..printable import printable
-from ..types.tools import Tool
+from mcpd.client import Client
+from mcpd.printable import printable
+from mcpd.types.tools import Tool
 
 __all__ = ["ToolList"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Raw, Struct
 
-from .documents.csp import Profile
+from mcpd.host.documents.csp import Profile
 
 __all__ = ["Treatment"]
 

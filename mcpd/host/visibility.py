@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..types.tools import Tool
+from mcpd.types.tools import Tool
 
 __all__ = ["is_for_app", "is_for_model", "model_tools", "resource_uri"]
 

@@ -5,8 +5,8 @@
 answers; `listener` runs it on our own connections.
 """
 
-from ..registry.routes import Route
-from .app import HttpApp
-from .core import HttpSettings
+from mcpd.http.app import HttpApp
+from mcpd.http.core import HttpSettings
+from mcpd.registry.routes import Route
 
 __all__ = ["HttpApp", "HttpSettings", "Route"]

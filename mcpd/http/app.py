@@ -14,22 +14,22 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-from ..channel import Channel, Receiver
-from ..errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
-from ..jsonrpc import Batch, Request, decode, decode_batch
-from ..listener import Ending
-from ..principal import ANONYMOUS, Principal
-from ..printable import printable
-from ..transports.accepting import ConnectionLimit
-from ..transports.authentication import Authentication, Refusal, RequestHeaders
-from ..transports.guards import Access, Guard
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
-from .cors import Cors
-from .eras import Eras, Step
-from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
-from .routes import Router
-from .upgrade import serve_websocket
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
+from mcpd.http.core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
+from mcpd.http.cors import Cors
+from mcpd.http.eras import Eras, Step
+from mcpd.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.http.routes import Router
+from mcpd.http.upgrade import serve_websocket
+from mcpd.jsonrpc import Batch, Request, decode, decode_batch
+from mcpd.listener import Ending
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.printable import printable
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["HttpApp"]
 

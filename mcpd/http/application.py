@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ..channel import Channel, Receiver
-from ..listener import Ending
-from ..transports.accepting import ConnectionLimit
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .core import HttpSettings
-from .request import Receive, Scope, Send
+from mcpd.channel import Channel, Receiver
+from mcpd.http.core import HttpSettings
+from mcpd.http.request import Receive, Scope, Send
+from mcpd.listener import Ending
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["Application"]
 

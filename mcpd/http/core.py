@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..backplane.base import Backplane, EventStore, Kind
-from ..budget import client_of
-from ..channel import Channel, Receiver
-from ..errors import AccessDenied, ProtocolError
-from ..jsonrpc import Message
-from ..principal import Origin, Principal
-from ..registry.routes import Route
-from ..serve_defaults import SESSION_TIMEOUT
-from ..session import Call, Opening, Session
-from ..state_keys import StateKeys
-from ..transports.authentication import Protection, Refusal, RequestHeaders
-from ..transports.stdio import MAX_FRAME_BYTES
-from ..types.lifecycle import Implementation
-from ..versions.table import Version
-from .forgotten import Forgotten
-from .headers import Mirrors
-from .keep_alive import KeepAlive
-from .request import FrameWatch, HttpRequest, Scope, counted_request
+from mcpd.backplane.base import Backplane, EventStore, Kind
+from mcpd.budget import client_of
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import AccessDenied, ProtocolError
+from mcpd.http.forgotten import Forgotten
+from mcpd.http.headers import Mirrors
+from mcpd.http.keep_alive import KeepAlive
+from mcpd.http.request import FrameWatch, HttpRequest, Scope, counted_request
+from mcpd.jsonrpc import Message
+from mcpd.principal import Origin, Principal
+from mcpd.registry.routes import Route
+from mcpd.serve_defaults import SESSION_TIMEOUT
+from mcpd.session import Call, Opening, Session
+from mcpd.state_keys import StateKeys
+from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
+from mcpd.transports.stdio import MAX_FRAME_BYTES
+from mcpd.types.lifecycle import Implementation
+from mcpd.versions.table import Version
 
 if TYPE_CHECKING:
-    from ..backplane.node_changes import ListDigest
-    from ..observer import Observer
-    from .sharing import Changing, Sharing
+    from mcpd.backplane.node_changes import ListDigest
+    from mcpd.http.sharing import Changing, Sharing
+    from mcpd.observer import Observer
 
 __all__ = [
     "Answering",
@@ -253,7 +253,7 @@ class Core:
         self.sharing: Sharing | None = None
         """What makes this one node of several."""
         if settings.backplane is not None or server.keys:
-            from .sharing import make_sharing
+            from mcpd.http.sharing import make_sharing
 
             name = "" if server.identity is None else server.identity.name
             self.sharing = make_sharing(
@@ -279,8 +279,8 @@ class Core:
         """Hears of each refusal, by its status or code; None if nobody counts them."""
         self.request_class: type[HttpRequest] = HttpRequest
         if server.observers:
-            from ..dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
-            from ..observer import hears_frames, refusals_to
+            from mcpd.dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
+            from mcpd.observer import hears_frames, refusals_to
 
             self.on_refused = refusals_to(server.observers)
             if self.on_refused is not None:
@@ -327,7 +327,7 @@ class Core:
 
     def deny(self, request: HttpRequest, denied: AccessDenied) -> Refusal:
         """The answer to a request that was let in, and lacks something for what it asks."""
-        from ..auth.denial import refusal_of  # few requests are denied
+        from mcpd.auth.denial import refusal_of  # few requests are denied
 
         refusal = refusal_of(self.protection, denied, request.user)
         return refusal if self.protection is None else self.protection.spelled(refusal, RequestHeaders(request.headers))

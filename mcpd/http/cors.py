@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from .request import Header, HttpRequest
+from mcpd.http.request import Header, HttpRequest
 
 __all__ = ["Cors"]
 

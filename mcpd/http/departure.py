@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .request import WHEN_GONE, HttpRequest, Receive
+from mcpd.http.request import WHEN_GONE, HttpRequest, Receive
 
 __all__ = ["Departure", "departed", "on_departure", "when_gone"]
 

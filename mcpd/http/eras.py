@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw
 
-from ..envelope import has_envelope
-from ..errors import ProtocolError
-from ..jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
-from ..versions import table
-from .core import Core
-from .legacy import LegacyEndpoint
-from .modern import ModernEndpoint
-from .request import HttpRequest
+from mcpd.envelope import has_envelope
+from mcpd.errors import ProtocolError
+from mcpd.http.core import Core
+from mcpd.http.legacy import LegacyEndpoint
+from mcpd.http.modern import ModernEndpoint
+from mcpd.http.request import HttpRequest
+from mcpd.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
+from mcpd.versions import table
 
 __all__ = ["EraEndpoint", "Eras", "Other", "Step"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ..wire.sse import KEEP_ALIVE
-from .outbox import Outbox
-from .request import EVENT_STREAM, Header, HttpRequest, Send
+from mcpd.http.outbox import Outbox
+from mcpd.http.request import EVENT_STREAM, Header, HttpRequest, Send
+from mcpd.wire.sse import KEEP_ALIVE
 
 __all__ = ["HEADERS", "EventStreamResponse"]
 

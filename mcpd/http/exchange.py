@@ -15,11 +15,11 @@ from contextvars import copy_context
 from email.utils import formatdate
 from typing import Any, Protocol
 
-from ..transports.accepting import ConnectionLimit, CountedConnections
-from . import framing
-from .application import Application
-from .departure import Departure
-from .request import Header
+from mcpd.http import framing
+from mcpd.http.application import Application
+from mcpd.http.departure import Departure
+from mcpd.http.request import Header
+from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 
 __all__ = ["Connection", "Exchange", "HttpState"]
 

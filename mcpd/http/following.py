@@ -15,13 +15,13 @@ from typing import Any
 from msgspec import DecodeError
 from msgspec.msgpack import Decoder, Encoder
 
-from ..backplane.base import BackplaneAway
-from ..backplane.node import Node
-from .core import Core
-from .event_stream import EventStreamResponse
-from .http_session import HttpSession
-from .request import HttpRequest
-from .resumable_streams import ResumableStream
+from mcpd.backplane.base import BackplaneAway
+from mcpd.backplane.node import Node
+from mcpd.http.core import Core
+from mcpd.http.event_stream import EventStreamResponse
+from mcpd.http.http_session import HttpSession
+from mcpd.http.request import HttpRequest
+from mcpd.http.resumable_streams import ResumableStream
 
 __all__ = ["Followed", "Following"]
 

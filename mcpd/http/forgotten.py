@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..principal import Principal
+from mcpd.principal import Principal
 
 __all__ = ["Forgotten"]
 

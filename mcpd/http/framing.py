@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-from ..transports.authentication import Refusal
-from .request import Header
+from mcpd.http.request import Header
+from mcpd.transports.authentication import Refusal
 
 __all__ = [
     "STATUS_LINES",

@@ -11,11 +11,11 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..errors import HeaderMismatch
-from ..jsonrpc import ABSENT, MALFORMED
-from ..wire.headers import decode_value, is_same
-from ..wire.mirrors import Mirror
-from .request import HttpRequest
+from mcpd.errors import HeaderMismatch
+from mcpd.http.request import HttpRequest
+from mcpd.jsonrpc import ABSENT, MALFORMED
+from mcpd.wire.headers import decode_value, is_same
+from mcpd.wire.mirrors import Mirror
 
 __all__ = ["Mirrors", "check_mirrors", "check_standard"]
 

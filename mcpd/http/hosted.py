@@ -16,10 +16,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from ..transports.authentication import Refusal
-from .app import HttpApp
-from .request import HttpRequest, Receive, Scope, Send
-from .shutdown_watch import ShutdownWatch
+from mcpd.http.app import HttpApp
+from mcpd.http.request import HttpRequest, Receive, Scope, Send
+from mcpd.http.shutdown_watch import ShutdownWatch
+from mcpd.transports.authentication import Refusal
 
 __all__ = ["HostedApp"]
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from ..jsonrpc import Id
-from ..principal import ANONYMOUS, Origin, Principal
-from .core import Answering
-from .event_stream import EventStreamResponse
-from .reply import Reply
-from .resumable_streams import ResumableStream, ResumableStreams
+from mcpd.http.core import Answering
+from mcpd.http.event_stream import EventStreamResponse
+from mcpd.http.reply import Reply
+from mcpd.http.resumable_streams import ResumableStream, ResumableStreams
+from mcpd.jsonrpc import Id
+from mcpd.principal import ANONYMOUS, Origin, Principal
 
 __all__ = ["CannotRestore", "Elsewhere", "HttpSession", "Sealed", "Waiting"]
 

@@ -13,23 +13,23 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from ..backplane.base import BackplaneAway
-from ..budget import OVER
-from ..errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
-from ..jsonrpc import Failure, Id, Message, Notification, Request, Response
-from ..printable import printable
-from ..transports.expiring import at_expiry
-from ..transports.guards import Refusal
-from ..versions import table
-from ..versions.table import Version
-from .core import Answering, Core, is_error
-from .departure import departed
-from .event_stream import EventStreamResponse
-from .http_session import CannotRestore, HttpSession, Waiting
-from .reply import Reply
-from .request import Header, HttpRequest
-from .resumable_streams import NOT_RESUMABLE, ResumableStream
-from .sessions import Sessions
+from mcpd.backplane.base import BackplaneAway
+from mcpd.budget import OVER
+from mcpd.errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
+from mcpd.http.core import Answering, Core, is_error
+from mcpd.http.departure import departed
+from mcpd.http.event_stream import EventStreamResponse
+from mcpd.http.http_session import CannotRestore, HttpSession, Waiting
+from mcpd.http.reply import Reply
+from mcpd.http.request import Header, HttpRequest
+from mcpd.http.resumable_streams import NOT_RESUMABLE, ResumableStream
+from mcpd.http.sessions import Sessions
+from mcpd.jsonrpc import Failure, Id, Message, Notification, Request, Response
+from mcpd.printable import printable
+from mcpd.transports.expiring import at_expiry
+from mcpd.transports.guards import Refusal
+from mcpd.versions import table
+from mcpd.versions.table import Version
 
 __all__ = ["LegacyEndpoint"]
 

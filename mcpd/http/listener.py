@@ -11,25 +11,16 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 
-from ..channel import Channel, Receiver
-from ..errors import ConfigurationError
-from ..listener import Ending
-from ..transports.accepting import Acceptor, ConnectionLimit
-from ..transports.address import (
-    Address,
-    authority,
-    bind,
-    bind_unix,
-    check_guarded,
-    close,
-    is_local,
-    parse,
-)
-from ..transports.guards import Access
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .application import Application
-from .exchange import HttpState
-from .http1 import LINGER, Http1Protocol
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import ConfigurationError
+from mcpd.http.application import Application
+from mcpd.http.exchange import HttpState
+from mcpd.http.http1 import LINGER, Http1Protocol
+from mcpd.listener import Ending
+from mcpd.transports.accepting import Acceptor, ConnectionLimit
+from mcpd.transports.address import Address, authority, bind, bind_unix, check_guarded, close, is_local, parse
+from mcpd.transports.guards import Access
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["HttpListener"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..budget import OVER
-from ..envelope import check_envelope
-from ..errors import (
+from mcpd.budget import OVER
+from mcpd.envelope import check_envelope
+from mcpd.errors import (
     HeaderMismatch,
     InvalidParams,
     InvalidRequest,
@@ -24,18 +24,18 @@ from ..errors import (
     UnsupportedVersion,
     forget_frames,
 )
-from ..jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
-from ..principal import Origin
-from ..session import Call
-from ..transports.expiring import at_expiry
-from ..transports.guards import Refusal
-from ..types.base import NO_JSON, Params, RequestMeta, Wire
-from ..versions import table
-from .core import Answering, Core, status_for, status_of
-from .headers import check_mirrors, check_standard
-from .reply import Reply
-from .request import HttpRequest
-from .resumable_streams import NOT_RESUMABLE
+from mcpd.http.core import Answering, Core, status_for, status_of
+from mcpd.http.headers import check_mirrors, check_standard
+from mcpd.http.reply import Reply
+from mcpd.http.request import HttpRequest
+from mcpd.http.resumable_streams import NOT_RESUMABLE
+from mcpd.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
+from mcpd.principal import Origin
+from mcpd.session import Call
+from mcpd.transports.expiring import at_expiry
+from mcpd.transports.guards import Refusal
+from mcpd.types.base import NO_JSON, Params, RequestMeta, Wire
+from mcpd.versions import table
 
 __all__ = ["ModernEndpoint"]
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..backplane.base import BackplaneAway
-from ..backplane.node import Node
-from ..errors import ProtocolError
-from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
-from .core import Core
-from .following import Following
-from .http_session import CannotRestore, HttpSession
-from .sealed_sessions import SealedSessions
-from .sharing import Sharing
+from mcpd.backplane.base import BackplaneAway
+from mcpd.backplane.node import Node
+from mcpd.errors import ProtocolError
+from mcpd.http.core import Core
+from mcpd.http.following import Following
+from mcpd.http.http_session import CannotRestore, HttpSession
+from mcpd.http.sealed_sessions import SealedSessions
+from mcpd.http.sharing import Sharing
+from mcpd.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 
 __all__ = ["Nodes"]
 

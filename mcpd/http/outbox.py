@@ -10,7 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 
-from ..budget import SMALL, Charge, client_of
+from mcpd.budget import SMALL, Charge, client_of
 
 __all__ = ["Outbox"]
 

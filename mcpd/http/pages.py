@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..channel import Channel, Receiver
-from ..listener import Ending
-from ..printable import printable
-from ..transports.accepting import ConnectionLimit
-from ..transports.authentication import Refusal
-from ..transports.guards import Access, Guard
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .core import HttpSettings
-from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.channel import Channel, Receiver
+from mcpd.http.core import HttpSettings
+from mcpd.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.listener import Ending
+from mcpd.printable import printable
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.authentication import Refusal
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["Answer", "MakeEndpoint", "PageAnswer", "PageApp"]
 

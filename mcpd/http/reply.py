@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..jsonrpc import Id
-from ..principal import Origin
-from ..wire.sse import KEEP_ALIVE
-from .departure import Departure, on_departure
-from .event_stream import HEADERS, EventStreamResponse
-from .keep_alive import KeepAlive
-from .request import Header, HttpRequest
-from .resumable_streams import ResumableStream, StreamMaker
+from mcpd.http.departure import Departure, on_departure
+from mcpd.http.event_stream import HEADERS, EventStreamResponse
+from mcpd.http.keep_alive import KeepAlive
+from mcpd.http.request import Header, HttpRequest
+from mcpd.http.resumable_streams import ResumableStream, StreamMaker
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
+from mcpd.wire.sse import KEEP_ALIVE
 
 __all__ = ["Reply"]
 

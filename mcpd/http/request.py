@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
-from ..budget import OVER, SMALL, Charge, weigh
-from ..errors import InternalError, InvalidRequest, ProtocolError
-from ..jsonrpc import Id, encode, error_answer
-from ..principal import ANONYMOUS, Origin, Principal
-from ..transports.guards import Refusal
+from mcpd.budget import OVER, SMALL, Charge, weigh
+from mcpd.errors import InternalError, InvalidRequest, ProtocolError
+from mcpd.jsonrpc import Id, encode, error_answer
+from mcpd.principal import ANONYMOUS, Origin, Principal
+from mcpd.transports.guards import Refusal
 
 __all__ = [
     "EVENT_STREAM",

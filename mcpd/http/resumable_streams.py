@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..backplane.base import EventStore
-from ..backplane.memory import MemoryEventStore
-from ..wire.sse import event, events, numbered, priming
-from .event_stream import EventStreamResponse
+from mcpd.backplane.base import EventStore
+from mcpd.backplane.memory import MemoryEventStore
+from mcpd.http.event_stream import EventStreamResponse
+from mcpd.wire.sse import event, events, numbered, priming
 
 __all__ = ["NOT_RESUMABLE", "Relay", "ResumableStream", "ResumableStreams", "StreamMaker"]
 

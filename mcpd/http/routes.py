@@ -16,26 +16,19 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.json import encode
 
-from ..context.input_required import is_failure
-from ..errors import (
-    ConfigurationError,
-    InvalidParams,
-    InvalidRequest,
-    ResourceNotFound,
-    ThreadsBusy,
-    as_told,
-)
-from ..principal import Principal
-from ..printable import printable
-from ..registry.hooks import to_builtins
-from ..registry.routes import Route, RouteRequest, RouteResponse
-from ..registry.threads import run_in_thread
-from ..transports.authentication import Refusal, RequestHeaders
-from ..transports.guards import Guard
-from .core import Backend, Core
-from .cors import Cors
-from .request import BadBody, Header, HttpRequest
-from .server_card import ServerCard, checked_public_url
+from mcpd.context.input_required import is_failure
+from mcpd.errors import ConfigurationError, InvalidParams, InvalidRequest, ResourceNotFound, ThreadsBusy, as_told
+from mcpd.http.core import Backend, Core
+from mcpd.http.cors import Cors
+from mcpd.http.request import BadBody, Header, HttpRequest
+from mcpd.http.server_card import ServerCard, checked_public_url
+from mcpd.principal import Principal
+from mcpd.printable import printable
+from mcpd.registry.hooks import to_builtins
+from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.registry.threads import run_in_thread
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Guard
 
 __all__ = ["FindSender", "HasRoutes", "Router"]
 

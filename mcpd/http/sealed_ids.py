@@ -17,7 +17,7 @@ from struct import Struct as Layout
 from time import time
 from typing import NamedTuple
 
-from ..versions import table
+from mcpd.versions import table
 
 __all__ = ["LIFE", "MOST_CHARACTERS", "IdSealer", "SealedId"]
 

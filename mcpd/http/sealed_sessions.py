@@ -15,17 +15,17 @@ from typing import TypeAlias
 from msgspec import DecodeError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from ..backplane.base import BackplaneAway
-from ..backplane.node import Node
-from ..envelope import ClientIdentity
-from ..errors import InternalError
-from ..printable import printable
-from ..session import Session
-from ..types.lifecycle import ClientCapabilities, Implementation
-from ..versions import table
-from ..versions.table import Version
-from .http_session import CannotRestore, HttpSession, Sealed
-from .sealed_ids import IdSealer, SealedId
+from mcpd.backplane.base import BackplaneAway
+from mcpd.backplane.node import Node
+from mcpd.envelope import ClientIdentity
+from mcpd.errors import InternalError
+from mcpd.http.http_session import CannotRestore, HttpSession, Sealed
+from mcpd.http.sealed_ids import IdSealer, SealedId
+from mcpd.printable import printable
+from mcpd.session import Session
+from mcpd.types.lifecycle import ClientCapabilities, Implementation
+from mcpd.versions import table
+from mcpd.versions.table import Version
 
 __all__ = ["SealedSessions", "SessionRecord"]
 

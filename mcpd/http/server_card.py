@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from msgspec import to_builtins
 from msgspec.json import encode
 
-from ..errors import ConfigurationError
-from ..registry.routes import Route, RouteRequest, RouteResponse
-from ..types.lifecycle import Implementation
-from ..versions import table
+from mcpd.errors import ConfigurationError
+from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.types.lifecycle import Implementation
+from mcpd.versions import table
 
 __all__ = ["CARD", "CATALOG", "ServerCard", "checked_public_url"]
 

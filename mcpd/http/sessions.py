@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from os import urandom
 from typing import TYPE_CHECKING
 
-from ..backplane.base import EventStore
-from ..backplane.memory import MemoryEventStore
-from ..budget import address_of
-from ..errors import InternalError, InvalidRequest
-from ..versions.table import Version
-from .core import Core
-from .http_session import CannotRestore, HttpSession
-from .request import HttpRequest
-from .resumable_streams import ResumableStreams
+from mcpd.backplane.base import EventStore
+from mcpd.backplane.memory import MemoryEventStore
+from mcpd.budget import address_of
+from mcpd.errors import InternalError, InvalidRequest
+from mcpd.http.core import Core
+from mcpd.http.http_session import CannotRestore, HttpSession
+from mcpd.http.request import HttpRequest
+from mcpd.http.resumable_streams import ResumableStreams
+from mcpd.versions.table import Version
 
 if TYPE_CHECKING:
-    from .nodes import Nodes
-    from .sealed_sessions import SealedSessions
+    from mcpd.http.nodes import Nodes
+    from mcpd.http.sealed_sessions import SealedSessions
 
 __all__ = ["SPARE_AFTER", "Sessions"]
 
@@ -54,8 +54,8 @@ class Sessions:
         """What is said between the nodes of a service about its sessions."""
         self._by_uid: dict[str, HttpSession] = {}
         if core.sharing is not None and not core.settings.stateless:
-            from .nodes import Nodes
-            from .sealed_sessions import SealedSessions
+            from mcpd.http.nodes import Nodes
+            from mcpd.http.sealed_sessions import SealedSessions
 
             sharing = core.sharing
             self.shared = sealed = SealedSessions(sharing.sealer, sharing.node, self._by_uid.get, self.end)

@@ -7,15 +7,15 @@ import os
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..backplane.base import Backplane, ChangeBus, Kind
-from ..backplane.memory_backplane import MemoryBackplane
-from ..backplane.node import Node
-from ..backplane.node_changes import ListDigest, NodeChanges
-from ..backplane.opening import open_backplane
-from ..errors import ConfigurationError
-from ..observer import Observer, SessionObserver
-from ..state_keys import StateKeys
-from .sealed_ids import IdSealer
+from mcpd.backplane.base import Backplane, ChangeBus, Kind
+from mcpd.backplane.memory_backplane import MemoryBackplane
+from mcpd.backplane.node import Node
+from mcpd.backplane.node_changes import ListDigest, NodeChanges
+from mcpd.backplane.opening import open_backplane
+from mcpd.errors import ConfigurationError
+from mcpd.http.sealed_ids import IdSealer
+from mcpd.observer import Observer, SessionObserver
+from mcpd.state_keys import StateKeys
 
 __all__ = ["Changing", "Sharing", "make_sharing"]
 

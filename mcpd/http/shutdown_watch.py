@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .request import Scope
+from mcpd.http.request import Scope
 
 __all__ = ["ShutdownWatch"]
 

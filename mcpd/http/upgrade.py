@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 
-from ..errors import ConnectionLost, FrameTooLarge
-from ..jsonrpc import Id
-from ..principal import Origin
-from ..transports.apart import Apart
-from ..transports.expiring import at_expiry
-from ..transports.guards import Refusal
-from .core import Core
-from .outbox import Outbox
-from .request import HttpRequest, Send
+from mcpd.errors import ConnectionLost, FrameTooLarge
+from mcpd.http.core import Core
+from mcpd.http.outbox import Outbox
+from mcpd.http.request import HttpRequest, Send
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
+from mcpd.transports.apart import Apart
+from mcpd.transports.expiring import at_expiry
+from mcpd.transports.guards import Refusal
 
 __all__ = ["AsgiWebSocket", "serve_websocket"]
 

@@ -10,16 +10,16 @@ from shlex import quote
 
 from msgspec import Struct
 
-from ..client.targets.hosts import HOSTS, Host
-from ..errors import ConfigurationError
-from ..printable import printable
-from .entry import Entry
-from .files import back_up, check, read, write
-from .hosts import has_folder, is_here
-from .journal import Journal, Record, entry_fingerprint, fingerprint
-from .ours import essence
-from .own_command import has_own_command, tell
-from .plan import Plan, holds_secrets
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry
+from mcpd.install.files import back_up, check, read, write
+from mcpd.install.hosts import has_folder, is_here
+from mcpd.install.journal import Journal, Record, entry_fingerprint, fingerprint
+from mcpd.install.ours import essence
+from mcpd.install.own_command import has_own_command, tell
+from mcpd.install.plan import Plan, holds_secrets
+from mcpd.printable import printable
 
 __all__ = ["Done", "apply", "exposed", "is_told", "notes"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..client.targets.hosts import Host
-from .launch import Offers
+from mcpd.client.targets.hosts import Host
+from mcpd.install.launch import Offers
 
 __all__ = ["bites"]
 

@@ -12,21 +12,21 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from ..client.targets.hosts import HOSTS, Host
-from ..errors import ConfigurationError
-from ..printable import printable
-from .apply import Done, apply, exposed, is_told, notes
-from .bites import bites
-from .entry import Made, entry_name
-from .entry_checks import is_unreadable, strictness_findings
-from .files import read
-from .hosts import file_of, found_hosts
-from .journal import Journal, Record
-from .launch import Verdict, verify
-from .ours import is_ours, same_server
-from .plan import Plan, entries_of, plan_install, plan_uninstall
-from .running import refuse_running, running
-from .shapes import shaped
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.apply import Done, apply, exposed, is_told, notes
+from mcpd.install.bites import bites
+from mcpd.install.entry import Made, entry_name
+from mcpd.install.entry_checks import is_unreadable, strictness_findings
+from mcpd.install.files import read
+from mcpd.install.hosts import file_of, found_hosts
+from mcpd.install.journal import Journal, Record
+from mcpd.install.launch import Verdict, verify
+from mcpd.install.ours import is_ours, same_server
+from mcpd.install.plan import Plan, entries_of, plan_install, plan_uninstall
+from mcpd.install.running import refuse_running, running
+from mcpd.install.shapes import shaped
+from mcpd.printable import printable
 
 __all__ = [
     "Listed",

@@ -15,15 +15,15 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from ..client.targets.grammar import parse
-from ..client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
-from ..errors import ConfigurationError
-from ..masking import mask_command, mask_text
-from ..printable import printable
-from ..serve_defaults import DEMO
-from ..sources.lookup import place_here
-from .interpreter import serving_command
-from .windows import plain_words
+from mcpd.client.targets.grammar import parse
+from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
+from mcpd.errors import ConfigurationError
+from mcpd.install.interpreter import serving_command
+from mcpd.install.windows import plain_words
+from mcpd.masking import mask_command, mask_text
+from mcpd.printable import printable
+from mcpd.serve_defaults import DEMO
+from mcpd.sources.lookup import place_here
 
 __all__ = [
     "APPS_OFF",

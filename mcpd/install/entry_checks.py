@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..client.targets.documents import without_comments
-from ..client.targets.hosts import Host
-from ..errors import ConfigurationError
-from ..printable import printable
-from .entry import Entry
-from .files import Content
-from .shapes import shaped
+from mcpd.client.targets.documents import without_comments
+from mcpd.client.targets.hosts import Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry
+from mcpd.install.files import Content
+from mcpd.install.shapes import shaped
+from mcpd.printable import printable
 
 __all__ = ["Finding", "entry_findings", "is_off", "is_unreadable", "key_findings", "strictness_findings"]
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..client.targets.configured import host_files, host_servers
-from ..client.targets.hosts import HOSTS, Host
-from ..doctor.report import Report
-from ..errors import ConfigurationError
-from ..printable import printable
-from .entry_checks import entry_findings, is_off
+from mcpd.client.targets.configured import host_files, host_servers
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.doctor.report import Report
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry_checks import entry_findings, is_off
+from mcpd.printable import printable
 
 __all__ = ["look_at_entry"]
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["MOST_BYTES", "Content", "back_up", "check", "read", "write"]
 

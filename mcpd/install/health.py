@@ -15,21 +15,21 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from ..client.targets.configured import servers_in
-from ..client.targets.entries import read_entry
-from ..client.targets.hosts import Host, project_places
-from ..client.targets.named import CommandTarget, UrlTarget
-from ..client.targets.variables import Variables
-from ..errors import ConfigurationError
-from ..printable import printable
-from .bites import bites
-from .entry_checks import Finding, entry_findings, is_off, key_findings, strictness_findings
-from .files import read
-from .formats import format_named
-from .hosts import found_hosts
-from .journal import Journal
-from .launch import Verdict, verify_target
-from .surroundings import passed_on, stripped
+from mcpd.client.targets.configured import servers_in
+from mcpd.client.targets.entries import read_entry
+from mcpd.client.targets.hosts import Host, project_places
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.targets.variables import Variables
+from mcpd.errors import ConfigurationError
+from mcpd.install.bites import bites
+from mcpd.install.entry_checks import Finding, entry_findings, is_off, key_findings, strictness_findings
+from mcpd.install.files import read
+from mcpd.install.formats import format_named
+from mcpd.install.hosts import found_hosts
+from mcpd.install.journal import Journal
+from mcpd.install.launch import Verdict, verify_target
+from mcpd.install.surroundings import passed_on, stripped
+from mcpd.printable import printable
 
 __all__ = ["CheckedFile", "CheckedServer", "State", "check_hosts"]
 

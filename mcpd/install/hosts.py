@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..client.targets.hosts import HOSTS, Host, places, project_places, system
-from ..errors import ConfigurationError
+from mcpd.client.targets.hosts import HOSTS, Host, places, project_places, system
+from mcpd.errors import ConfigurationError
 
 __all__ = ["Found", "Scope", "file_of", "find_host", "found_hosts", "has_folder", "is_here", "with_twin"]
 

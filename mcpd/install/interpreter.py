@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from .. import __version__
+from mcpd import __version__
 
 __all__ = ["made_for_one_run_by", "serving_command"]
 

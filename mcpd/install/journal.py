@@ -16,8 +16,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from .files import Content, read, write
+from mcpd.errors import ConfigurationError
+from mcpd.install.files import Content, read, write
 
 if sys.platform != "win32":
     import fcntl

@@ -12,20 +12,20 @@ from typing import Any
 
 from msgspec import Struct, structs, to_builtins
 
-from ..client.targets.hosts import Host
-from ..client.targets.named import CommandTarget, UrlTarget
-from ..doctor.child import Child
-from ..doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Dialogue, NoAnswer, Peer, initialize_params
-from ..doctor.found import find_command
-from ..doctor.report import Report
-from ..errors import McpdError
-from ..extensions.ui.constants import FLAT_URI
-from ..host.listed import OFFER
-from ..masking import mask_text
-from ..printable import printable
-from ..types.base import META
-from .entry import Entry, as_target
-from .surroundings import passed_on, working_folder
+from mcpd.client.targets.hosts import Host
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.doctor.child import Child
+from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Dialogue, NoAnswer, Peer, initialize_params
+from mcpd.doctor.found import find_command
+from mcpd.doctor.report import Report
+from mcpd.errors import McpdError
+from mcpd.extensions.ui.constants import FLAT_URI
+from mcpd.host.listed import OFFER
+from mcpd.install.entry import Entry, as_target
+from mcpd.install.surroundings import passed_on, working_folder
+from mcpd.masking import mask_text
+from mcpd.printable import printable
+from mcpd.types.base import META
 
 __all__ = ["SECONDS", "Offers", "Verdict", "verify", "verify_target"]
 
@@ -180,8 +180,8 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
 
 async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Verdict:
     try:
-        from ..client import Client
-        from ..doctor.client_peer import ClientPeer
+        from mcpd.client import Client
+        from mcpd.doctor.client_peer import ClientPeer
 
         client = Client(target, extensions=OFFER, timeout=timeout, reconnect=False)
         began = time.monotonic()

@@ -6,10 +6,10 @@ import json
 from base64 import b64encode
 from urllib.parse import quote, urlencode
 
-from ..client.targets.hosts import HOSTS, Host
-from ..errors import ConfigurationError
-from .entry import Entry
-from .shapes import shaped
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry
+from mcpd.install.shapes import shaped
 
 __all__ = ["link_to"]
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ..client.targets.entries import read_entry
-from ..client.targets.named import UrlTarget
-from ..client.targets.variables import Variables
-from ..errors import ConfigurationError
-from .journal import Record, entry_fingerprint
+from mcpd.client.targets.entries import read_entry
+from mcpd.client.targets.named import UrlTarget
+from mcpd.client.targets.variables import Variables
+from mcpd.errors import ConfigurationError
+from mcpd.install.journal import Record, entry_fingerprint
 
 __all__ = ["essence", "is_ours", "same_server", "shown"]
 
@@ -47,7 +47,7 @@ def shown(entry: Any) -> str:
     words = essence(entry)
     if words is None:
         return "what cannot be read"
-    from ..masking import mask_command
+    from mcpd.masking import mask_command
 
     return " ".join(mask_command(words))
 

@@ -11,12 +11,12 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from ..client.targets.hosts import Host
-from ..errors import ConfigurationError
-from ..printable import printable
-from .files import read
-from .ours import same_server
-from .plan import Plan, entries_of
+from mcpd.client.targets.hosts import Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.files import read
+from mcpd.install.ours import same_server
+from mcpd.install.plan import Plan, entries_of
+from mcpd.printable import printable
 
 __all__ = ["has_own_command", "tell"]
 

@@ -9,18 +9,18 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..client.targets.hosts import Host
-from ..client.targets.variables import Variables
-from ..errors import ConfigurationError
-from ..masking import mask_text
-from ..printable import printable
-from .entry import Entry
-from .files import Content, read
-from .formats import Format, drop, format_named, put
-from .journal import Journal
-from .ours import is_ours, same_server, shown
-from .shapes import OURS, shaped
-from .surroundings import is_secret
+from mcpd.client.targets.hosts import Host
+from mcpd.client.targets.variables import Variables
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry
+from mcpd.install.files import Content, read
+from mcpd.install.formats import Format, drop, format_named, put
+from mcpd.install.journal import Journal
+from mcpd.install.ours import is_ours, same_server, shown
+from mcpd.install.shapes import OURS, shaped
+from mcpd.install.surroundings import is_secret
+from mcpd.masking import mask_text
+from mcpd.printable import printable
 
 __all__ = ["Change", "Plan", "entries_of", "holds_secrets", "plan_install", "plan_uninstall", "rendered"]
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from ..client.targets.hosts import Host
-from ..errors import ConfigurationError
+from mcpd.client.targets.hosts import Host
+from mcpd.errors import ConfigurationError
 
 __all__ = ["Process", "processes", "refuse_running", "running"]
 

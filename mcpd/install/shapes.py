@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..client.targets.hosts import Host
-from ..errors import ConfigurationError
-from .entry import Entry
+from mcpd.client.targets.hosts import Host
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import Entry
 
 __all__ = ["OURS", "shaped"]
 

@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 
-from ..client.targets.hosts import Host
-from ..doctor.child import PASSED_ON
+from mcpd.client.targets.hosts import Host
+from mcpd.doctor.child import PASSED_ON
 
 __all__ = ["is_secret", "passed_on", "stripped", "working_folder"]
 

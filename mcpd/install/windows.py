@@ -10,7 +10,7 @@ import ntpath
 import sys
 from collections.abc import Callable, Sequence
 
-from ..printable import printable
+from mcpd.printable import printable
 
 __all__ = ["plain_words", "short_name"]
 

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 from msgspec import MsgspecError
 from msgspec.json import decode
 
-from ..errors import ConfigurationError, McpdError
-from ..printable import printable
-from ..transports.address import parse
-from .runtime_folder import check_peer, checked_folder, control_sockets
-from .status import Status
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.observe.runtime_folder import check_peer, checked_folder, control_sockets
+from mcpd.observe.status import Status
+from mcpd.printable import printable
+from mcpd.transports.address import parse
 
 __all__ = ["Found", "NoStatus", "ask", "ask_address", "stop", "those_that_run"]
 

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from ..errors import ConfigurationError
-from ..registry.routes import Route
-from ..transports.guards import Access
-from .heartbeat import Heartbeat
-from .meter import Meter
-from .outside import Asked, Outside, Said
-from .report import Report
-from .routes import routes_of
+from mcpd.errors import ConfigurationError
+from mcpd.observe.heartbeat import Heartbeat
+from mcpd.observe.meter import Meter
+from mcpd.observe.outside import Asked, Outside, Said
+from mcpd.observe.report import Report
+from mcpd.observe.routes import routes_of
+from mcpd.registry.routes import Route
+from mcpd.transports.guards import Access
 
 __all__ = ["Embedded"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
-from .families import Family, Labels, Sample
+from mcpd.observe.families import Family, Labels, Sample
 
 __all__ = ["OPEN_METRICS", "TEXT", "expose", "is_label", "wants_open_metrics"]
 

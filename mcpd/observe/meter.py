@@ -19,15 +19,15 @@ from typing import Any, TypeAlias
 
 from msgspec import field
 
-from ..backplane.base import Backplane
-from ..channel import Channel
-from ..errors import McpdError, ProtocolError
-from ..jsonrpc import Id
-from ..observer import SessionObserver
-from ..session import Call, Session
-from ..versions.table import Version
-from .exposition import is_label
-from .families import BOUNDS, SHORT_BOUNDS, Family, Labels, Sample
+from mcpd.backplane.base import Backplane
+from mcpd.channel import Channel
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.observe.exposition import is_label
+from mcpd.observe.families import BOUNDS, SHORT_BOUNDS, Family, Labels, Sample
+from mcpd.observer import SessionObserver
+from mcpd.session import Call, Session
+from mcpd.versions.table import Version
 
 __all__ = ["MOST_SERIES", "Meter"]
 
@@ -129,7 +129,7 @@ class Meter(SessionObserver):
 
     def watched_backplane(self, backplane: Backplane) -> Backplane:
         """See `SessionObserver`."""
-        from .timed_backplane import TimedBackplane  # most servers have none
+        from mcpd.observe.timed_backplane import TimedBackplane  # most servers have none
 
         return TimedBackplane(backplane, self.commanded)
 

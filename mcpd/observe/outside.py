@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from .runtime_folder import check_peer
+from mcpd.observe.runtime_folder import check_peer
 
 __all__ = ["Asked", "Outside", "Said", "Site"]
 

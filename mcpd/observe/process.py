@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from .families import Family, Sample
+from mcpd.observe.families import Family, Sample
 
 __all__ = ["STARTED", "process_families"]
 

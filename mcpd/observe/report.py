@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from .. import __version__
-from .exposition import OPEN_METRICS, TEXT, expose, wants_open_metrics
-from .families import Family, Sample
-from .heartbeat import STUCK_SECONDS, Heartbeat
-from .outside import Said
-from .process import process_families
-from .status import LastErrors, Status, running
+from mcpd import __version__
+from mcpd.observe.exposition import OPEN_METRICS, TEXT, expose, wants_open_metrics
+from mcpd.observe.families import Family, Sample
+from mcpd.observe.heartbeat import STUCK_SECONDS, Heartbeat
+from mcpd.observe.outside import Said
+from mcpd.observe.process import process_families
+from mcpd.observe.status import LastErrors, Status, running
 
 if TYPE_CHECKING:
-    from ..types.lifecycle import Implementation
-    from .meter import Meter
+    from mcpd.observe.meter import Meter
+    from mcpd.types.lifecycle import Implementation
 
 __all__ = ["JSON", "Facts", "Report"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.json import encode
 
-from ..registry.routes import Route, RouteRequest, RouteResponse
-from .report import JSON, Report
+from mcpd.observe.report import JSON, Report
+from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 
 __all__ = ["routes_of"]
 

@@ -8,7 +8,7 @@ import stat
 import struct
 from pathlib import Path
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["MOST_PATH_BYTES", "check_peer", "checked_folder", "control_path", "control_sockets", "folder_path"]
 

@@ -14,19 +14,19 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.json import encode
 
-from ..errors import ConfigurationError
-from ..principal import Principal
-from ..printable import printable
-from ..serve_options import Settings
-from ..transports.address import Address, authority, bind, is_loopback
-from ..transports.authentication import TokenAuthenticator
-from ..transports.guards import Access, Guard
-from .exposition import OPEN_METRICS, TEXT, expose, wants_open_metrics
-from .families import Family
-from .outside import Asked, Said
-from .report import JSON
-from .runtime_folder import checked_folder, control_path
-from .status import Status
+from mcpd.errors import ConfigurationError
+from mcpd.observe.exposition import OPEN_METRICS, TEXT, expose, wants_open_metrics
+from mcpd.observe.families import Family
+from mcpd.observe.outside import Asked, Said
+from mcpd.observe.report import JSON
+from mcpd.observe.runtime_folder import checked_folder, control_path
+from mcpd.observe.status import Status
+from mcpd.principal import Principal
+from mcpd.printable import printable
+from mcpd.serve_options import Settings
+from mcpd.transports.address import Address, authority, bind, is_loopback
+from mcpd.transports.authentication import TokenAuthenticator
+from mcpd.transports.guards import Access, Guard
 
 __all__ = ["Site", "exposed"]
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..masking import mask_text
-from ..printable import printable
+from mcpd.masking import mask_text
+from mcpd.printable import printable
 
 __all__ = ["MOST_CALLS", "CallNow", "ErrorThen", "LastErrors", "Running", "Status", "WorkerNow", "running"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
-from ..backplane.base import Backplane, BackplaneAway, Item, Receive
+from mcpd.backplane.base import Backplane, BackplaneAway, Item, Receive
 
 __all__ = ["Commanded", "TimedBackplane"]
 

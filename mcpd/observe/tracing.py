@@ -18,15 +18,15 @@ from hashlib import sha256
 from types import CoroutineType, coroutine
 from typing import Any
 
-from .. import __version__
-from ..context.exchange import Exchange
-from ..context.input_required import InputRequired
-from ..errors import ProtocolError, RemoteError
-from ..handlers.table import BoundHandler
-from ..printable import printable
-from ..wire import carrying, trace_context
-from ..wire.trace_context import TraceContext
-from .trace_provider import provider_of, provider_of_program
+from mcpd import __version__
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import InputRequired
+from mcpd.errors import ProtocolError, RemoteError
+from mcpd.handlers.table import BoundHandler
+from mcpd.observe.trace_provider import provider_of, provider_of_program
+from mcpd.printable import printable
+from mcpd.wire import carrying, trace_context
+from mcpd.wire.trace_context import TraceContext
 
 __all__ = ["Tracing"]
 

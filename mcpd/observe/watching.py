@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError
-from ..transports.address import is_loopback, parse
-from .heartbeat import Heartbeat
-from .meter import Meter
-from .outside import Outside, Said
-from .report import Report
-from .routes import routes_of
-from .site import Site
+from mcpd.errors import ConfigurationError
+from mcpd.observe.heartbeat import Heartbeat
+from mcpd.observe.meter import Meter
+from mcpd.observe.outside import Outside, Said
+from mcpd.observe.report import Report
+from mcpd.observe.routes import routes_of
+from mcpd.observe.site import Site
+from mcpd.transports.address import is_loopback, parse
 
 if TYPE_CHECKING:
-    from ..registry.routes import Route
-    from ..serve_options import Settings
-    from .families import Family
-    from .status import Status
+    from mcpd.observe.families import Family
+    from mcpd.observe.status import Status
+    from mcpd.registry.routes import Route
+    from mcpd.serve_options import Settings
 
 __all__ = ["Watching"]
 
@@ -117,7 +117,7 @@ class Watching(Site):
                 "or MCPD_TOKEN, or give the metrics a port of this machine's, as --metrics :9464"
             )
 
-        from ..http import HttpSettings
+        from mcpd.http import HttpSettings
 
         details = settings.http_settings or HttpSettings()
         settings.http_settings = replace(details, routes=(*details.routes, *self._routes()))

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
-from ..errors import ConfigurationError
-from ..masking import is_secret, mask_json, mask_text
-from ..observer import ObservedFrame, Observer
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.masking import is_secret, mask_json, mask_text
+from mcpd.observer import ObservedFrame, Observer
+from mcpd.printable import printable
 
 __all__ = ["MOST_CHARACTERS", "MOST_WAITING_BYTES", "WireLog"]
 

@@ -18,9 +18,17 @@ from msgspec.json import decode as decode_json
 from websockets.frames import CloseCode
 from websockets.http11 import Request as HandshakeRequest
 
-from ..channel import Channel, Receiver
-from ..errors import ConnectionLost, InternalError, InvalidParams, McpdError, MethodNotFound, ProtocolError, RemoteError
-from ..jsonrpc import (
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import (
+    ConnectionLost,
+    InternalError,
+    InvalidParams,
+    McpdError,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
+)
+from mcpd.jsonrpc import (
     MALFORMED,
     Failure,
     Notification,
@@ -33,16 +41,16 @@ from ..jsonrpc import (
     error_answer,
     explain,
 )
-from ..pending import PendingRequest, PendingRequests
-from ..principal import ANONYMOUS, Principal
-from ..printable import printable
-from ..transports.accepting import ConnectionLimit
-from ..transports.authentication import Refusal, RequestHeaders
-from ..transports.guards import Access, Guard
-from ..transports.websocket import WebSocketChannel
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .messages import Hello, Nothing
-from .methods import HEARD, METHODS, PageRequestHandler
+from mcpd.pending import PendingRequest, PendingRequests
+from mcpd.preview.messages import Hello, Nothing
+from mcpd.preview.methods import HEARD, METHODS, PageRequestHandler
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.printable import printable
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["ApiEndpoint", "MakeHandler", "PageConnection"]
 

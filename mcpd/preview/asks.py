@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from ..errors import McpdError
-from ..jsonrpc import MALFORMED, read_object
+from mcpd.errors import McpdError
+from mcpd.jsonrpc import MALFORMED, read_object
 
 __all__ = ["Asks", "NobodyAnswers", "Page"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..host.view.events import (
+from mcpd.host.view.events import (
     AppToolsListed,
     Closed,
     Connected,

@@ -5,16 +5,16 @@ Loaded while the server starts (`preview.py`): the server is another process, an
 
 from __future__ import annotations
 
-from ..transports.accepting import ConnectionLimit
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .api import ApiEndpoint, PageConnection
-from .listeners import Listeners
-from .methods import PageRequestHandler
-from .origins import Origins
-from .page_files import PageFiles, page_folder
-from .sandbox import Sandbox
-from .session import PreviewSession
-from .views import PageViews
+from mcpd.preview.api import ApiEndpoint, PageConnection
+from mcpd.preview.listeners import Listeners
+from mcpd.preview.methods import PageRequestHandler
+from mcpd.preview.origins import Origins
+from mcpd.preview.page_files import PageFiles, page_folder
+from mcpd.preview.sandbox import Sandbox
+from mcpd.preview.session import PreviewSession
+from mcpd.preview.views import PageViews
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
 __all__ = ["Front"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..channel import Channel, Receiver
-from ..http.core import HttpSettings
-from ..http.listener import HttpListener
-from ..http.pages import MakeEndpoint, PageApp
-from ..transports.accepting import ConnectionLimit
-from .origins import Origins
-from .page_files import PageFiles
-from .sandbox import Sandbox
+from mcpd.channel import Channel, Receiver
+from mcpd.http.core import HttpSettings
+from mcpd.http.listener import HttpListener
+from mcpd.http.pages import MakeEndpoint, PageApp
+from mcpd.preview.origins import Origins
+from mcpd.preview.page_files import PageFiles
+from mcpd.preview.sandbox import Sandbox
+from mcpd.transports.accepting import ConnectionLimit
 
 __all__ = ["Listeners"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from ..client import Client
-from ..errors import ProtocolError
-from ..jsonrpc import MALFORMED, explain
+from mcpd.client import Client
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import MALFORMED, explain
 
 __all__ = ["read_all"]
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType
 
-from ..extensions.ui.csp_sources import UiCsp
-from ..host.documents.csp import Profile
-from ..host.view.context import HostContext
-from ..types.base import Wire
-from ..types.notifications import LogLevel
+from mcpd.extensions.ui.csp_sources import UiCsp
+from mcpd.host.documents.csp import Profile
+from mcpd.host.view.context import HostContext
+from mcpd.types.base import Wire
+from mcpd.types.notifications import LogLevel
 
 __all__ = [
     "CallId",

@@ -13,17 +13,15 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.json import decode
 
-from .. import __version__
-from ..client.events import OnProgress
-from ..errors import InvalidParams, InvalidRequest
-from ..host.call import ToolCall
-from ..host.visibility import is_for_app, is_for_model, resource_uri
-from ..jsonrpc import MALFORMED, explain
-from ..types.tools import Tool
-from ..versions import table
-from .asks import Page
-from .lists import read_all
-from .messages import (
+from mcpd import __version__
+from mcpd.client.events import OnProgress
+from mcpd.errors import InvalidParams, InvalidRequest
+from mcpd.host.call import ToolCall
+from mcpd.host.visibility import is_for_app, is_for_model, resource_uri
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.preview.asks import Page
+from mcpd.preview.lists import read_all
+from mcpd.preview.messages import (
     CallId,
     CallPartial,
     CallResult,
@@ -51,9 +49,11 @@ from .messages import (
     ViewReason,
     ViewToolsCall,
 )
-from .session import PERMISSIONS, PreviewSession
-from .tool_problems import tool_problems
-from .views import PageViews
+from mcpd.preview.session import PERMISSIONS, PreviewSession
+from mcpd.preview.tool_problems import tool_problems
+from mcpd.preview.views import PageViews
+from mcpd.types.tools import Tool
+from mcpd.versions import table
 
 __all__ = ["HEARD", "METHODS", "Heard", "Method", "PageRequestHandler"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 
-from ..extensions.ui.assets import bundled_folder
-from ..http.pages import PageAnswer
-from ..http.request import HttpRequest
-from ..transports.authentication import Refusal
-from .origins import Origins
-from .sandbox import forget_cookies
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.http.pages import PageAnswer
+from mcpd.http.request import HttpRequest
+from mcpd.preview.origins import Origins
+from mcpd.preview.sandbox import forget_cookies
+from mcpd.transports.authentication import Refusal
 
 __all__ = ["PageFiles", "page_folder"]
 

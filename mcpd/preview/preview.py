@@ -6,11 +6,11 @@ import asyncio
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from .origins import Origins
-from .session import PreviewSession, SessionOptions
+from mcpd.preview.origins import Origins
+from mcpd.preview.session import PreviewSession, SessionOptions
 
 if TYPE_CHECKING:
-    from .front import Front
+    from mcpd.preview.front import Front
 
 __all__ = ["Preview"]
 
@@ -54,7 +54,7 @@ class Preview:
         try:
             # The server starts in a process of its own: what listens is loaded when that has begun, and while it does.
             await asyncio.wait((connecting,), timeout=_BEGUN_SECONDS)
-            from .front import Front
+            from mcpd.preview.front import Front
 
             await connecting
             self._front = Front(self.session, self.token, self._folder)

@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from ..host.documents.csp import Profile
-from ..host.treatment import Treatment
-from ..host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
-from ..jsonrpc import encode
-from .messages import Quirks
+from mcpd.host.documents.csp import Profile
+from mcpd.host.treatment import Treatment
+from mcpd.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
+from mcpd.jsonrpc import encode
+from mcpd.preview.messages import Quirks
 
 __all__ = ["FAILED_RESULT", "OPENAI", "rewriter", "treatment"]
 

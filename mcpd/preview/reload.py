@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..errors import McpdError
-from ..host.host import Host
-from ..host.shown import ShownView
-from ..printable import printable
+from mcpd.errors import McpdError
+from mcpd.host.host import Host
+from mcpd.host.shown import ShownView
+from mcpd.printable import printable
 
 __all__ = ["Freshness"]
 

@@ -20,13 +20,13 @@ from secrets import token_urlsafe
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..extensions.ui.assets import bundled_folder
-from ..host.documents.csp import Grant
-from ..http.pages import PageAnswer
-from ..http.request import HttpRequest
-from ..jsonrpc import encode
-from ..transports.authentication import Refusal
-from .origins import PAGE_NAME, WARM_NAME, Place
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.host.documents.csp import Grant
+from mcpd.http.pages import PageAnswer
+from mcpd.http.request import HttpRequest
+from mcpd.jsonrpc import encode
+from mcpd.preview.origins import PAGE_NAME, WARM_NAME, Place
+from mcpd.transports.authentication import Refusal
 
 __all__ = ["OnReport", "Sandbox", "forget_cookies", "policy_of"]
 

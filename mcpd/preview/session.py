@@ -13,28 +13,28 @@ from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, convert, to_builtins
 
-from ..client import Callbacks
-from ..client.callbacks import ListKind
-from ..client.target import Target
-from ..errors import InvalidRequest, McpdError, ProtocolError
-from ..host.conversation import Conversation
-from ..host.documents.csp import Profile
-from ..host.hooks import Hooks
-from ..host.host import Host
-from ..host.options import HostOptions, default_context
-from ..host.shown import ShownView
-from ..host.view.context import DisplayMode, HostContext, merge
-from ..host.view.events import DownloadItem, Event
-from ..printable import printable
-from ..types.content import ContentBlock
-from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from ..types.notifications import LogMessageParams
-from ..types.sampling import CreateMessageParams, CreateMessageResult, Root
-from .asks import Asks, NobodyAnswers, Page
-from .events import told
-from .messages import ServerInfo
-from .reload import Freshness
-from .trace import ServerWatcher, Trace
+from mcpd.client import Callbacks
+from mcpd.client.callbacks import ListKind
+from mcpd.client.target import Target
+from mcpd.errors import InvalidRequest, McpdError, ProtocolError
+from mcpd.host.conversation import Conversation
+from mcpd.host.documents.csp import Profile
+from mcpd.host.hooks import Hooks
+from mcpd.host.host import Host
+from mcpd.host.options import HostOptions, default_context
+from mcpd.host.shown import ShownView
+from mcpd.host.view.context import DisplayMode, HostContext, merge
+from mcpd.host.view.events import DownloadItem, Event
+from mcpd.preview.asks import Asks, NobodyAnswers, Page
+from mcpd.preview.events import told
+from mcpd.preview.messages import ServerInfo
+from mcpd.preview.reload import Freshness
+from mcpd.preview.trace import ServerWatcher, Trace
+from mcpd.printable import printable
+from mcpd.types.content import ContentBlock
+from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.notifications import LogMessageParams
+from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
 
 __all__ = ["PERMISSIONS", "PreviewSession", "SessionOptions"]
 

@@ -19,12 +19,12 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 from msgspec.structs import replace
 
-from ..client.watched import ChannelWatcher
-from ..errors import McpdError, ProtocolError
-from ..jsonrpc import MALFORMED, Id
-from ..masking import mask_json, mask_text, may_hold_secrets
-from ..trace.records import Head, head_of
-from .messages import TraceFilter, TraceGet
+from mcpd.client.watched import ChannelWatcher
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.jsonrpc import MALFORMED, Id
+from mcpd.masking import mask_json, mask_text, may_hold_secrets
+from mcpd.preview.messages import TraceFilter, TraceGet
+from mcpd.trace.records import Head, head_of
 
 __all__ = ["ServerWatcher", "Trace", "TraceEntry"]
 

@@ -10,22 +10,22 @@ from typing import Any
 
 from msgspec import Raw
 
-from ..errors import InvalidParams, LocalProtocolError, RequestCancelled
-from ..host.call import ToolCall
-from ..host.documents.csp import OUTER_TOKENS, Profile
-from ..host.shown import ShownView
-from ..host.view.context import HostContext, merge
-from ..host.view.events import Closed
-from ..host.visibility import resource_uri
-from ..printable import printable
-from ..trace.records import head_of
-from .asks import Page
-from .messages import Permissions, Quirks, ViewInfo
-from .origins import Origins, Place
-from .quirks import OPENAI, treatment
-from .sandbox import Sandbox, policy_of
-from .session import PreviewSession
-from .violations import Violation, explain_stopped, explain_violation, read_report
+from mcpd.errors import InvalidParams, LocalProtocolError, RequestCancelled
+from mcpd.host.call import ToolCall
+from mcpd.host.documents.csp import OUTER_TOKENS, Profile
+from mcpd.host.shown import ShownView
+from mcpd.host.view.context import HostContext, merge
+from mcpd.host.view.events import Closed
+from mcpd.host.visibility import resource_uri
+from mcpd.preview.asks import Page
+from mcpd.preview.messages import Permissions, Quirks, ViewInfo
+from mcpd.preview.origins import Origins, Place
+from mcpd.preview.quirks import OPENAI, treatment
+from mcpd.preview.sandbox import Sandbox, policy_of
+from mcpd.preview.session import PreviewSession
+from mcpd.preview.violations import Violation, explain_stopped, explain_violation, read_report
+from mcpd.printable import printable
+from mcpd.trace.records import head_of
 
 __all__ = ["GUEST_GONE", "PageViews"]
 

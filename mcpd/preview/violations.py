@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from ..jsonrpc import MALFORMED
+from mcpd.jsonrpc import MALFORMED
 
 __all__ = ["Violation", "explain_stopped", "explain_violation", "read_report"]
 

@@ -13,7 +13,7 @@ import typing
 from types import FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Union
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 if sys.version_info >= (3, 14):
     import annotationlib  # `inspect` has loaded it

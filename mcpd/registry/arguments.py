@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ..errors import ArgumentsError, InvalidParams
-from ..jsonrpc import read_object
-from .coercion import coerce, follow
-from .defaults import complete
-from .hooks import dec_hook
+from mcpd.errors import ArgumentsError, InvalidParams
+from mcpd.jsonrpc import read_object
+from mcpd.registry.coercion import coerce, follow
+from mcpd.registry.defaults import complete
+from mcpd.registry.hooks import dec_hook
 
 __all__ = ["ArgumentParser"]
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from ..errors import RegistrationError
-from ..types.base import CacheableResult
+from mcpd.errors import RegistrationError
+from mcpd.types.base import CacheableResult
 
 __all__ = ["CACHEABLE", "CacheHint", "CacheableMethod", "apply_hint", "as_private", "checked_hint", "checked_hints"]
 

@@ -7,23 +7,23 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..types.lifecycle import Implementation
-from ..types.prompts import ListPromptsResult
-from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
-from ..types.tools import ListToolsResult
-from .pages import ActiveExtensions, Listing
+from mcpd.registry.pages import ActiveExtensions, Listing
+from mcpd.types.lifecycle import Implementation
+from mcpd.types.prompts import ListPromptsResult
+from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult
+from mcpd.types.tools import ListToolsResult
 
 if TYPE_CHECKING:
-    from ..context.context import Context
-    from ..context.exchange import Exchange
-    from ..envelope import ClientIdentity
-    from .completion import Completer
-    from .conditions import Condition
-    from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-    from .needs import Guarding, Needs
-    from .problems import Problem
-    from .rules import VisibilityRule
-    from .switches import Switches
+    from mcpd.context.context import Context
+    from mcpd.context.exchange import Exchange
+    from mcpd.envelope import ClientIdentity
+    from mcpd.registry.completion import Completer
+    from mcpd.registry.conditions import Condition
+    from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+    from mcpd.registry.needs import Guarding, Needs
+    from mcpd.registry.problems import Problem
+    from mcpd.registry.rules import VisibilityRule
+    from mcpd.registry.switches import Switches
 
 __all__ = ["Catalog"]
 
@@ -132,7 +132,7 @@ class Catalog:
         """`active` with the keys of the conditions that hold now, on which the list of tools depends."""
         if not self.conditions:
             return active
-        from .conditions import with_conditions  # noqa: PLC0415 - few servers have any
+        from mcpd.registry.conditions import with_conditions  # noqa: PLC0415 - few servers have any
 
         return await with_conditions(self.conditions, active, exchange)
 
@@ -190,7 +190,7 @@ class Catalog:
         """Enable and disable entries, with one `on_change` for each kind of list that is another one now."""
         with self._lock:
             if self.switches is None:
-                from .switches import Switches  # noqa: PLC0415 - few servers disable anything
+                from mcpd.registry.switches import Switches  # noqa: PLC0415 - few servers disable anything
 
                 self.switches = Switches()
             turn(self.switches)

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..references import is_local, target_of
-from .datetimes import DATETIME_FORMATS, reread
+from mcpd.references import is_local, target_of
+from mcpd.registry.datetimes import DATETIME_FORMATS, reread
 
 __all__ = ["admitted_types", "coerce", "follow"]
 

@@ -11,17 +11,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import RegistrationError, as_told
-from ..types.completion import Completion
-from .annotations import find_kind, plain_function, resolved
-from .signature import Callee, bind
-from .threads import run_in_thread
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import RegistrationError, as_told
+from mcpd.registry.annotations import find_kind, plain_function, resolved
+from mcpd.registry.signature import Callee, bind
+from mcpd.registry.threads import run_in_thread
+from mcpd.types.completion import Completion
 
 if TYPE_CHECKING:
-    from .dependencies import Overrides
+    from mcpd.registry.dependencies import Overrides
 
 __all__ = ["MAX_VALUES", "Completer", "choices", "rank"]
 

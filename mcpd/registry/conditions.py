@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import RegistrationError
-from .pages import ActiveExtensions
-from .signature import bind
-from .threads import run_in_thread
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import RegistrationError
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.signature import bind
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["CONDITION_TIMEOUT", "Condition", "with_conditions"]
 

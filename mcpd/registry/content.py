@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import UNSET, Raw
 from msgspec.json import Decoder, Encoder
 
-from ..errors import InternalError
-from ..jsonrpc import replace_lone_surrogates
-from ..types.content import (
+from mcpd.errors import InternalError
+from mcpd.jsonrpc import replace_lone_surrogates
+from mcpd.registry.hooks import enc_hook, to_builtins
+from mcpd.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -23,8 +24,7 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.tools import CallToolResult
-from .hooks import enc_hook, to_builtins
+from mcpd.types.tools import CallToolResult
 
 __all__ = [
     "BLOCKS",

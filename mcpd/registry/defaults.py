@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
-from msgspec import inspect as types
+from msgspec import Struct, inspect as types
 
-from .annotations import written_annotations
-from .msgspec_hooks import parts_of
+from mcpd.registry.annotations import written_annotations
+from mcpd.registry.msgspec_hooks import parts_of
 
 __all__ = ["complete", "completed", "needs_completion"]
 

@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..errors import RegistrationError
-from .annotations import find_kind, is_annotated, is_coroutine_function, plain_function, resolved
-from .depends import Dependency, dependency_of
-from .threads import ThreadStep
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.errors import RegistrationError
+from mcpd.registry.annotations import find_kind, is_annotated, is_coroutine_function, plain_function, resolved
+from mcpd.registry.depends import Dependency, dependency_of
+from mcpd.registry.threads import ThreadStep
 
 __all__ = ["Calling", "Overrides", "Source", "read"]
 

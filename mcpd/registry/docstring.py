@@ -42,7 +42,7 @@ def parse(text: str | None) -> Docstring:
     if not any(map(_may_begin, lines)):
         kept = lines
     else:
-        from .docstring_sections import take  # noqa: PLC0415 - many docstrings have none
+        from mcpd.registry.docstring_sections import take  # noqa: PLC0415 - many docstrings have none
 
         at = 0
         while at < len(lines):

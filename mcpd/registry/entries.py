@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 
-from ..context.exchange import Exchange
-from ..types.prompts import GetPromptResult, Prompt
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from ..types.tools import CallToolResult, Tool
-from .pages import ActiveExtensions, Entry
-from .problems import Problem
-from .tools import FunctionTool, ToolMeta
+from mcpd.context.exchange import Exchange
+from mcpd.registry.pages import ActiveExtensions, Entry
+from mcpd.registry.problems import Problem
+from mcpd.registry.tools import FunctionTool, ToolMeta
+from mcpd.types.prompts import GetPromptResult, Prompt
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from ..types.completion import Completion
-    from ..wire.mirrors import Mirror
-    from .needs import Needs
-    from .rules import EntryRule
+    from mcpd.registry.needs import Needs
+    from mcpd.registry.rules import EntryRule
+    from mcpd.types.completion import Completion
+    from mcpd.wire.mirrors import Mirror
 
 __all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "metadata_of"]
 
@@ -93,7 +93,7 @@ class Completing(Protocol):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
-        from ..types.completion import Completion  # noqa: PLC0415 - few clients ask
+        from mcpd.types.completion import Completion  # noqa: PLC0415 - few clients ask
 
         return Completion(values=[])
 

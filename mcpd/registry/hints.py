@@ -13,12 +13,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ..errors import RegistrationError
-from .annotations import PLAIN_TYPES
-from .metadata import BeyondMsgspecError, in_msgspec_terms, is_field_info, optional
-from .msgspec_hooks import UNION, problem
-from .records import record_type
-from .type_adapter import is_pydantic_here, stand_in
+from mcpd.errors import RegistrationError
+from mcpd.registry.annotations import PLAIN_TYPES
+from mcpd.registry.metadata import BeyondMsgspecError, in_msgspec_terms, is_field_info, optional
+from mcpd.registry.msgspec_hooks import UNION, problem
+from mcpd.registry.records import record_type
+from mcpd.registry.type_adapter import is_pydantic_here, stand_in
 
 __all__ = ["WrittenDefault", "argument", "readable", "readable_output"]
 

@@ -14,21 +14,21 @@ __all__ = ["dec_hook", "enc_hook", "output_hook", "to_builtins"]
 
 def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
-    from . import msgspec_hooks  # noqa: PLC0415
+    from mcpd.registry import msgspec_hooks  # noqa: PLC0415
 
     return msgspec_hooks.dec_hook(kind, value)
 
 
 def output_hook(kind: Any, value: Any) -> Any:
     """`dec_hook` for a check of what goes out. ValueError if it does not fit."""
-    from . import msgspec_hooks  # noqa: PLC0415
+    from mcpd.registry import msgspec_hooks  # noqa: PLC0415
 
     return msgspec_hooks.output_hook(kind, value)
 
 
 def enc_hook(value: Any) -> Any:
     """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
-    from . import msgspec_hooks  # noqa: PLC0415
+    from mcpd.registry import msgspec_hooks  # noqa: PLC0415
 
     return msgspec_hooks.enc_hook(value)
 

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode
 
-from ..errors import ArgumentsError, RegistrationError
-from ..jsonrpc import read_object
-from .coercion import coerce
+from mcpd.errors import ArgumentsError, RegistrationError
+from mcpd.jsonrpc import read_object
+from mcpd.registry.coercion import coerce
 
 __all__ = ["JsonSchema", "SchemaCallee"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 __all__ = ["checked_meta", "is_meta_key"]
 

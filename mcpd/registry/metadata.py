@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union
 from msgspec import Meta
 from msgspec.inspect import type_info
 
-from .annotations import written_annotations
+from mcpd.registry.annotations import written_annotations
 
 __all__ = [
     "BeyondMsgspecError",

@@ -32,8 +32,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import inspect as types
 
-from .records import attributes
-from .type_adapter import StandIn
+from mcpd.registry.records import attributes
+from mcpd.registry.type_adapter import StandIn
 
 __all__ = [
     "ANYTHING",

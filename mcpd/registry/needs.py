@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ..context.context import Context
-from ..errors import AccessDenied, RegistrationError
-from ..principal import Principal
+from mcpd.context.context import Context
+from mcpd.errors import AccessDenied, RegistrationError
+from mcpd.principal import Principal
 
 __all__ = ["Guarding", "Needs", "ScopesOf", "checked_needs", "is_scope", "sees"]
 

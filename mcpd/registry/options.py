@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
-from ..types.base import Icon
-from ..types.content import Annotations
-from ..types.tools import ToolAnnotations
-from .cache import CacheHint
-from .needs import ScopesOf
-from .rules import EntryRule
+from mcpd.registry.cache import CacheHint
+from mcpd.registry.needs import ScopesOf
+from mcpd.registry.rules import EntryRule
+from mcpd.types.base import Icon
+from mcpd.types.content import Annotations
+from mcpd.types.tools import ToolAnnotations
 
 __all__ = ["Described", "DescribedPrompt", "DescribedResource", "DescribedTool", "Icons"]
 

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from ..errors import InvalidParams, RegistrationError
+from mcpd.errors import InvalidParams, RegistrationError
 
 if TYPE_CHECKING:
-    from .needs import Needs
-    from .rules import EntryRule
+    from mcpd.registry.needs import Needs
+    from mcpd.registry.rules import EntryRule
 
 __all__ = ["DECORATORS", "ActiveExtensions", "Entry", "Listing"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from .datetimes import DATETIME_FORMATS
-from .inlining import inlined, mapped
-from .patterns import portable
+from mcpd.registry.datetimes import DATETIME_FORMATS
+from mcpd.registry.inlining import inlined, mapped
+from mcpd.registry.patterns import portable
 
 __all__ = ["AWARE_DATE_TIME", "AWARE_TIME", "Direction", "plain"]
 

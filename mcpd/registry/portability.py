@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .portable_schemas import input_schema_problems, output_schema_problems
-from .problems import Problem
+from mcpd.registry.portable_schemas import input_schema_problems, output_schema_problems
+from mcpd.registry.problems import Problem
 
 __all__ = [
     "MOST_TOOLS_ANYWHERE",

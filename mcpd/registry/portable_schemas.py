@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..references import is_local, target_of
-from .problems import Problem
+from mcpd.references import is_local, target_of
+from mcpd.registry.problems import Problem
 
 __all__ = ["input_schema_problems", "output_schema_problems"]
 

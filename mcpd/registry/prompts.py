@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import InternalError, McpdError, as_told
-from ..printable import printable
-from ..types.completion import Completion
-from ..types.content import TextContent
-from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
-from .coercion import admitted_types, follow
-from .completion import choices, rank
-from .content import BLOCKS
-from .pages import ActiveExtensions
-from .signature import Callee
-from .threads import run_in_thread
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import InternalError, McpdError, as_told
+from mcpd.printable import printable
+from mcpd.registry.coercion import admitted_types, follow
+from mcpd.registry.completion import choices, rank
+from mcpd.registry.content import BLOCKS
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.signature import Callee
+from mcpd.registry.threads import run_in_thread
+from mcpd.types.completion import Completion
+from mcpd.types.content import TextContent
+from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 if TYPE_CHECKING:
-    from .needs import Needs
-    from .rules import EntryRule
+    from mcpd.registry.needs import Needs
+    from mcpd.registry.rules import EntryRule
 
 __all__ = ["FunctionPrompt"]
 

@@ -9,7 +9,7 @@ import typing
 from functools import cache
 from typing import Any, ClassVar
 
-from .annotations import written_annotations
+from mcpd.registry.annotations import written_annotations
 
 __all__ = ["attributes", "record_type"]
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
-from ..printable import printable
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from .content import resource_contents
-from .pages import ActiveExtensions
-from .signature import Callee
-from .uris import as_uri
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
+from mcpd.printable import printable
+from mcpd.registry.content import resource_contents
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.signature import Callee
+from mcpd.registry.uris import as_uri
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
-    from ..types.completion import Completion
-    from .cache import CacheHint
-    from .needs import Needs
-    from .rules import EntryRule
-    from .uri_template import UriTemplate
+    from mcpd.registry.cache import CacheHint
+    from mcpd.registry.needs import Needs
+    from mcpd.registry.rules import EntryRule
+    from mcpd.registry.uri_template import UriTemplate
+    from mcpd.types.completion import Completion
 
 __all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
 
@@ -137,7 +137,7 @@ class FunctionTemplate:
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The values that the parameter may have by its annotation."""
-        from .completion import choices, rank  # noqa: PLC0415 - few clients ask
+        from mcpd.registry.completion import choices, rank  # noqa: PLC0415 - few clients ask
 
         return rank(choices(self.callee.input_schema, argument), value)
 
@@ -148,7 +148,7 @@ class FunctionTemplate:
         """
         variables = self.uri_template.match(uri)
         if variables:
-            from .path_screen import problem_of  # noqa: PLC0415 - patterns cost start-up
+            from mcpd.registry.path_screen import problem_of  # noqa: PLC0415 - patterns cost start-up
 
             problem = problem_of(variables, self._unsafe_paths)
             if problem is not None:
@@ -168,7 +168,7 @@ def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) ->
     """The result with the hint of its entry, if it has none of its own."""
     if hint is None:
         return result
-    from .cache import apply_hint  # noqa: PLC0415 - few entries have one
+    from mcpd.registry.cache import apply_hint  # noqa: PLC0415 - few entries have one
 
     hinted = structs.replace(result)  # an author may give it again
     apply_hint(hinted, hint())
@@ -186,7 +186,7 @@ async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, u
     try:
         if callee.is_async:
             return await callee.call_strings(variables, exchange)
-        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+        from mcpd.registry.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
 
         return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
     except McpdError:

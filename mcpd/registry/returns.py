@@ -53,7 +53,7 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
 
 
 def _readable(hint: Any) -> Any:
-    from .hints import readable_output  # noqa: PLC0415 - many a server's functions all return text
+    from mcpd.registry.hints import readable_output  # noqa: PLC0415 - many a server's functions all return text
 
     return readable_output(hint)
 

@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from ..errors import InvalidRequest, RegistrationError
-from ..jsonrpc import explain
-from ..principal import ANONYMOUS, Principal
-from .annotations import is_coroutine_function
-from .segments import values_between
+from mcpd.errors import InvalidRequest, RegistrationError
+from mcpd.jsonrpc import explain
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.registry.annotations import is_coroutine_function
+from mcpd.registry.segments import values_between
 
 __all__ = ["Route", "RouteRequest", "RouteResponse"]
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..context.context import Context
-from .switches import Component
+from mcpd.context.context import Context
+from mcpd.registry.switches import Component
 
 __all__ = ["CatalogEntry", "EntryRule", "VisibilityRule"]
 

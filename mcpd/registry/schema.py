@@ -16,11 +16,11 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.inspect import type_info
 
-from .hints import WrittenDefault
-from .hooks import to_builtins
-from .msgspec_hooks import ANYTHING, Definitions
-from .plain_schema import plain
-from .schema_marks import Marks
+from mcpd.registry.hints import WrittenDefault
+from mcpd.registry.hooks import to_builtins
+from mcpd.registry.msgspec_hooks import ANYTHING, Definitions
+from mcpd.registry.plain_schema import plain
+from mcpd.registry.schema_marks import Marks
 
 __all__ = ["input_schema", "output_schema", "plain"]
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import inspect as types
 
-from .metadata import texts_beside
-from .plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction
+from mcpd.registry.metadata import texts_beside
+from mcpd.registry.plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction
 
 __all__ = ["Marks"]
 

@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
-from ..errors import RegistrationError
-from ..jsonrpc import MALFORMED
-from .annotations import (
+from mcpd.errors import RegistrationError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.registry.annotations import (
     PLAIN_TYPES,
     call_method,
     docstring_of,
@@ -36,15 +36,15 @@ from .annotations import (
     resolved,
     takes_positions_only,
 )
-from .docstring import Docstring, parse
-from .hooks import dec_hook
-from .returns import awaited, data_type
+from mcpd.registry.docstring import Docstring, parse
+from mcpd.registry.hooks import dec_hook
+from mcpd.registry.returns import awaited, data_type
 
 if TYPE_CHECKING:
-    from .arguments import ArgumentParser
-    from .dependencies import Overrides
-    from .depends import Dependency
-    from .type_adapter import StandIn
+    from mcpd.registry.arguments import ArgumentParser
+    from mcpd.registry.dependencies import Overrides
+    from mcpd.registry.depends import Dependency
+    from mcpd.registry.type_adapter import StandIn
 
 __all__ = ["Argument", "Callee", "bind"]
 
@@ -129,7 +129,7 @@ class Callee:
         decode = msgspec.json.Decoder(self.arguments, dec_hook=dec_hook).decode
         if not self._is_incomplete:
             return decode
-        from .defaults import completed  # noqa: PLC0415 - few functions take such classes
+        from mcpd.registry.defaults import completed  # noqa: PLC0415 - few functions take such classes
 
         return completed(decode)
 
@@ -229,7 +229,7 @@ class Callee:
     @functools.cached_property
     def _parser(self) -> ArgumentParser:
         """What reads the arguments that are not JSON as msgspec wants it; many a process never sees such."""
-        from .arguments import ArgumentParser  # noqa: PLC0415
+        from mcpd.registry.arguments import ArgumentParser  # noqa: PLC0415
 
         parser = ArgumentParser(self.arguments, self._extra, self.context_name, lambda: self.argument_schema)
         parser.is_incomplete = self._is_incomplete
@@ -349,13 +349,13 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
 
 
 def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    from .hints import argument  # noqa: PLC0415
+    from mcpd.registry.hints import argument  # noqa: PLC0415
 
     return argument(slot, hint, where)
 
 
 def _readable(hint: Any, where: str) -> Any:
-    from .hints import readable  # noqa: PLC0415
+    from mcpd.registry.hints import readable  # noqa: PLC0415
 
     return readable(hint, where)
 
@@ -363,7 +363,7 @@ def _readable(hint: Any, where: str) -> Any:
 def _needs_completion(hint: Any) -> bool:
     if hint is None or hint in PLAIN_TYPES:
         return False
-    from .defaults import needs_completion  # noqa: PLC0415
+    from mcpd.registry.defaults import needs_completion  # noqa: PLC0415
 
     return needs_completion(hint)
 
@@ -371,7 +371,7 @@ def _needs_completion(hint: Any) -> bool:
 def _is_stand_in(kind: Any) -> bool:
     if kind is None:
         return False
-    from .type_adapter import StandIn  # noqa: PLC0415
+    from mcpd.registry.type_adapter import StandIn  # noqa: PLC0415
 
     return isinstance(kind, StandIn)
 
@@ -386,7 +386,7 @@ def _depending(
     function: Callable[..., Any], plan: _Plan, overrides: Overrides
 ) -> Callable[[Struct, dict[str, Any], Any], Any]:
     """`_invoker` for a function with dependencies: gives a coroutine."""
-    from .dependencies import Calling  # noqa: PLC0415 - few functions have any
+    from mcpd.registry.dependencies import Calling  # noqa: PLC0415 - few functions have any
 
     arguments = plan.arguments.__struct_fields__
     calling = Calling(function, f"function {plan.name!r}", plan.dependencies, arguments, overrides)
@@ -483,6 +483,6 @@ def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callabl
 
 def _schema() -> Any:
     # Most servers are asked for a schema only after they have answered; till then its code can wait.
-    from . import schema  # noqa: PLC0415
+    from mcpd.registry import schema  # noqa: PLC0415
 
     return schema

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 __all__ = ["Component", "Switches", "names_of"]
 

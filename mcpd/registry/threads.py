@@ -18,9 +18,9 @@ from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from ..context.exchange import this_thread
-from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from .thread_slots import Borrower, RunsFor, ThreadSlots
+from mcpd.context.exchange import this_thread
+from mcpd.registry.thread_slots import Borrower, RunsFor, ThreadSlots
+from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 
 __all__ = ["StepsFor", "ThreadStep", "limit_threads", "run_in_thread"]
 

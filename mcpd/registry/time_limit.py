@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
-from ..context.exchange import Exchange
-from ..printable import printable
-from ..types.tools import CallToolResult
-from .tools import FunctionTool, failed
+from mcpd.context.exchange import Exchange
+from mcpd.printable import printable
+from mcpd.registry.tools import FunctionTool, failed
+from mcpd.types.tools import CallToolResult
 
 __all__ = ["TimedTool"]
 

@@ -14,26 +14,26 @@ from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
-from ..jsonrpc import MALFORMED, explain
-from ..printable import printable
-from ..types.base import NO_JSON
-from ..types.content import TextContent
-from ..types.tools import AnyValue, CallToolResult, Tool
-from .content import Unwritable, encode_data, is_content, tool_result
-from .hooks import output_hook
-from .pages import ActiveExtensions
-from .returns import is_block_list
-from .signature import Callee
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.printable import printable
+from mcpd.registry.content import Unwritable, encode_data, is_content, tool_result
+from mcpd.registry.hooks import output_hook
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.returns import is_block_list
+from mcpd.registry.signature import Callee
+from mcpd.types.base import NO_JSON
+from mcpd.types.content import TextContent
+from mcpd.types.tools import AnyValue, CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from ..wire.mirrors import Mirror
-    from .conditions import Condition
-    from .json_schema import SchemaCallee
-    from .needs import Needs
-    from .rules import EntryRule
+    from mcpd.registry.conditions import Condition
+    from mcpd.registry.json_schema import SchemaCallee
+    from mcpd.registry.needs import Needs
+    from mcpd.registry.rules import EntryRule
+    from mcpd.wire.mirrors import Mirror
 
 __all__ = ["Finisher", "FunctionTool", "OutputError", "ToolMeta", "failed", "typed_check"]
 
@@ -136,7 +136,7 @@ class FunctionTool:
             if extension in active:
                 added.update(added_meta.meta(active))
         if not self.wraps_for.isdisjoint(active):
-            from ..versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
+            from mcpd.versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
 
             tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
@@ -149,7 +149,7 @@ class FunctionTool:
         return self._mirrors or ()
 
     def _read_input_schema(self) -> None:
-        from ..wire.mirrors import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
+        from mcpd.wire.mirrors import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
 
         tool = self.tool
         if not tool.input_schema:
@@ -188,7 +188,7 @@ class FunctionTool:
         # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
         has_any_root = self._has_any_root and not result.is_error
         if result.structured_content is not UNSET and self._wraps(exchange):
-            from ..versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
+            from mcpd.versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
 
             if has_any_root or not is_object_value(result.structured_content):
                 return wrapped_content(result)
@@ -206,7 +206,7 @@ class FunctionTool:
 
     @staticmethod
     def _get_in_thread() -> Callable[..., Coroutine[Any, Any, Any]]:
-        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+        from mcpd.registry.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
 
         FunctionTool._in_thread = staticmethod(run_in_thread)
         return run_in_thread

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from .metadata import LIMITS, is_third_party, rebuilt
+from mcpd.registry.metadata import LIMITS, is_third_party, rebuilt
 
 __all__ = ["StandIn", "is_pydantic_here", "stand_in"]
 

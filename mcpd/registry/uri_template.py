@@ -30,8 +30,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..errors import RegistrationError
-from .uris import NOT_URI, PLAIN, percent
+from mcpd.errors import RegistrationError
+from mcpd.registry.uris import NOT_URI, PLAIN, percent
 
 __all__ = ["MAX_URI_CHARS", "UriTemplate"]
 

@@ -17,19 +17,19 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..errors import McpdError, as_told
-from ..printable import printable
-from .annotations import is_coroutine_function
-from .pages import ActiveExtensions, Entry, Listing
-from .rules import CatalogEntry, EntryRule, VisibilityRule
-from .switches import Component, names_of
-from .threads import run_in_thread
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.errors import McpdError, as_told
+from mcpd.printable import printable
+from mcpd.registry.annotations import is_coroutine_function
+from mcpd.registry.pages import ActiveExtensions, Entry, Listing
+from mcpd.registry.rules import CatalogEntry, EntryRule, VisibilityRule
+from mcpd.registry.switches import Component, names_of
+from mcpd.registry.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from .catalog import Catalog
-    from .entries import TemplateEntry
+    from mcpd.registry.catalog import Catalog
+    from mcpd.registry.entries import TemplateEntry
 
 __all__ = ["view"]
 

@@ -1,5 +1,5 @@
 """`Server`: what a program offers over MCP, and how it is served."""
 
-from .app import Server
+from mcpd.server.app import Server
 
 __all__ = ["Server"]

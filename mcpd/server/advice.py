@@ -14,26 +14,25 @@ from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
-from msgspec import NODEFAULT, Struct, ValidationError, convert
-from msgspec import inspect as types
+from msgspec import NODEFAULT, Struct, ValidationError, convert, inspect as types
 from msgspec.structs import fields
 
-from ..principal import Principal
-from ..registry.annotations import plain_function, untyped_context
-from ..registry.catalog import Catalog
-from ..registry.content import BLOCKS, is_content
-from ..registry.docstring import parse
-from ..registry.docstring_sections import PARAMETER_SECTIONS
-from ..registry.entries import ToolEntry
-from ..registry.hooks import dec_hook, enc_hook, to_builtins
-from ..registry.msgspec_hooks import parts_of
-from ..registry.portability import description_problems, list_problems, name_problems
-from ..registry.portable_schemas import input_schema_problems
-from ..registry.problems import Problem
-from ..registry.resources import FunctionResource, FunctionTemplate
-from ..registry.tools import FunctionTool
-from ..registry.type_adapter import StandIn
-from ..types.prompts import GetPromptResult, PromptMessage
+from mcpd.principal import Principal
+from mcpd.registry.annotations import plain_function, untyped_context
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.content import BLOCKS, is_content
+from mcpd.registry.docstring import parse
+from mcpd.registry.docstring_sections import PARAMETER_SECTIONS
+from mcpd.registry.entries import ToolEntry
+from mcpd.registry.hooks import dec_hook, enc_hook, to_builtins
+from mcpd.registry.msgspec_hooks import parts_of
+from mcpd.registry.portability import description_problems, list_problems, name_problems
+from mcpd.registry.portable_schemas import input_schema_problems
+from mcpd.registry.problems import Problem
+from mcpd.registry.resources import FunctionResource, FunctionTemplate
+from mcpd.registry.tools import FunctionTool
+from mcpd.registry.type_adapter import StandIn
+from mcpd.types.prompts import GetPromptResult, PromptMessage
 
 __all__ = ["advise", "summary", "token_problems"]
 
@@ -86,7 +85,7 @@ def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterato
 
 
 def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
-    from ..registry.prompts import FunctionPrompt  # a server without prompts, which is looked over too, loads none
+    from mcpd.registry.prompts import FunctionPrompt  # a server without prompts, which is looked over too, loads none
 
     for prompt in catalog.prompts:
         where = f"prompt {prompt.key}"

@@ -16,41 +16,41 @@ from msgspec import Raw
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from ..dispatcher import ServerConnection
-from ..dispatcher.announcer import Announcer
-from ..dispatcher.connection import NotificationListener
-from ..errors import RegistrationError, collects
-from ..extensions.base import Extension
-from ..extensions.builtin import BuiltInMethods, make_extensions, with_help
-from ..handlers.table import bind as bind_handlers
-from ..registry.catalog import Catalog
-from ..registry.hooks import to_builtins
-from ..session import MAX_FRAME_BYTES, Opening, Session
-from ..types.base import META, Icon, Params
-from .extension_methods import ExtensionMethods
-from .http_routes import RouteMethods
-from .metadata import checked_seconds, identity_of, one_of, state_keys_of
-from .offerings import Offerings
-from .visibility import VisibilityMethods
+from mcpd.dispatcher import ServerConnection
+from mcpd.dispatcher.announcer import Announcer
+from mcpd.dispatcher.connection import NotificationListener
+from mcpd.errors import RegistrationError, collects
+from mcpd.extensions.base import Extension
+from mcpd.extensions.builtin import BuiltInMethods, make_extensions, with_help
+from mcpd.handlers.table import bind as bind_handlers
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.hooks import to_builtins
+from mcpd.server.extension_methods import ExtensionMethods
+from mcpd.server.http_routes import RouteMethods
+from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
+from mcpd.server.offerings import Offerings
+from mcpd.server.visibility import VisibilityMethods
+from mcpd.session import MAX_FRAME_BYTES, Opening, Session
+from mcpd.types.base import META, Icon, Params
 
 if TYPE_CHECKING:
-    from ..backplane.base import Backplane, ChangeBus
-    from ..channel import Channel
-    from ..context.request_state import RequestStateCodec
-    from ..extensions.options import BuiltInOptions
-    from ..handlers.middleware import Middleware
-    from ..http import HttpApp, HttpSettings
-    from ..http.core import Identify
-    from ..observer import Observer
-    from ..registry.cache import CacheableMethod, CacheHint
-    from ..registry.problems import Problem
-    from ..transports.authentication import Authenticator, Protection
-    from ..transports.guards import Access
-    from ..transports.memory import MemoryChannel
-    from ..wire.mirrors import Mirror
-    from .lifespan import Lifespan
-    from .options import RunOptions
-    from .roots import RootsWatchers
+    from mcpd.backplane.base import Backplane, ChangeBus
+    from mcpd.channel import Channel
+    from mcpd.context.request_state import RequestStateCodec
+    from mcpd.extensions.options import BuiltInOptions
+    from mcpd.handlers.middleware import Middleware
+    from mcpd.http import HttpApp, HttpSettings
+    from mcpd.http.core import Identify
+    from mcpd.observer import Observer
+    from mcpd.registry.cache import CacheableMethod, CacheHint
+    from mcpd.registry.problems import Problem
+    from mcpd.server.lifespan import Lifespan
+    from mcpd.server.options import RunOptions
+    from mcpd.server.roots import RootsWatchers
+    from mcpd.transports.authentication import Authenticator, Protection
+    from mcpd.transports.guards import Access
+    from mcpd.transports.memory import MemoryChannel
+    from mcpd.wire.mirrors import Mirror
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("Access", "Authenticator", "Backplane", "CacheHint", "CacheableMethod", "ChangeBus", "Channel",
@@ -143,7 +143,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self.lifespan: Lifespan | None = None
 
         if lifespan is not None:
-            from .lifespan import guarded
+            from mcpd.server.lifespan import guarded
 
             self.lifespan = guarded(lifespan, self, self.handlers)
 
@@ -155,8 +155,8 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
     def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
         if cache is not None:
-            from ..handlers.caching import put_hints
-            from ..registry.cache import checked_hints
+            from mcpd.handlers.caching import put_hints
+            from mcpd.registry.cache import checked_hints
 
             put_hints(self.handlers, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
 
@@ -174,7 +174,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         2026-07-28 never say so. Spec: 2025-11-25 client/roots.
         """
         if self._roots_watchers is None:
-            from .roots import RootsWatchers
+            from mcpd.server.roots import RootsWatchers
 
             self._roots_watchers = RootsWatchers()
             self._listen("notifications/roots/list_changed", self._roots_watchers.tell)
@@ -228,7 +228,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
     def problems(self) -> list[Problem]:
         """What would not work for clients, errors first; [] if all is well. Builds every schema on the way."""
-        from .checks import find_problems
+        from mcpd.server.checks import find_problems
 
         return find_problems(self.catalog, self.extensions.values())
 
@@ -249,7 +249,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         one added is the outermost. `RateLimit` and `ResultLimit` are ready to be added. Raises RegistrationError for
         what is no coroutine function, and for a method that is none.
         """
-        from ..handlers.middleware import check_methods, put_round
+        from mcpd.handlers.middleware import check_methods, put_round
 
         if not isinstance(function, str):
             return put_round(self.handlers, self.catalog, function)
@@ -295,7 +295,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             kind = type(channel), is_logged
             found = None if opening.subscribes else self._observed.get(kind)
             if found is None:
-                from ..dispatcher.observed_frames import observed_by
+                from mcpd.dispatcher.observed_frames import observed_by
 
                 found = observed_by(self._observers, channel)
                 if not opening.subscribes:
@@ -346,8 +346,8 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         Mounted below another application, which passes on no lifespan, it closes the server's lifespan on SIGTERM.
         Needs no extra. When uvicorn or hypercorn stops, streams that listen end; others may need a limit for that.
         """
-        from ..transports.guards import Access
-        from .listening import host_of
+        from mcpd.server.listening import host_of
+        from mcpd.transports.guards import Access
 
         hosts, origins = (*allowed_hosts, *host_of(auth or self.authenticate)), tuple(allowed_origins)
         access = Access(
@@ -364,13 +364,13 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
         self.catalog.how_to_ask = "pass auth= to asgi_app()"
         if backplane is not None:
-            from ..http import HttpSettings
+            from mcpd.http import HttpSettings
 
             settings = replace(settings or HttpSettings(), backplane=backplane)
         companion = None
         if metrics:
-            from ..http import HttpSettings
-            from ..observe.embedded import Embedded
+            from mcpd.http import HttpSettings
+            from mcpd.observe.embedded import Embedded
 
             companion = Embedded(self, access)
             settings = settings or HttpSettings()
@@ -385,7 +385,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         """It is asked what those may do who send requests, where it is known who they are; what serves calls this."""
         if authenticate is None:
             return
-        from ..transports.authentication import Protection
+        from mcpd.transports.authentication import Protection
 
         protection = authenticate if isinstance(authenticate, Protection) else None
         if protection is not None:
@@ -409,10 +409,10 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
         With `is_hosted` another ASGI server runs it.
         """
-        from ..http import HttpApp, HttpSettings
-        from ..http.core import Backend
-        from .hiding import Hiding
-        from .shown_lists import ListDigests
+        from mcpd.http import HttpApp, HttpSettings
+        from mcpd.http.core import Backend
+        from mcpd.server.hiding import Hiding
+        from mcpd.server.shown_lists import ListDigests
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
@@ -425,7 +425,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         )  # fmt: skip
         make = HttpApp
         if is_hosted:
-            from ..http.hosted import HostedApp
+            from mcpd.http.hosted import HostedApp
 
             make = HostedApp
         return make(backend, access, settings, bound=bound, identify=identify)
@@ -436,14 +436,14 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
     def _get_state_codec(self) -> RequestStateCodec:
         if self._state_codec is None:
-            from ..context.request_state import RequestStateCodec  # few servers ask anything of their clients
+            from mcpd.context.request_state import RequestStateCodec  # few servers ask anything of their clients
 
             self._state_codec = RequestStateCodec(self._state_keys.of("state") or [os.urandom(32)])
         return self._state_codec
 
     def connect_memory(self, ends: tuple[MemoryChannel, MemoryChannel] | None = None) -> MemoryChannel:
         """Serve an in-memory channel, and give the client's end of it; `ends` are the client's and ours, if made."""
-        from ..transports.memory import pair
+        from mcpd.transports.memory import pair
 
         near, far = ends or pair()
         connection = self.connect(far, Opening(principal=far.origin().user.id))
@@ -462,7 +462,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
-        from .serving import run
-        from .settings import settings_for
+        from mcpd.server.serving import run
+        from mcpd.server.settings import settings_for
 
         run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))

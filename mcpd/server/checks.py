@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from msgspec.json import encode
 
-from ..errors import McpdError
-from ..extensions.base import Extension
-from ..registry.catalog import Catalog
-from ..registry.problems import Problem
-from ..registry.tools import FunctionTool
-from ..wire.mirrors import mirrors
-from .advice import advise
+from mcpd.errors import McpdError
+from mcpd.extensions.base import Extension
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.problems import Problem
+from mcpd.registry.tools import FunctionTool
+from mcpd.server.advice import advise
+from mcpd.wire.mirrors import mirrors
 
 __all__ = ["find_problems"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dispatcher.connection import Handler, NotificationListener
-from ..errors import RegistrationError
-from ..extensions.base import Extension
-from ..versions.table import is_known_method
-from ..versions.vocabulary import Vocabulary
+from mcpd.dispatcher.connection import Handler, NotificationListener
+from mcpd.errors import RegistrationError
+from mcpd.extensions.base import Extension
+from mcpd.versions.table import is_known_method
+from mcpd.versions.vocabulary import Vocabulary
 
 __all__ = ["ExtensionMethods"]
 

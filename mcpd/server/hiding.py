@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..context.exchange import Exchange
-from ..errors import AccessDenied
-from ..principal import Origin
-from ..registry.catalog import Catalog
-from ..session import Call
+from mcpd.context.exchange import Exchange
+from mcpd.errors import AccessDenied
+from mcpd.principal import Origin
+from mcpd.registry.catalog import Catalog
+from mcpd.session import Call
 
 if TYPE_CHECKING:
-    from .lifespan import Lifespan
+    from mcpd.server.lifespan import Lifespan
 
 __all__ = ["Hiding"]
 
@@ -33,7 +33,7 @@ class Hiding:
         """Why a batch is denied to who sent it, before anything of it runs; None if it is not."""
         if not self._catalog.is_guarded:
             return None
-        from ..handlers.access import denied_in
+        from mcpd.handlers.access import denied_in
 
         return denied_in(self._catalog, parts, origin)
 
@@ -41,7 +41,7 @@ class Hiding:
         """Whether the tool of a call does not exist for whoever sent it."""
         if self._catalog.rules is None:
             return False
-        from ..registry.visibility import view  # few servers have rules
+        from mcpd.registry.visibility import view  # few servers have rules
 
         exchange = Exchange(call, connection, None if self._lifespan is None else self._lifespan.value)
         seen = await view(self._catalog, exchange, call.method, call.params)

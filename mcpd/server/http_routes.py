@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 if TYPE_CHECKING:
-    from ..registry.routes import Route
+    from mcpd.registry.routes import Route
 else:
     Route = object  # for whoever evaluates annotations
-from ..errors import collects
+from mcpd.errors import collects
 
 __all__ = ["RouteMethods"]
 
@@ -37,7 +37,7 @@ class RouteMethods:
         """
 
         def register(function: F) -> F:
-            from ..registry.routes import Route  # few servers have one, and this costs start-up
+            from mcpd.registry.routes import Route  # few servers have one, and this costs start-up
 
             route = Route(path, function, methods=methods, public=public, any_origin=any_origin)
             taken = {method for other in self._routes if other.path == path for method in other.methods}

@@ -14,22 +14,22 @@ from typing import Any
 from msgspec import Raw, structs
 from msgspec.json import decode
 
-from .. import __version__
-from ..context.exchange import Exchange
-from ..errors import ConfigurationError
-from ..extensions.builtin import BUILT_IN
-from ..registry.entries import Entries, Later, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from ..registry.pages import ActiveExtensions
-from ..registry.problems import Problem
-from ..registry.resources import FixedResource
-from ..registry.tools import ToolMeta
-from ..types.completion import Completion
-from ..types.prompts import GetPromptParams, GetPromptResult, Prompt
-from ..types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
-from ..types.tools import CallToolParams, CallToolResult, Tool
-from ..wire.mirrors import Mirror
-from .app import Server
-from .sibling_names import SiblingNames
+from mcpd import __version__
+from mcpd.context.exchange import Exchange
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.builtin import BUILT_IN
+from mcpd.registry.entries import Entries, Later, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.problems import Problem
+from mcpd.registry.resources import FixedResource
+from mcpd.registry.tools import ToolMeta
+from mcpd.server.app import Server
+from mcpd.server.sibling_names import SiblingNames
+from mcpd.types.completion import Completion
+from mcpd.types.prompts import GetPromptParams, GetPromptResult, Prompt
+from mcpd.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
+from mcpd.types.tools import CallToolParams, CallToolResult, Tool
+from mcpd.wire.mirrors import Mirror
 
 __all__ = ["join"]
 

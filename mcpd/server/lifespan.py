@@ -21,11 +21,11 @@ from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from ..context.exchange import Exchange
-from ..dispatcher import ServerConnection
-from ..errors import ConfigurationError, InternalError, RegistrationError
-from ..handlers.table import HandlerTable
-from ..printable import printable
+from mcpd.context.exchange import Exchange
+from mcpd.dispatcher import ServerConnection
+from mcpd.errors import ConfigurationError, InternalError, RegistrationError
+from mcpd.handlers.table import HandlerTable
+from mcpd.printable import printable
 
 __all__ = ["Lifespan", "guarded"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ..listener import Listener
-from ..observer import refusals_to
-from ..serve_options import Settings
-from ..transports.accepting import ConnectionLimit
-from ..transports.guards import Access
-from .servable import Servable
+from mcpd.listener import Listener
+from mcpd.observer import refusals_to
+from mcpd.serve_options import Settings
+from mcpd.server.servable import Servable
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.guards import Access
 
 __all__ = ["host_of", "listeners_of", "take_handed_over"]
 
@@ -29,8 +29,8 @@ def listeners_of(server: Servable, settings: Settings) -> list[Listener]:
 def take_handed_over(settings: Settings) -> None:
     """Put the sockets that `fd://` names into `settings`, with the address that they are bound to. Raises
     ConfigurationError."""
-    from ..transports.address import address_of
-    from ..transports.systemd import HANDED_OVER, sockets_at
+    from mcpd.transports.address import address_of
+    from mcpd.transports.systemd import HANDED_OVER, sockets_at
 
     for name in ("ws", "http", "metrics"):
         address = getattr(settings, name)
@@ -42,7 +42,7 @@ def take_handed_over(settings: Settings) -> None:
 
 def host_of(auth: object) -> tuple[str, ...]:
     """The name by which clients reach what their tokens are made for; () if that is not known."""
-    from ..transports.authentication import Protection
+    from mcpd.transports.authentication import Protection
 
     if not isinstance(auth, Protection) or not auth.public_url:
         return ()
@@ -68,7 +68,7 @@ def _access(server: Servable, settings: Settings) -> Access:
 def _websocket_listener(
     server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit
 ) -> Listener:
-    from ..transports.websocket_server import WebSocketLimits, WebSocketListener
+    from mcpd.transports.websocket_server import WebSocketLimits, WebSocketListener
 
     limits = settings.ws_limits or WebSocketLimits()
     if settings.max_frame_bytes is not None:
@@ -79,9 +79,9 @@ def _websocket_listener(
 
 
 def _http_listener(server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
-    from ..http import HttpSettings
-    from ..http.listener import HttpListener
-    from ..transports.address import parse
+    from mcpd.http import HttpSettings
+    from mcpd.http.listener import HttpListener
+    from mcpd.transports.address import parse
 
     parsed = parse(address)
     access = _access(server, settings)

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode, encode
 
-from ..errors import ConfigurationError, RegistrationError
-from ..jsonrpc import explain
-from ..registry.meta_keys import checked_meta
-from ..state_keys import StateKeys, keys_of_process, read_keys
-from ..types.base import Icon
-from ..types.content import TextContent
-from ..types.lifecycle import Implementation
+from mcpd.errors import ConfigurationError, RegistrationError
+from mcpd.jsonrpc import explain
+from mcpd.registry.meta_keys import checked_meta
+from mcpd.state_keys import StateKeys, keys_of_process, read_keys
+from mcpd.types.base import Icon
+from mcpd.types.content import TextContent
+from mcpd.types.lifecycle import Implementation
 
 if TYPE_CHECKING:
-    from ..registry.catalog import Catalog
-    from ..registry.options import DescribedPrompt, Icons
-    from ..registry.prompts import FunctionPrompt
-    from ..registry.resources import FunctionResource, FunctionTemplate
-    from ..registry.tools import FunctionTool
+    from mcpd.registry.catalog import Catalog
+    from mcpd.registry.options import DescribedPrompt, Icons
+    from mcpd.registry.prompts import FunctionPrompt
+    from mcpd.registry.resources import FunctionResource, FunctionTemplate
+    from mcpd.registry.tools import FunctionTool
 
 __all__ = [
     "OPTIONS",
@@ -166,7 +166,7 @@ def _guard(
     where: str,
 ) -> None:
     """Take down what those need who use an entry."""
-    from ..registry.needs import checked_needs, sees  # few servers ask who sends a request
+    from mcpd.registry.needs import checked_needs, sees  # few servers ask who sends a request
 
     hide = bool(options.get("hide"))
     entry.needs = checked_needs(options.get("scopes"), bool(options.get("anonymous")), where, hide=hide)

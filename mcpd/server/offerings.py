@@ -9,19 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
-from ..dispatcher.announcer import Announcer
-from ..errors import RegistrationError, collects
-from ..extensions.base import Extension
-from ..registry.catalog import Catalog
-from ..registry.resources import FunctionTemplate
-from .entries import prompt_entry, resource_entry, text_entry, tool_entry
-from .metadata import check_options, decorate
+from mcpd.dispatcher.announcer import Announcer
+from mcpd.errors import RegistrationError, collects
+from mcpd.extensions.base import Extension
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.resources import FunctionTemplate
+from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
+from mcpd.server.metadata import check_options, decorate
 
 if TYPE_CHECKING:
-    from ..registry.entries import Entries
-    from ..registry.options import DescribedPrompt, DescribedResource
-    from .options import ToolOptions
-    from .overrides import Override
+    from mcpd.registry.entries import Entries
+    from mcpd.registry.options import DescribedPrompt, DescribedResource
+    from mcpd.server.options import ToolOptions
+    from mcpd.server.overrides import Override
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Entries = NewType("Entries", object)
@@ -141,7 +141,7 @@ class Offerings:
         As `with server.override(get_db, fake_db):` until the end of the block. The replacement may be whatever a
         dependency may be, and have dependencies of its own.
         """
-        from .overrides import Override  # for tests
+        from mcpd.server.overrides import Override  # for tests
 
         return Override(self.catalog.overrides, dependency, replacement)
 
@@ -199,7 +199,7 @@ class Offerings:
         if (prompt is None) == (template is None):
             raise RegistrationError("completion: name either a prompt= or a template=")
 
-        from ..registry.completion import Completer  # few servers complete anything
+        from mcpd.registry.completion import Completer  # few servers complete anything
 
         def register(function: F) -> F:
             self.catalog.completers[prompt or template or "", argument] = Completer(function, self.catalog.overrides)

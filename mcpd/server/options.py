@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from socket import socket
 from typing import Any, Literal
 
-from ..extensions.options import BuiltInServeOptions, BuiltInToolOptions
-from ..http import HttpSettings
-from ..listener import Listener
-from ..overseer import Overseer
-from ..registry.options import DescribedTool
-from ..transports.authentication import Protection
-from ..transports.websocket_server import WebSocketLimits
+from mcpd.extensions.options import BuiltInServeOptions, BuiltInToolOptions
+from mcpd.http import HttpSettings
+from mcpd.listener import Listener
+from mcpd.overseer import Overseer
+from mcpd.registry.options import DescribedTool
+from mcpd.transports.authentication import Protection
+from mcpd.transports.websocket_server import WebSocketLimits
 
 __all__ = ["RunOptions", "ToolOptions"]
 

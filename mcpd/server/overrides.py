@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 __all__ = ["Override"]
 

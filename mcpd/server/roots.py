@@ -7,12 +7,12 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any
 
-from ..context.context import Context
-from ..context.exchange import Exchange
-from ..context.input_required import is_failure
-from ..errors import as_told
-from ..printable import printable
-from ..registry.threads import run_in_thread
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import is_failure
+from mcpd.errors import as_told
+from mcpd.printable import printable
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["RootsWatchers"]
 

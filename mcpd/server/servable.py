@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..channel import Channel
-from ..dispatcher import ServerConnection
-from ..extensions.base import Extension
-from ..http import HttpApp, HttpSettings
-from ..observer import Observer
-from ..session import Opening
-from ..transports.authentication import Authenticator
-from ..transports.guards import Access
-from .lifespan import Lifespan
+from mcpd.channel import Channel
+from mcpd.dispatcher import ServerConnection
+from mcpd.extensions.base import Extension
+from mcpd.http import HttpApp, HttpSettings
+from mcpd.observer import Observer
+from mcpd.server.lifespan import Lifespan
+from mcpd.session import Opening
+from mcpd.transports.authentication import Authenticator
+from mcpd.transports.guards import Access
 
 __all__ = ["Servable"]
 

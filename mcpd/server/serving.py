@@ -17,22 +17,22 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..budget import BUDGET
-from ..dispatcher import ServerConnection
-from ..errors import McpdError
-from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from ..serve_options import Settings
-from ..session import Opening
-from .shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
+from mcpd.budget import BUDGET
+from mcpd.dispatcher import ServerConnection
+from mcpd.errors import McpdError
+from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
+from mcpd.serve_options import Settings
+from mcpd.server.shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
+from mcpd.session import Opening
 
 if TYPE_CHECKING:
-    from ..channel import Channel, Receiver
-    from ..listener import Ending, Listener
-    from ..observe.tracing import Tracing
-    from ..observe.wire_log import WireLog
-    from ..overseer import Watcher
-    from .lifespan import Lifespan
-    from .servable import Servable
+    from mcpd.channel import Channel, Receiver
+    from mcpd.listener import Ending, Listener
+    from mcpd.observe.tracing import Tracing
+    from mcpd.observe.wire_log import WireLog
+    from mcpd.overseer import Watcher
+    from mcpd.server.lifespan import Lifespan
+    from mcpd.server.servable import Servable
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -88,10 +88,10 @@ async def serve_here(server: Servable, settings: Settings) -> None:
 def _take_process(settings: Settings) -> None:
     """Make the process's descriptors and its terminal ours."""
     if settings.ws is not None or settings.http is not None or settings.listeners:
-        from ..transports.accepting import raise_descriptor_limit
+        from mcpd.transports.accepting import raise_descriptor_limit
 
         raise_descriptor_limit()
-    from ..transports.stdio_descriptors import claim, fill_gaps
+    from mcpd.transports.stdio_descriptors import claim, fill_gaps
 
     if settings.announce is None:
         settings.announce = _tell_address
@@ -146,7 +146,7 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
             clients.write_wire_log(settings.wire_log)
         listeners: list[Listener] = []
         if settings.ws is not None or settings.http is not None or settings.listeners:
-            from .listening import listeners_of
+            from mcpd.server.listening import listeners_of
 
             listeners = listeners_of(server, settings)
         if listeners and lifespan is not None and not await _open(lifespan, stop):
@@ -158,8 +158,8 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
                 settings.announce(listener.url)
 
         if settings.stdio:
-            from ..transports.stdio_descriptors import claim
-            from ..transports.stdio_listener import StdioListener
+            from mcpd.transports.stdio_descriptors import claim
+            from mcpd.transports.stdio_listener import StdioListener
 
             fd_in, fd_out = settings.descriptors or claim()
             await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))
@@ -192,11 +192,11 @@ def _be_told(settings: Settings, stop: Stop) -> None:
     if settings.overseer is not None:
         settings.overseer.take_stop(partial(stop.ask, "the parent process asks for it"))
     if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
-        from .listening import take_handed_over
+        from mcpd.server.listening import take_handed_over
 
         take_handed_over(settings)
     if settings.on_state is None and os.environ.get("NOTIFY_SOCKET"):
-        from ..transports.systemd import tell
+        from mcpd.transports.systemd import tell
 
         settings.on_state = lambda state: tell(f"{state.upper()}=1")
 
@@ -216,11 +216,11 @@ def _is_watched(settings: Settings) -> bool:
 
 def _apply(server: Servable, settings: Settings) -> None:
     if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
-        from ..registry.threads import limit_threads  # else the first plain function loads it, and sets these
+        from mcpd.registry.threads import limit_threads  # else the first plain function loads it, and sets these
 
         limit_threads(settings.max_threads, settings.thread_timeout)
     if settings.extensions:
-        from ..extensions.serving import configure
+        from mcpd.extensions.serving import configure
 
         configure(server.extensions, settings.extensions)
     if settings.max_memory is not None:
@@ -249,20 +249,20 @@ class _Clients:
         if settings.overseer is not None:
             self._watching = settings.overseer.new_watcher(self._server, lambda: self.connections)
         else:
-            from ..observe.watching import Watching
+            from mcpd.observe.watching import Watching
 
             self._watching = Watching(self._server, settings, lambda: self.connections)
         await self._watching.start()
 
     def trace(self) -> None:
         """Let each request be a span."""
-        from ..observe.tracing import Tracing
+        from mcpd.observe.tracing import Tracing
 
         self._tracing = Tracing.begin(self._server)
 
     def write_wire_log(self, path: str) -> None:
         """Write down each frame. Raises ConfigurationError for a file that cannot be written."""
-        from ..observe.wire_log import WireLog
+        from mcpd.observe.wire_log import WireLog
 
         self._wire_log = WireLog(path)
         self._server.add_observer(self._wire_log)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import ConfigurationError
-from ..extensions.base import Extension
-from ..serve_options import Settings
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.base import Extension
+from mcpd.serve_options import Settings
 
 __all__ = ["settings_for"]
 
@@ -21,7 +21,7 @@ def settings_for(
     """
     given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
     if given:
-        from ..extensions.serving import by_extension
+        from mcpd.extensions.serving import by_extension
 
         said = by_extension(installed, given)
         others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}

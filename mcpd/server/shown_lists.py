@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.json import encode
 
 if TYPE_CHECKING:
-    from ..registry.catalog import Catalog, Kind
+    from mcpd.registry.catalog import Catalog, Kind
 
 __all__ = ["ListDigests", "shown"]
 

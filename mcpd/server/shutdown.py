@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from ..printable import printable
+from mcpd.printable import printable
 
 __all__ = ["ENDING_SECONDS", "HURRY_SECONDS", "ExitDeadline", "StdinWatchdog", "Stop", "end_if_hung", "take_once"]
 
@@ -139,7 +139,7 @@ def take_once(number: int) -> None:
     the signal sets the handler again. Only where the C library has `sysv_signal`, as on Linux with glibc; else nothing.
     """
     try:
-        from .signal_once import leave_once  # after the start, for which no host has to wait
+        from mcpd.server.signal_once import leave_once  # after the start, for which no host has to wait
 
         leave_once(number)
     except (ImportError, OSError, TypeError, AttributeError):

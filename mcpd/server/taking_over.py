@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..registry.resources import FixedResource
-from .code_marks import mark_of
-from .shown_lists import shown
+from mcpd.registry.resources import FixedResource
+from mcpd.server.code_marks import mark_of
+from mcpd.server.shown_lists import shown
 
 if TYPE_CHECKING:
-    from ..registry.catalog import Catalog, Kind
-    from .app import Server
+    from mcpd.registry.catalog import Catalog, Kind
+    from mcpd.server.app import Server
 
 __all__ = ["take_over"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, NewType, TypeVar
 
-from ..dispatcher.announcer import Announcer, Kind
-from ..errors import RegistrationError
-from ..registry.catalog import Catalog
+from mcpd.dispatcher.announcer import Announcer, Kind
+from mcpd.errors import RegistrationError
+from mcpd.registry.catalog import Catalog
 
 if TYPE_CHECKING:
-    from ..registry.rules import VisibilityRule
-    from ..registry.switches import Component
+    from mcpd.registry.rules import VisibilityRule
+    from mcpd.registry.switches import Component
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Component, VisibilityRule = NewType("Component", str), NewType("VisibilityRule", object)

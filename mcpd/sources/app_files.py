@@ -8,14 +8,14 @@ from typing import cast
 
 from msgspec import Struct
 
-from ..extensions.ui.apps import AppEntry
-from ..extensions.ui.assets import AppFile, load_app
-from ..extensions.ui.constants import UI
-from ..extensions.ui.extension import AppsExtension
-from ..extensions.ui.uris import app_uri
-from ..server import Server
-from .reports import Report
-from .tree import MOST_OF_A_KIND, files_of
+from mcpd.extensions.ui.apps import AppEntry
+from mcpd.extensions.ui.assets import AppFile, load_app
+from mcpd.extensions.ui.constants import UI
+from mcpd.extensions.ui.extension import AppsExtension
+from mcpd.extensions.ui.uris import app_uri
+from mcpd.server import Server
+from mcpd.sources.reports import Report
+from mcpd.sources.tree import MOST_OF_A_KIND, files_of
 
 __all__ = ["Page", "apps_of", "has_page"]
 

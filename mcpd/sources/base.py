@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..registry.entries import Entries
-from ..server import Server
+from mcpd.registry.entries import Entries
+from mcpd.server import Server
 
 __all__ = ["Source", "refresh"]
 

@@ -12,20 +12,20 @@ from collections.abc import Mapping
 from importlib import invalidate_caches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import ConfigurationError, RegistrationError
-from ..registry.entries import ToolEntry
-from ..registry.problems import Problem
-from ..server import Server
-from ..server.entries import tool_entry
-from ..server.metadata import check_options
-from .configuration import Configuration
-from .functions import ToolFunction, tool_functions
-from .modules import FolderPackage
-from .reports import Report
-from .tree import MOST_OF_A_KIND, files_of
+from mcpd.errors import ConfigurationError, RegistrationError
+from mcpd.registry.entries import ToolEntry
+from mcpd.registry.problems import Problem
+from mcpd.server import Server
+from mcpd.server.entries import tool_entry
+from mcpd.server.metadata import check_options
+from mcpd.sources.configuration import Configuration
+from mcpd.sources.functions import ToolFunction, tool_functions
+from mcpd.sources.modules import FolderPackage
+from mcpd.sources.reports import Report
+from mcpd.sources.tree import MOST_OF_A_KIND, files_of
 
 if TYPE_CHECKING:
-    from .sharing import Sharing
+    from mcpd.sources.sharing import Sharing
 
 __all__ = ["Code"]
 
@@ -81,7 +81,7 @@ class Code:
         of all that are there: what it lacks may be in any of them."""
         found = dict(self._package.stamps().values())
         if self._is_broken:
-            from .watch import folders_below
+            from mcpd.sources.watch import folders_below
 
             for folder in folders_below([self._root]):
                 found.update(_stamps_in(folder))
@@ -147,7 +147,7 @@ class Code:
         where = f"{file}: lifespan" if said else path
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
             raise ConfigurationError(f"{where} is to be FILE:FUNCTION in this folder, as {_LIFESPAN}, not {said!r}")
-        from .sharing import sharing_of
+        from mcpd.sources.sharing import sharing_of
 
         report = Report(self._root)
         module = self._package.load(path, self._seconds, report) if os.path.isfile(path) else None
@@ -201,7 +201,7 @@ def _tool(
     """A function as a tool; None if it cannot be one, which is reported."""
     options: dict[str, Any] = {"name": "_".join((*above, each.name)), **each.options}
     if options["name"] in pages:
-        from .app_files import has_page  # what only folders with pages need
+        from mcpd.sources.app_files import has_page  # what only folders with pages need
 
         if not has_page(options):
             options["ui"] = options["name"]
@@ -223,8 +223,8 @@ def _typed(options: dict[str, Any]) -> Any:
 
 
 def _line_of(entry: ToolEntry) -> int | None:
-    from ..registry.annotations import plain_function
-    from ..registry.tools import FunctionTool
+    from mcpd.registry.annotations import plain_function
+    from mcpd.registry.tools import FunctionTool
 
     if not isinstance(entry, FunctionTool):
         return None

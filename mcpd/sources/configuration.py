@@ -14,13 +14,13 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..serve_options import Option, command_options, parse_size
-from .auth_table import AuthTable
-from .docs_table import DOING, PROFILES, DocsTable, ToolTable
-from .lookup import FILE, FOLDERS
-from .toml_patterns import FILES_URI, SKILL_PREFIX, in_words
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.serve_options import Option, command_options, parse_size
+from mcpd.sources.auth_table import AuthTable
+from mcpd.sources.docs_table import DOING, PROFILES, DocsTable, ToolTable
+from mcpd.sources.lookup import FILE, FOLDERS
+from mcpd.sources.toml_patterns import FILES_URI, SKILL_PREFIX, in_words
 
 __all__ = ["Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
 
@@ -126,7 +126,7 @@ def read(path: str) -> Configuration:
     problems: list[tuple[int, str]] = []
 
     def say(where: tuple[str, ...], what: str) -> None:
-        from .toml_lines import line_of  # on the way to an error only
+        from mcpd.sources.toml_lines import line_of  # on the way to an error only
 
         problems.append((line_of(text, (*prefix, *where)) or 1, what))
 
@@ -293,7 +293,7 @@ def _check_folders(found: Configuration, say: Any) -> None:
 
 def serve_keys() -> dict[str, tuple[str, str, Option, Any]]:
     """Each key of `[serve]`: the extension whose it is ("" for none), the member, its `Option` and its type."""
-    from ..extensions.serving import serve_options  # few files say anything of it
+    from mcpd.extensions.serving import serve_options  # few files say anything of it
 
     found = {
         option.flag.removeprefix("--"): ("", name, option, kind) for name, (option, kind) in command_options().items()

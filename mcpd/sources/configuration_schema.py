@@ -7,9 +7,9 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from ..extensions.ui.assets import bundled_folder
-from .configuration import Configuration, serve_keys
-from .docs_table import PROFILES, ToolTable
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.sources.configuration import Configuration, serve_keys
+from mcpd.sources.docs_table import PROFILES, ToolTable
 
 __all__ = ["configuration_schema", "shipped_file"]
 

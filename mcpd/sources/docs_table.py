@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from .toml_patterns import ARGUMENT, BASE_URL, PAGES_URI, TOOL_NAME
+from mcpd.sources.toml_patterns import ARGUMENT, BASE_URL, PAGES_URI, TOOL_NAME
 
 __all__ = ["DOING", "PROFILES", "ArgumentTable", "DocsTable", "Doing", "ToolTable"]
 

@@ -11,23 +11,23 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from ..registry.problems import Problem
-from ..server import Server
-from .base import refresh
-from .configuration import Configuration, read
-from .lookup import FILE, FOLDERS, ServerFolder
-from .reports import Report
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.registry.problems import Problem
+from mcpd.server import Server
+from mcpd.sources.base import refresh
+from mcpd.sources.configuration import Configuration, read
+from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder
+from mcpd.sources.reports import Report
 
 if TYPE_CHECKING:
-    from ..extensions.ui.apps import AppEntry
-    from .app_files import Page
-    from .code import Code
-    from .docs.source import Tree
-    from .notebooks import Notebooks
-    from .prompt_files import FilePrompt
+    from mcpd.extensions.ui.apps import AppEntry
+    from mcpd.sources.app_files import Page
+    from mcpd.sources.code import Code
+    from mcpd.sources.docs.source import Tree
+    from mcpd.sources.notebooks import Notebooks
+    from mcpd.sources.prompt_files import FilePrompt
 
 __all__ = ["Folder", "open_folder"]
 
@@ -156,7 +156,7 @@ class Folder:
         has_any = self._is_there("tools") or self.configuration.lifespan is not None
         if not self._place.is_trusted or not (has_any or self._is_growing):
             return None
-        from .code import Code
+        from mcpd.sources.code import Code
 
         return Code(self.root, self._folder("tools"), self.configuration, self._place.file, self._left_out)
 
@@ -172,7 +172,7 @@ class Folder:
     def _load_pages(self, report: Report) -> dict[str, AppEntry] | None:
         if not self._is_there("apps"):
             return None
-        from .app_files import apps_of
+        from mcpd.sources.app_files import apps_of
 
         self._pages = apps_of(self.server, self._folder("apps"), report, self._pages)
         return {page.name: page.entry for page in self._pages.values()}
@@ -180,7 +180,7 @@ class Folder:
     def _load_resources(self, report: Report) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
         if not self._is_there("resources"):
             return None
-        from .resource_files import resources_of, uri_prefix
+        from mcpd.sources.resource_files import resources_of, uri_prefix
 
         table = self.configuration.resources
         return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
@@ -192,7 +192,7 @@ class Folder:
         has_any = any(entry.key.endswith(".ipynb") for entry in files) or any(path.endswith(".ipynb") for path in below)
         if self._notebooks is None and not has_any:
             return None
-        from .notebooks import Notebooks, notebooks_among, notebooks_below
+        from mcpd.sources.notebooks import Notebooks, notebooks_among, notebooks_below
 
         if self._notebooks is None:
             self._notebooks = Notebooks(self.server)
@@ -201,7 +201,7 @@ class Folder:
     def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
         if not self._is_there("prompts"):
             return None
-        from .prompt_files import prompts_of
+        from mcpd.sources.prompt_files import prompts_of
 
         self._prompts = prompts_of(self._folder("prompts"), report, self._prompts)
         return list(self._prompts.values())
@@ -209,7 +209,7 @@ class Folder:
     def _load_skills(self, report: Report) -> list[ResourceEntry] | None:
         if not self._is_there("skills"):
             return None
-        from .skill_files import offer_skills, skills_of
+        from mcpd.sources.skill_files import offer_skills, skills_of
 
         offer_skills(self.server)
         return skills_of(self._folder("skills"), self.configuration.skills, report)
@@ -221,7 +221,7 @@ class Folder:
                 report.error(self._folder("docs"), "is no folder (docs.folder in mcpd.toml); there are no documents")
             return None
         if self._docs is None:
-            from .docs.source import Tree
+            from mcpd.sources.docs.source import Tree
 
             self._docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
         self._docs.look(report)

@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..registry.annotations import plain_function, untyped_context
-from .marks import options_of
-from .reports import Report
+from mcpd.registry.annotations import plain_function, untyped_context
+from mcpd.sources.marks import options_of
+from mcpd.sources.reports import Report
 
 __all__ = ["ToolFunction", "tool_functions"]
 

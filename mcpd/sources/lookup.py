@@ -13,8 +13,8 @@ import re
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["FILE", "FOLDERS", "ServerFolder", "place_here", "place_of"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
-from ..registry.annotations import plain_function
+from mcpd.registry.annotations import plain_function
 
 if TYPE_CHECKING:
-    from ..server.options import ToolOptions
+    from mcpd.server.options import ToolOptions
 else:
     ToolOptions = NewType("ToolOptions", dict)  # for whoever evaluates annotations
 

@@ -20,10 +20,10 @@ from itertools import count
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn, TypeAlias
 
-from ..errors import ConfigurationError, McpdError
-from ..printable import printable
-from ..server import Server
-from .reports import Report
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.printable import printable
+from mcpd.server import Server
+from mcpd.sources.reports import Report
 
 __all__ = ["FolderPackage", "Stamps", "spawn_problem"]
 

@@ -14,18 +14,18 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from ..docs.notebooks.cells import Notebook, UnreadableNotebook
-from ..errors import ToolError
-from ..extensions.ui.apps import AppEntry
-from ..extensions.ui.results import ViewResult, view_result
-from ..extensions.ui.views.entry import bundled_page
-from ..folder_files import read_within
-from ..printable import printable
-from ..registry.entries import ResourceEntry, ToolEntry
-from ..server import Server
-from ..server.entries import tool_entry
-from ..types.content import TextContent
-from .resource_files import FileResource
+from mcpd.docs.notebooks.cells import Notebook, UnreadableNotebook
+from mcpd.errors import ToolError
+from mcpd.extensions.ui.apps import AppEntry
+from mcpd.extensions.ui.results import ViewResult, view_result
+from mcpd.extensions.ui.views.entry import bundled_page
+from mcpd.folder_files import read_within
+from mcpd.printable import printable
+from mcpd.registry.entries import ResourceEntry, ToolEntry
+from mcpd.server import Server
+from mcpd.server.entries import tool_entry
+from mcpd.sources.resource_files import FileResource
+from mcpd.types.content import TextContent
 
 __all__ = ["MOST_BYTES", "NotebookFile", "Notebooks", "notebooks_among", "notebooks_below"]
 
@@ -97,7 +97,7 @@ class Notebooks:
         """The tool for models, with the names that there are in its schema."""
 
         def show_notebook(path: str, first_cell: int = 1) -> ViewResult:
-            from ..docs.notebooks.plain import notebook_text
+            from mcpd.docs.notebooks.plain import notebook_text
 
             file, notebook = self._read(path)
             total = len(notebook.cells)
@@ -116,7 +116,7 @@ class Notebooks:
 
     def cells(self, path: str, first: Annotated[int, Meta(ge=1)] = 1) -> ViewResult:
         """Cells of a notebook for the page that shows it, from the one with this number on."""
-        from ..docs.notebooks.shown import shown_cells
+        from mcpd.docs.notebooks.shown import shown_cells
 
         file, notebook = self._read(path)
         shown = shown_cells(notebook, file.name, _within(first, len(notebook.cells)))
@@ -127,7 +127,7 @@ class Notebooks:
     # -- files ---------------------------------------------------------------------------------------
 
     def _read(self, path: str) -> tuple[NotebookFile, Notebook]:
-        from ..docs.notebooks.reading import read_notebook
+        from mcpd.docs.notebooks.reading import read_notebook
 
         file = self._found(path)
         try:

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from ..context.exchange import Exchange
-from ..docs.front_matter import FrontMatterError, read_front_matter
-from ..errors import InvalidParams
-from ..folder_files import read_within
-from ..printable import printable
-from ..registry.entries import PromptEntry
-from ..registry.pages import ActiveExtensions
-from ..types.content import TextContent
-from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
-from .reports import Report
-from .tree import MOST_OF_A_KIND, File, files_of
+from mcpd.context.exchange import Exchange
+from mcpd.docs.front_matter import FrontMatterError, read_front_matter
+from mcpd.errors import InvalidParams
+from mcpd.folder_files import read_within
+from mcpd.printable import printable
+from mcpd.registry.entries import PromptEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.sources.reports import Report
+from mcpd.sources.tree import MOST_OF_A_KIND, File, files_of
+from mcpd.types.content import TextContent
+from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 if TYPE_CHECKING:
-    from ..types.completion import Completion
+    from mcpd.types.completion import Completion
 
 __all__ = ["MOST_BYTES", "FilePrompt", "prompts_of"]
 
@@ -90,7 +90,7 @@ class FilePrompt(PromptEntry):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The choices that its head names."""
-        from ..registry.completion import rank
+        from mcpd.registry.completion import rank
 
         return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from msgspec import Meta
 
-from ..errors import ConfigurationError, ToolError
-from ..extensions.ui.apps import AppEntry
-from ..extensions.ui.constants import UI
-from ..extensions.ui.results import ViewResult
-from ..extensions.ui.views.entry import bundled_page
-from ..registry.entries import ToolEntry
-from ..server import Server
-from ..types.content import TextContent
+from mcpd.errors import ConfigurationError, ToolError
+from mcpd.extensions.ui.apps import AppEntry
+from mcpd.extensions.ui.constants import UI
+from mcpd.extensions.ui.results import ViewResult
+from mcpd.extensions.ui.views.entry import bundled_page
+from mcpd.registry.entries import ToolEntry
+from mcpd.server import Server
+from mcpd.types.content import TextContent
 
 if TYPE_CHECKING:
-    from ..docs.library import Library
-    from ..docs.page import Page
-    from ..extensions.ui.extension import AppsExtension
+    from mcpd.docs.library import Library
+    from mcpd.docs.page import Page
+    from mcpd.extensions.ui.extension import AppsExtension
 
 __all__ = ["ReaderParts"]
 
@@ -51,7 +51,7 @@ class ReaderParts:
 
     def tool(self) -> ToolEntry:
         """The tool that the page calls; `requires` of it is the extension `ui`."""
-        from ..server.entries import tool_entry
+        from mcpd.server.entries import tool_entry
 
         options: Any = {
             "name": self.name,
@@ -73,8 +73,8 @@ class ReaderParts:
         cursor: str | None = None,
     ) -> ViewResult:
         """What the reader shows: a page, what fits a query, the pages of a section, or else the sections."""
-        from ..docs.page import UnreadablePage
-        from ..docs.results import BadCursor, UnknownPage, UnknownSection
+        from mcpd.docs.page import UnreadablePage
+        from mcpd.docs.results import BadCursor, UnknownPage, UnknownSection
 
         library = self._library()
         shown: Coroutine[Any, Any, dict[str, Any]]
@@ -98,9 +98,9 @@ class ReaderParts:
 
 
 async def _page(library: Library, path: str) -> dict[str, Any]:
-    from ..docs.images import PageImages
-    from ..docs.rendering import MOST_CHARACTERS, render
-    from ..registry.threads import run_in_thread
+    from mcpd.docs.images import PageImages
+    from mcpd.docs.rendering import MOST_CHARACTERS, render
+    from mcpd.registry.threads import run_in_thread
 
     page = await library.page(path)
     names = await library.names()

@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Iterable
 
-from ..printable import printable
-from ..registry.problems import Problem
+from mcpd.printable import printable
+from mcpd.registry.problems import Problem
 
 __all__ = ["MOST_TOLD", "Report"]
 

@@ -12,21 +12,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..context.exchange import Exchange
-from ..errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
-from ..folder_files import read_within
-from ..printable import printable
-from ..registry.entries import ResourceEntry, TemplateEntry
-from ..registry.pages import ActiveExtensions
-from ..registry.path_screen import problem_of
-from ..registry.uri_template import UriTemplate
-from ..registry.uris import as_uri
-from ..types.content import BlobResourceContents, TextResourceContents
-from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from .configuration import ResourcesTable
-from .media_types import BINARY, PLAIN, is_text_type, media_type, uri_name
-from .reports import Report
-from .tree import File, files_of
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
+from mcpd.folder_files import read_within
+from mcpd.printable import printable
+from mcpd.registry.entries import ResourceEntry, TemplateEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.path_screen import problem_of
+from mcpd.registry.uri_template import UriTemplate
+from mcpd.registry.uris import as_uri
+from mcpd.sources.configuration import ResourcesTable
+from mcpd.sources.media_types import BINARY, PLAIN, is_text_type, media_type, uri_name
+from mcpd.sources.reports import Report
+from mcpd.sources.tree import File, files_of
+from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 __all__ = ["FileResource", "FileTemplate", "Origin", "escaped", "resources_of", "uri_prefix"]
 
@@ -74,7 +74,7 @@ class FileResource(ResourceEntry):
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """What it holds now: text if it is, else bytes, whatever its name says."""
-        from ..registry.threads import run_in_thread
+        from mcpd.registry.threads import run_in_thread
 
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
         return result
@@ -128,7 +128,7 @@ class FileTemplate(TemplateEntry):
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Coroutine[Any, Any, ReadResourceResult]:
         """The text of the file with the values in their places."""
-        from ..registry.threads import run_in_thread
+        from mcpd.registry.threads import run_in_thread
 
         return run_in_thread(self._read, uri, variables, exchange=exchange)
 

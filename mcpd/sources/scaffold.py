@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ..errors import ConfigurationError
-from ..extensions.ui.assets import bundled_folder
-from ..printable import printable
-from .configuration_schema import shipped_file
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.printable import printable
+from mcpd.sources.configuration_schema import shipped_file
 
 __all__ = ["write_folder"]
 

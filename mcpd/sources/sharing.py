@@ -14,10 +14,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from types import UnionType
 from typing import Annotated, Any, Union
 
-from ..context.context import Context
-from ..errors import RegistrationError
-from ..registry.annotations import plain_function, resolved
-from ..registry.depends import Dependency
+from mcpd.context.context import Context
+from mcpd.errors import RegistrationError
+from mcpd.registry.annotations import plain_function, resolved
+from mcpd.registry.depends import Dependency
 
 __all__ = ["Sharing", "sharing_of"]
 

@@ -17,27 +17,27 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ..context.exchange import Exchange
-from ..docs.front_matter import FrontMatterError
-from ..errors import RegistrationError
-from ..extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
-from ..extensions.skills.entries import Skill, SkillResource, root_uri
-from ..extensions.skills.extension import SkillsExtension
-from ..folder_files import read_within
-from ..printable import printable
-from ..registry.entries import Entries, ResourceEntry
-from ..registry.pages import ActiveExtensions
-from ..registry.threads import run_in_thread
-from ..server import Server
-from ..types.content import BlobResourceContents, TextResourceContents
-from ..types.resources import ReadResourceResult, Resource
-from .configuration import SkillsTable
-from .media_types import BINARY, is_text_type, media_type
-from .reports import Report
-from .resource_files import Origin, escaped
-from .skill_head import SkillHead, read_head
-from .toml_patterns import SKILL_PREFIX
-from .tree import MOST_OF_A_KIND, File, files_of
+from mcpd.context.exchange import Exchange
+from mcpd.docs.front_matter import FrontMatterError
+from mcpd.errors import RegistrationError
+from mcpd.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
+from mcpd.extensions.skills.entries import Skill, SkillResource, root_uri
+from mcpd.extensions.skills.extension import SkillsExtension
+from mcpd.folder_files import read_within
+from mcpd.printable import printable
+from mcpd.registry.entries import Entries, ResourceEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.threads import run_in_thread
+from mcpd.server import Server
+from mcpd.sources.configuration import SkillsTable
+from mcpd.sources.media_types import BINARY, is_text_type, media_type
+from mcpd.sources.reports import Report
+from mcpd.sources.resource_files import Origin, escaped
+from mcpd.sources.skill_head import SkillHead, read_head
+from mcpd.sources.toml_patterns import SKILL_PREFIX
+from mcpd.sources.tree import MOST_OF_A_KIND, File, files_of
+from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.types.resources import ReadResourceResult, Resource
 
 __all__ = ["FolderSkill", "SkillFile", "add_skills", "offer_skills", "skills_of"]
 

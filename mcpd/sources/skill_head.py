@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..docs.front_matter import FrontMatterError, read_front_matter
-from ..extensions.skills.constants import MOST_TOTAL_BYTES
-from ..extensions.skills.entries import is_name
-from ..types.base import META
+from mcpd.docs.front_matter import FrontMatterError, read_front_matter
+from mcpd.extensions.skills.constants import MOST_TOTAL_BYTES
+from mcpd.extensions.skills.entries import is_name
+from mcpd.types.base import META
 
 __all__ = ["MOST_DESCRIPTION", "SkillHead", "read_head"]
 

@@ -11,13 +11,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, to_builtins
 
-from .. import __version__
-from ..context.context import Context
-from ..errors import ResourceNotFound
-from ..extensions.ui.constants import AppsMode
-from ..extensions.ui.results import ViewResult, view_result
-from ..server import Server
-from ..versions.table import SUPPORTED
+from mcpd import __version__
+from mcpd.context.context import Context
+from mcpd.errors import ResourceNotFound
+from mcpd.extensions.ui.constants import AppsMode
+from mcpd.extensions.ui.results import ViewResult, view_result
+from mcpd.server import Server
+from mcpd.versions.table import SUPPORTED
 
 __all__ = ["ServerInfo", "make_server"]
 

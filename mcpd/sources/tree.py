@@ -13,8 +13,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from ..folder_files import is_below
-from .reports import Report
+from mcpd.folder_files import is_below
+from mcpd.sources.reports import Report
 
 __all__ = ["MOST_LOOKED_AT", "MOST_OF_A_KIND", "File", "files_of"]
 

@@ -18,8 +18,8 @@ from itertools import islice
 from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ConfigurationError
-from ..printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
     from watchfiles import Change

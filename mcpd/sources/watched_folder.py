@@ -6,9 +6,9 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 
-from .folder import Folder
-from .lookup import FILE, FOLDERS
-from .watch import folders_below
+from mcpd.sources.folder import Folder
+from mcpd.sources.lookup import FILE, FOLDERS
+from mcpd.sources.watch import folders_below
 
 __all__ = ["WatchedFolder"]
 

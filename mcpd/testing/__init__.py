@@ -15,12 +15,12 @@ Nothing here is loaded by a server, nor by pytest before a test asks for it: the
 
 from __future__ import annotations
 
-from .blocking import SyncTestClient
-from .caller import TRANSPORTS
-from .client import VERSIONS, TestClient
-from .every_version import mcpd_every_version
-from .maker import ClientMaker, UnopenedClient
-from .recording import WireMessage
+from mcpd.testing.blocking import SyncTestClient
+from mcpd.testing.caller import TRANSPORTS
+from mcpd.testing.client import VERSIONS, TestClient
+from mcpd.testing.every_version import mcpd_every_version
+from mcpd.testing.maker import ClientMaker, UnopenedClient
+from mcpd.testing.recording import WireMessage
 
 __all__ = [
     "TRANSPORTS",

@@ -12,14 +12,14 @@ from typing import Any
 
 from msgspec.json import decode, encode
 
-from ..channel import Receiver
-from ..errors import ConfigurationError
-from ..jsonrpc import MALFORMED, Id
-from ..principal import Origin
-from ..server import Server
-from .asgi_eras import Legacy, Modern, as_dict
-from .asgi_exchange import Exchange
-from .caller import Caller, access_of
+from mcpd.channel import Receiver
+from mcpd.errors import ConfigurationError
+from mcpd.jsonrpc import MALFORMED, Id
+from mcpd.principal import Origin
+from mcpd.server import Server
+from mcpd.testing.asgi_eras import Legacy, Modern, as_dict
+from mcpd.testing.asgi_exchange import Exchange
+from mcpd.testing.caller import Caller, access_of
 
 __all__ = ["AsgiChannel"]
 

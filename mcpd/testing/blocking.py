@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..client.blocking import BlockingClient
-from .client import TestClient
-from .recording import WireMessage
+from mcpd.client.blocking import BlockingClient
+from mcpd.testing.client import TestClient
+from mcpd.testing.recording import WireMessage
 
 __all__ = ["SyncTestClient"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, get_args
 
-from ..principal import ANONYMOUS, Origin, Principal, Transport
-from ..server import Server
-from ..transports.guards import Access
+from mcpd.principal import ANONYMOUS, Origin, Principal, Transport
+from mcpd.server import Server
+from mcpd.transports.guards import Access
 
 __all__ = ["TRANSPORTS", "Caller", "access_of"]
 

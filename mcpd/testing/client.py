@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..client import Callbacks, Client, ClientLimits
-from ..errors import ConfigurationError
-from ..principal import Principal, Transport
-from ..server import Server
-from ..types.lifecycle import Implementation
-from ..versions.table import SUPPORTED
-from .caller import TRANSPORTS, Caller
-from .joining import join
-from .recording import WireMessage, recorded
+from mcpd.client import Callbacks, Client, ClientLimits
+from mcpd.errors import ConfigurationError
+from mcpd.principal import Principal, Transport
+from mcpd.server import Server
+from mcpd.testing.caller import TRANSPORTS, Caller
+from mcpd.testing.joining import join
+from mcpd.testing.recording import WireMessage, recorded
+from mcpd.types.lifecycle import Implementation
+from mcpd.versions.table import SUPPORTED
 
 __all__ = ["VERSIONS", "TestClient"]
 

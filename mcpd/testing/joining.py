@@ -10,23 +10,23 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ..channel import Channel, Receiver
-from ..client.limits import ClientLimits
-from ..client.target import connect
-from ..errors import ConnectionLost, McpdError, TransportError
-from ..jsonrpc import Id
-from ..principal import Origin, Transport
-from ..server import Server
-from ..session import Opening
-from ..transports.memory import MemoryChannel
-from ..transports.stdio import StdioChannel
-from .caller import Caller, access_of
+from mcpd.channel import Channel, Receiver
+from mcpd.client.limits import ClientLimits
+from mcpd.client.target import connect
+from mcpd.errors import ConnectionLost, McpdError, TransportError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin, Transport
+from mcpd.server import Server
+from mcpd.session import Opening
+from mcpd.testing.caller import Caller, access_of
+from mcpd.transports.memory import MemoryChannel
+from mcpd.transports.stdio import StdioChannel
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-    from ..client.connection import StartableChannel
-    from ..dispatcher import ServerConnection
+    from mcpd.client.connection import StartableChannel
+    from mcpd.dispatcher import ServerConnection
 
 __all__ = ["join"]
 
@@ -46,7 +46,7 @@ async def join(
     if transport == "websocket":
         return await _join_by_websocket(server, caller, limits)
 
-    from .asgi import AsgiChannel  # noqa: PLC0415 - HTTP is much that others need not load
+    from mcpd.testing.asgi import AsgiChannel  # noqa: PLC0415 - HTTP is much that others need not load
 
     channel = AsgiChannel(server, caller)
     await channel.open()
@@ -136,7 +136,7 @@ async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimit
     from websockets.asyncio.client import connect as connect_websocket  # noqa: PLC0415
     from websockets.exceptions import InvalidStatus  # noqa: PLC0415
 
-    from ..transports.websocket_server import WebSocketListener  # noqa: PLC0415
+    from mcpd.transports.websocket_server import WebSocketListener  # noqa: PLC0415
 
     connections: list[ServerConnection] = []
 

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
 from typing import Any
 
-from ..client import Callbacks, ClientLimits
-from ..principal import Principal, Transport
-from ..server import Server
-from ..types.lifecycle import Implementation
-from .blocking import SyncTestClient
-from .client import TestClient
+from mcpd.client import Callbacks, ClientLimits
+from mcpd.principal import Principal, Transport
+from mcpd.server import Server
+from mcpd.testing.blocking import SyncTestClient
+from mcpd.testing.client import TestClient
+from mcpd.types.lifecycle import Implementation
 
 __all__ = ["ClientMaker", "UnopenedClient"]
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from ..client.connection import StartableChannel
-from ..client.watched import ChannelWatcher, watched
+from mcpd.client.connection import StartableChannel
+from mcpd.client.watched import ChannelWatcher, watched
 
 __all__ = ["WireMessage", "recorded"]
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from ..client.connection import StartableChannel
-from ..client.watched import ChannelWatcher, watched
-from ..errors import McpdError, ProtocolError
-from ..jsonrpc import Id
-from .recorder import Recorder
+from mcpd.client.connection import StartableChannel
+from mcpd.client.watched import ChannelWatcher, watched
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.trace.recorder import Recorder
 
 __all__ = ["record_channel"]
 

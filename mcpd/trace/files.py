@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["MOST_BYTES", "MOST_KEPT", "TraceFile", "default_folder", "new_default_path", "newest_trace"]
 

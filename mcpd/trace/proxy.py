@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from ..printable import printable
-from .guardian import Guardian
-from .pump import Pump
-from .recorder import Recorder
-from .records import Source
+from mcpd.printable import printable
+from mcpd.trace.guardian import Guardian
+from mcpd.trace.pump import Pump
+from mcpd.trace.recorder import Recorder
+from mcpd.trace.records import Source
 
 __all__ = ["CANNOT_RUN", "NOT_FOUND", "end_like", "run"]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import DecodeError, Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode
 
-from .records import Head, head_of
+from mcpd.trace.records import Head, head_of
 
 __all__ = ["Entry", "Role", "TraceReader", "read_lines"]
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..masking import mask_command
-from ..printable import printable
-from .files import TraceFile
-from .records import FORMAT, SOURCES, Lines, Recording, Source, encode_record, to_record
+from mcpd.masking import mask_command
+from mcpd.printable import printable
+from mcpd.trace.files import TraceFile
+from mcpd.trace.records import FORMAT, SOURCES, Lines, Recording, Source, encode_record, to_record
 
 __all__ = ["MOST_WAITING_BYTES", "Recorder"]
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Encoder, decode
 
-from ..masking import mask_json, mask_text, may_hold_secrets
+from mcpd.masking import mask_json, mask_text, may_hold_secrets
 
 __all__ = ["FORMAT", "SOURCES", "Head", "Lines", "Recording", "Source", "encode_record", "head_of", "to_record"]
 

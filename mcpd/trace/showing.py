@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import decode, encode
 
-from ..printable import printable
-from .reading import Entry
+from mcpd.printable import printable
+from mcpd.trace.reading import Entry
 
 __all__ = ["Filter", "as_json", "as_line", "readable_size", "readable_time"]
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ..printable import printable
-from ..serve_defaults import MAX_FRAME_BYTES
+from mcpd.printable import printable
+from mcpd.serve_defaults import MAX_FRAME_BYTES
 
 resource: Any
 try:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = [
     "Address",

@@ -19,10 +19,10 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.json import encode
 
-from ..errors import AccessDenied, ConfigurationError
-from ..principal import ANONYMOUS, Origin, Principal
-from ..printable import printable
-from ..state_keys import StateKeys
+from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.principal import ANONYMOUS, Origin, Principal
+from mcpd.printable import printable
+from mcpd.state_keys import StateKeys
 
 __all__ = [
     "Authentication",

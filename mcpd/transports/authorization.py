@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from ..printable import printable
+from mcpd.printable import printable
 
 __all__ = ["Authorization", "AuthorizedRequest", "advice_on", "has_judged", "said_in"]
 

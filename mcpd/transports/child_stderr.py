@@ -13,7 +13,7 @@ import re
 import select
 from codecs import getincrementaldecoder
 
-from ..printable import printable, printable_lines
+from mcpd.printable import printable, printable_lines
 
 __all__ = ["StderrCopy"]
 

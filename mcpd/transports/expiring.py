@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from time import time
 
-from ..principal import Principal
+from mcpd.principal import Principal
 
 __all__ = ["at_expiry"]
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError
-from .address import is_ip_address, is_loopback
-from .authentication import Authentication, Authenticator, Protection, Refusal, TokenAuthenticator
+from mcpd.errors import ConfigurationError
+from mcpd.transports.address import is_ip_address, is_loopback
+from mcpd.transports.authentication import Authentication, Authenticator, Protection, Refusal, TokenAuthenticator
 
 __all__ = ["Access", "Guard", "Refusal"]
 

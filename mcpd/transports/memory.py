@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ..channel import Receiver
-from ..errors import McpdError
-from ..jsonrpc import Id
-from ..principal import Origin
+from mcpd.channel import Receiver
+from mcpd.errors import McpdError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
 
 __all__ = ["MemoryChannel", "pair"]
 

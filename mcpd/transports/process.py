@@ -24,14 +24,14 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakSet
 
-from ..channel import Receiver
-from ..errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
-from ..jsonrpc import Id
-from ..masking import mask_command
-from ..principal import Origin
-from .apart import unread
-from .child_stderr import StderrCopy
-from .stdio import MAX_FRAME_BYTES, StdioChannel
+from mcpd.channel import Receiver
+from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.masking import mask_command
+from mcpd.principal import Origin
+from mcpd.transports.apart import unread
+from mcpd.transports.child_stderr import StderrCopy
+from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
 __all__ = ["STDERR_BYTES_PER_SECOND", "ChildProcess", "ProcessChannel", "open_process"]
 

@@ -14,19 +14,19 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..budget import OVER, Charge
-from ..errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
-from ..jsonrpc import Id
-from ..principal import Origin
-from ..session import MAX_FRAME_BYTES
-from ..wire.ndjson import Splitter
-from ..wire.torn import END_BYTES, Torn
+from mcpd.budget import OVER, Charge
+from mcpd.errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
+from mcpd.jsonrpc import Id
+from mcpd.principal import Origin
+from mcpd.session import MAX_FRAME_BYTES
+from mcpd.wire.ndjson import Splitter
+from mcpd.wire.torn import END_BYTES, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..channel import Receiver
-    from .apart import Apart
+    from mcpd.channel import Receiver
+    from mcpd.transports.apart import Apart
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel"]
 
@@ -107,7 +107,7 @@ class StdioChannel:
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
             # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
-            from .stdio_thread import read_in_thread  # what hosts give are pipes
+            from mcpd.transports.stdio_thread import read_in_thread  # what hosts give are pipes
 
             read_in_thread(self, self._loop, self._fd_in)
 
@@ -262,7 +262,7 @@ class StdioChannel:
             self._flush()
         if self._apart is None:
             try:
-                from .apart import Apart  # few tools report anything, and this costs start-up
+                from mcpd.transports.apart import Apart  # few tools report anything, and this costs start-up
             except OSError:  # no descriptor is left to load it with
                 self.send(frame)
                 return
@@ -270,7 +270,7 @@ class StdioChannel:
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:
-        from .apart import unread
+        from mcpd.transports.apart import unread
 
         return not self._out and not self._unsent and not unread(self._fd_out)
 

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["claim", "fill_gaps"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .stdio import MAX_FRAME_BYTES, StdioChannel
+from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
 if TYPE_CHECKING:
-    from ..listener import Accept
+    from mcpd.listener import Accept
 
 __all__ = ["StdioListener"]
 

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 
-from ..errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["HANDED_OVER", "is_told", "sockets_at", "tell"]
 

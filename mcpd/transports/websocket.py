@@ -26,19 +26,18 @@ from typing import Protocol, TypeVarTuple, cast
 
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import CLOSED, CLOSING, OPEN
-from websockets.protocol import Protocol as Framing
+from websockets.protocol import CLOSED, CLOSING, OPEN, Protocol as Framing
 
-from ..budget import OVER, SMALL, Charge, client_of
-from ..channel import Channel, Receiver
-from ..errors import McpdError
-from ..jsonrpc import Id
-from ..principal import ANONYMOUS, Origin, Principal
-from ..printable import printable
-from .accepting import ConnectionLimit, CountedConnections, WebSocketLimits
-from .apart import Apart
-from .authentication import HandshakeFields
-from .expiring import at_expiry
+from mcpd.budget import OVER, SMALL, Charge, client_of
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import McpdError
+from mcpd.jsonrpc import Id
+from mcpd.principal import ANONYMOUS, Origin, Principal
+from mcpd.printable import printable
+from mcpd.transports.accepting import ConnectionLimit, CountedConnections, WebSocketLimits
+from mcpd.transports.apart import Apart
+from mcpd.transports.authentication import HandshakeFields
+from mcpd.transports.expiring import at_expiry
 
 __all__ = ["HIGH_WATER", "ConnectionOwner", "Opening", "WebSocketChannel"]
 

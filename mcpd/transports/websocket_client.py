@@ -18,14 +18,14 @@ from websockets.frames import CloseCode, Frame
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from ..errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
-from ..printable import printable
-from ..serve_defaults import MAX_FRAME_BYTES
-from .accepting import WebSocketLimits
-from .authorization import advice_on, said_in
-from .websocket import WebSocketChannel
-from .websocket_dial import Dialed, dial
-from .wire_log import wire_log
+from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
+from mcpd.printable import printable
+from mcpd.serve_defaults import MAX_FRAME_BYTES
+from mcpd.transports.accepting import WebSocketLimits
+from mcpd.transports.authorization import advice_on, said_in
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_dial import Dialed, dial
+from mcpd.transports.wire_log import wire_log
 
 __all__ = ["ClientHandshake", "RefusedHandshake", "open_websocket"]
 

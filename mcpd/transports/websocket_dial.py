@@ -18,9 +18,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from ..errors import CannotConnect, ConfigurationError, TransportError
-from ..printable import printable
-from .address import is_loopback
+from mcpd.errors import CannotConnect, ConfigurationError, TransportError
+from mcpd.printable import printable
+from mcpd.transports.address import is_loopback
 
 if TYPE_CHECKING:
     from ssl import SSLContext

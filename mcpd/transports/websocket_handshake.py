@@ -13,17 +13,16 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from websockets.http11 import Request, Response
-from websockets.protocol import SERVER
-from websockets.protocol import Protocol as Framing
+from websockets.protocol import SERVER, Protocol as Framing
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from ..principal import ANONYMOUS, Principal
-from ..printable import printable
-from .accepting import is_tls
-from .authentication import HandshakeFields, Refusal, RequestHeaders
-from .websocket import ConnectionOwner, WebSocketChannel
-from .wire_log import wire_log
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.printable import printable
+from mcpd.transports.accepting import is_tls
+from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders
+from mcpd.transports.websocket import ConnectionOwner, WebSocketChannel
+from mcpd.transports.wire_log import wire_log
 
 __all__ = ["Admission", "Handshake"]
 

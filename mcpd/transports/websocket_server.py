@@ -14,15 +14,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request
 
-from ..channel import Channel, Receiver
-from ..errors import ConfigurationError, ConnectionLost, McpdError
-from ..principal import ANONYMOUS, Principal
-from .accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits
-from .address import Address, authority, bind, check_guarded, close, is_local, parse
-from .authentication import RequestHeaders
-from .guards import Access, Guard, Refusal
-from .websocket import WebSocketChannel
-from .websocket_handshake import Handshake
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import ConfigurationError, ConnectionLost, McpdError
+from mcpd.principal import ANONYMOUS, Principal
+from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits
+from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
+from mcpd.transports.authentication import RequestHeaders
+from mcpd.transports.guards import Access, Guard, Refusal
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_handshake import Handshake
 
 __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 

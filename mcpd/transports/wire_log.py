@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from ..printable import printable
+from mcpd.printable import printable
 
 __all__ = ["wire_log"]
 

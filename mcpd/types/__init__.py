@@ -12,89 +12,111 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .base import CacheableResult as CacheableResult
-    from .base import EmptyResult as EmptyResult
-    from .base import Icon as Icon
-    from .base import ObjectResult as ObjectResult
-    from .base import PageParams as PageParams
-    from .base import Params as Params
-    from .base import RequestMeta as RequestMeta
-    from .base import Result as Result
-    from .completion import CompleteParams as CompleteParams
-    from .completion import CompleteResult as CompleteResult
-    from .completion import Completion as Completion
-    from .completion import CompletionArgument as CompletionArgument
-    from .completion import CompletionContext as CompletionContext
-    from .completion import PromptReference as PromptReference
-    from .completion import ResourceTemplateReference as ResourceTemplateReference
-    from .content import Annotations as Annotations
-    from .content import AudioContent as AudioContent
-    from .content import BlobResourceContents as BlobResourceContents
-    from .content import ContentBlock as ContentBlock
-    from .content import EmbeddedResource as EmbeddedResource
-    from .content import ImageContent as ImageContent
-    from .content import ResourceLink as ResourceLink
-    from .content import TextContent as TextContent
-    from .content import TextResourceContents as TextResourceContents
-    from .elicitation import ElicitationCompleteParams as ElicitationCompleteParams
-    from .elicitation import ElicitFormParams as ElicitFormParams
-    from .elicitation import ElicitResult as ElicitResult
-    from .elicitation import ElicitUrlParams as ElicitUrlParams
-    from .lifecycle import ClientCapabilities as ClientCapabilities
-    from .lifecycle import DiscoverResult as DiscoverResult
-    from .lifecycle import ElicitationCapability as ElicitationCapability
-    from .lifecycle import Implementation as Implementation
-    from .lifecycle import InitializeParams as InitializeParams
-    from .lifecycle import InitializeResult as InitializeResult
-    from .lifecycle import ListChanged as ListChanged
-    from .lifecycle import ResourcesCapability as ResourcesCapability
-    from .lifecycle import SamplingCapability as SamplingCapability
-    from .lifecycle import ServerCapabilities as ServerCapabilities
-    from .notifications import LOG_LEVELS as LOG_LEVELS
-    from .notifications import CancelledParams as CancelledParams
-    from .notifications import LogLevel as LogLevel
-    from .notifications import LogMessageParams as LogMessageParams
-    from .notifications import NotificationParams as NotificationParams
-    from .notifications import ProgressParams as ProgressParams
-    from .notifications import SetLevelParams as SetLevelParams
-    from .prompts import GetPromptParams as GetPromptParams
-    from .prompts import GetPromptResult as GetPromptResult
-    from .prompts import ListPromptsResult as ListPromptsResult
-    from .prompts import Prompt as Prompt
-    from .prompts import PromptArgument as PromptArgument
-    from .prompts import PromptMessage as PromptMessage
-    from .resources import ListResourcesResult as ListResourcesResult
-    from .resources import ListResourceTemplatesResult as ListResourceTemplatesResult
-    from .resources import ReadResourceParams as ReadResourceParams
-    from .resources import ReadResourceResult as ReadResourceResult
-    from .resources import Resource as Resource
-    from .resources import ResourceTemplate as ResourceTemplate
-    from .resources import ResourceUpdatedParams as ResourceUpdatedParams
-    from .resources import SubscribeParams as SubscribeParams
-    from .rounds import AcknowledgedParams as AcknowledgedParams
-    from .rounds import InputRequest as InputRequest
-    from .rounds import InputRequiredResult as InputRequiredResult
-    from .rounds import ListenParams as ListenParams
-    from .rounds import ListenResult as ListenResult
-    from .rounds import SubscriptionFilter as SubscriptionFilter
-    from .sampling import CreateMessageParams as CreateMessageParams
-    from .sampling import CreateMessageResult as CreateMessageResult
-    from .sampling import ListRootsParams as ListRootsParams
-    from .sampling import ListRootsResult as ListRootsResult
-    from .sampling import ModelHint as ModelHint
-    from .sampling import ModelPreferences as ModelPreferences
-    from .sampling import Root as Root
-    from .sampling import SamplingContent as SamplingContent
-    from .sampling import SamplingMessage as SamplingMessage
-    from .sampling import ToolChoice as ToolChoice
-    from .sampling import ToolResultContent as ToolResultContent
-    from .sampling import ToolUseContent as ToolUseContent
-    from .tools import CallToolParams as CallToolParams
-    from .tools import CallToolResult as CallToolResult
-    from .tools import ListToolsResult as ListToolsResult
-    from .tools import Tool as Tool
-    from .tools import ToolAnnotations as ToolAnnotations
-    from .tools import ToolExecution as ToolExecution
+    from mcpd.types.base import (
+        CacheableResult as CacheableResult,
+        EmptyResult as EmptyResult,
+        Icon as Icon,
+        ObjectResult as ObjectResult,
+        PageParams as PageParams,
+        Params as Params,
+        RequestMeta as RequestMeta,
+        Result as Result,
+    )
+    from mcpd.types.completion import (
+        CompleteParams as CompleteParams,
+        CompleteResult as CompleteResult,
+        Completion as Completion,
+        CompletionArgument as CompletionArgument,
+        CompletionContext as CompletionContext,
+        PromptReference as PromptReference,
+        ResourceTemplateReference as ResourceTemplateReference,
+    )
+    from mcpd.types.content import (
+        Annotations as Annotations,
+        AudioContent as AudioContent,
+        BlobResourceContents as BlobResourceContents,
+        ContentBlock as ContentBlock,
+        EmbeddedResource as EmbeddedResource,
+        ImageContent as ImageContent,
+        ResourceLink as ResourceLink,
+        TextContent as TextContent,
+        TextResourceContents as TextResourceContents,
+    )
+    from mcpd.types.elicitation import (
+        ElicitationCompleteParams as ElicitationCompleteParams,
+        ElicitFormParams as ElicitFormParams,
+        ElicitResult as ElicitResult,
+        ElicitUrlParams as ElicitUrlParams,
+    )
+    from mcpd.types.lifecycle import (
+        ClientCapabilities as ClientCapabilities,
+        DiscoverResult as DiscoverResult,
+        ElicitationCapability as ElicitationCapability,
+        Implementation as Implementation,
+        InitializeParams as InitializeParams,
+        InitializeResult as InitializeResult,
+        ListChanged as ListChanged,
+        ResourcesCapability as ResourcesCapability,
+        SamplingCapability as SamplingCapability,
+        ServerCapabilities as ServerCapabilities,
+    )
+    from mcpd.types.notifications import (
+        LOG_LEVELS as LOG_LEVELS,
+        CancelledParams as CancelledParams,
+        LogLevel as LogLevel,
+        LogMessageParams as LogMessageParams,
+        NotificationParams as NotificationParams,
+        ProgressParams as ProgressParams,
+        SetLevelParams as SetLevelParams,
+    )
+    from mcpd.types.prompts import (
+        GetPromptParams as GetPromptParams,
+        GetPromptResult as GetPromptResult,
+        ListPromptsResult as ListPromptsResult,
+        Prompt as Prompt,
+        PromptArgument as PromptArgument,
+        PromptMessage as PromptMessage,
+    )
+    from mcpd.types.resources import (
+        ListResourcesResult as ListResourcesResult,
+        ListResourceTemplatesResult as ListResourceTemplatesResult,
+        ReadResourceParams as ReadResourceParams,
+        ReadResourceResult as ReadResourceResult,
+        Resource as Resource,
+        ResourceTemplate as ResourceTemplate,
+        ResourceUpdatedParams as ResourceUpdatedParams,
+        SubscribeParams as SubscribeParams,
+    )
+    from mcpd.types.rounds import (
+        AcknowledgedParams as AcknowledgedParams,
+        InputRequest as InputRequest,
+        InputRequiredResult as InputRequiredResult,
+        ListenParams as ListenParams,
+        ListenResult as ListenResult,
+        SubscriptionFilter as SubscriptionFilter,
+    )
+    from mcpd.types.sampling import (
+        CreateMessageParams as CreateMessageParams,
+        CreateMessageResult as CreateMessageResult,
+        ListRootsParams as ListRootsParams,
+        ListRootsResult as ListRootsResult,
+        ModelHint as ModelHint,
+        ModelPreferences as ModelPreferences,
+        Root as Root,
+        SamplingContent as SamplingContent,
+        SamplingMessage as SamplingMessage,
+        ToolChoice as ToolChoice,
+        ToolResultContent as ToolResultContent,
+        ToolUseContent as ToolUseContent,
+    )
+    from mcpd.types.tools import (
+        CallToolParams as CallToolParams,
+        CallToolResult as CallToolResult,
+        ListToolsResult as ListToolsResult,
+        Tool as Tool,
+        ToolAnnotations as ToolAnnotations,
+        ToolExecution as ToolExecution,
+    )
 
 __all__ = [
     "LOG_LEVELS",

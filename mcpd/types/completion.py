@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from .base import Params, Result, Wire
+from mcpd.types.base import Params, Result, Wire
 
 __all__ = [
     "CompleteParams",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field
 
-from .base import Icon, Wire
+from mcpd.types.base import Icon, Wire
 
 __all__ = [
     "Annotations",

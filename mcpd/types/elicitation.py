@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from .base import Wire
+from mcpd.types.base import Wire
 
 __all__ = ["ElicitFormParams", "ElicitResult", "ElicitUrlParams", "ElicitationCompleteParams"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import CacheableResult, Icon, RequestMeta, Result, Wire
+from mcpd.types.base import CacheableResult, Icon, RequestMeta, Result, Wire
 
 __all__ = [
     "ClientCapabilities",

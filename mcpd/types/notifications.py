@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import Params, Wire
+from mcpd.types.base import Params, Wire
 
 __all__ = [
     "LOG_LEVELS",

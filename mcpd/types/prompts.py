@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from .base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
-from .content import ContentBlock
+from mcpd.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
+from mcpd.types.content import ContentBlock
 
 __all__ = [
     "GetPromptParams",

@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import Raw, field
 
-from .base import NO_JSON, CacheableResult, Icon, Params, Wire
-from .content import Annotations, BlobResourceContents, TextResourceContents
+from mcpd.types.base import NO_JSON, CacheableResult, Icon, Params, Wire
+from mcpd.types.content import Annotations, BlobResourceContents, TextResourceContents
 
 __all__ = [
     "ListResourceTemplatesResult",

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import field
 
-from .base import Params, Result, Wire
+from mcpd.types.base import Params, Result, Wire
 
 __all__ = [
     "AcknowledgedParams",

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import Wire
-from .content import AudioContent, ContentBlock, ImageContent, TextContent
-from .tools import Tool
+from mcpd.types.base import Wire
+from mcpd.types.content import AudioContent, ContentBlock, ImageContent, TextContent
+from mcpd.types.tools import Tool
 
 __all__ = [
     "CreateMessageParams",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..references import target_of
+from mcpd.references import target_of
 
 __all__ = ["make_arguments"]
 

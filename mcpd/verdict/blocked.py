@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ..extensions.ui.csp_sources import UiCsp
-from .report import Check, Finding, Severity, checked
-from .scene import Scene, Violation, in_app
-from .sources import Kind, address, origin_of, refusal
+from mcpd.extensions.ui.csp_sources import UiCsp
+from mcpd.verdict.report import Check, Finding, Severity, checked
+from mcpd.verdict.scene import Scene, Violation, in_app
+from mcpd.verdict.sources import Kind, address, origin_of, refusal
 
 __all__ = ["console_check", "errors_of", "policy_check", "why_not_started"]
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.json import decode
 
-from ..errors import McpdError, RemoteError
-from ..host.call import ToolCall
-from ..host.host import Host
-from ..host.visibility import is_for_model
-from ..types.tools import CallToolResult, Tool
-from .arguments import make_arguments
-from .metadata import App
-from .report import Check, Finding, checked, skipped
+from mcpd.errors import McpdError, RemoteError
+from mcpd.host.call import ToolCall
+from mcpd.host.host import Host
+from mcpd.host.visibility import is_for_model
+from mcpd.types.tools import CallToolResult, Tool
+from mcpd.verdict.arguments import make_arguments
+from mcpd.verdict.metadata import App
+from mcpd.verdict.report import Check, Finding, checked, skipped
 
 __all__ = ["Called", "call_for"]
 

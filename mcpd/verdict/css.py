@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .sources import Kind
+from mcpd.verdict.sources import Kind
 
 __all__ = ["Reference", "css_references"]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..extensions.ui.csp_sources import UiCsp
-from ..extensions.ui.html import html_problems
-from .markup import Load, Markup, read_markup
-from .report import Check, Finding, checked
-from .sources import refusal
+from mcpd.extensions.ui.csp_sources import UiCsp
+from mcpd.extensions.ui.html import html_problems
+from mcpd.verdict.markup import Load, Markup, read_markup
+from mcpd.verdict.report import Check, Finding, checked
+from mcpd.verdict.sources import refusal
 
 __all__ = ["document_checks"]
 

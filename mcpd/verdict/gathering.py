@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..client import Client
-from ..errors import ConfigurationError, McpdError
-from ..extensions.ui.constants import SCHEME, is_app_type
-from ..extensions.ui.uris import unversioned
-from ..types.resources import Resource
-from ..types.tools import Tool
-from .metadata import App, linked_uri, plain
+from mcpd.client import Client
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.extensions.ui.constants import SCHEME, is_app_type
+from mcpd.extensions.ui.uris import unversioned
+from mcpd.types.resources import Resource
+from mcpd.types.tools import Tool
+from mcpd.verdict.metadata import App, linked_uri, plain
 
 __all__ = ["Gathered", "gather"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from .report import AppsReport, Check
+from mcpd.verdict.report import AppsReport, Check
 
 __all__ = ["junit_xml"]
 

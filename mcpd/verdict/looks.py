@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from .blocked import why_not_started
-from .report import Check, Finding, checked, skipped
-from .scene import Scene
+from mcpd.verdict.blocked import why_not_started
+from mcpd.verdict.report import Check, Finding, checked, skipped
+from mcpd.verdict.scene import Scene
 
 __all__ = [
     "NOTHING_SEEN",

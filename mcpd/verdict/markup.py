@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..errors import ConfigurationError
-from .css import css_references
-from .script import read_script
-from .sources import Kind
+from mcpd.errors import ConfigurationError
+from mcpd.verdict.css import css_references
+from mcpd.verdict.script import read_script
+from mcpd.verdict.sources import Kind
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

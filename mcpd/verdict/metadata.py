@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from ..extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type
-from ..extensions.ui.csp_sources import read_csp, read_permissions, validate_csp
-from ..types.resources import Resource
-from ..types.tools import Tool
-from .report import Check, Finding, checked
+from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type
+from mcpd.extensions.ui.csp_sources import read_csp, read_permissions, validate_csp
+from mcpd.types.resources import Resource
+from mcpd.types.tools import Tool
+from mcpd.verdict.report import Check, Finding, checked
 
 __all__ = ["App", "app_item", "linked_uri", "plain", "resource_checks", "server_checks", "tool_checks"]
 

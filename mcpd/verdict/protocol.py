@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..host.view import events
-from ..host.view.events import Connected
-from ..host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
-from .blocked import why_not_started
-from .report import Check, Finding, checked, skipped
-from .scene import Scene
+from mcpd.host.view import events
+from mcpd.host.view.events import Connected
+from mcpd.host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
+from mcpd.verdict.blocked import why_not_started
+from mcpd.verdict.report import Check, Finding, checked, skipped
+from mcpd.verdict.scene import Scene
 
 __all__ = ["HANDSHAKE", "ending_checks", "handshake_check", "protocol_checks", "spy_check"]
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
-from .sources import address
+from mcpd.verdict.sources import address
 
 __all__ = ["FORMAT", "AppReport", "AppsReport", "Cause", "Check", "Finding", "Severity", "Status", "checked", "skipped"]
 

@@ -9,21 +9,21 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
-from ..client.target import Target
-from ..errors import ConfigurationError
-from ..host.documents.csp import grant_csp
-from ..host.documents.document import read_document
-from ..host.hooks import Hooks
-from ..host.host import Host
-from ..host.options import HostOptions
-from .calling import Called, call_for
-from .document import document_checks
-from .gathering import gather
-from .metadata import App, app_item, resource_checks, server_checks, tool_checks
-from .options import TryOptions
-from .protocol import HANDSHAKE
-from .report import AppReport, AppsReport, Check, Finding, checked, skipped
-from .theatre import Theatre, open_theatre
+from mcpd.client.target import Target
+from mcpd.errors import ConfigurationError
+from mcpd.host.documents.csp import grant_csp
+from mcpd.host.documents.document import read_document
+from mcpd.host.hooks import Hooks
+from mcpd.host.host import Host
+from mcpd.host.options import HostOptions
+from mcpd.verdict.calling import Called, call_for
+from mcpd.verdict.document import document_checks
+from mcpd.verdict.gathering import gather
+from mcpd.verdict.metadata import App, app_item, resource_checks, server_checks, tool_checks
+from mcpd.verdict.options import TryOptions
+from mcpd.verdict.protocol import HANDSHAKE
+from mcpd.verdict.report import AppReport, AppsReport, Check, Finding, checked, skipped
+from mcpd.verdict.theatre import Theatre, open_theatre
 
 __all__ = ["try_apps"]
 
@@ -98,7 +98,7 @@ async def _show(
 ) -> list[Check]:
     if called.call is None:
         return [skipped(*HANDSHAKE, "nothing was called that would open it", ["APP-V-03"])]
-    from .showing import show_app
+    from mcpd.verdict.showing import show_app
 
     return await show_app(theatre, host, called.call, options, report, room)
 

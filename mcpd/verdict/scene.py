@@ -16,18 +16,18 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ConfigurationError
-from ..host.call import ToolCall
-from ..host.documents.csp import OUTER_TOKENS
-from ..host.host import Host
-from ..host.shown import ShownView
-from ..host.view.context import HostContext
-from ..host.view.events import Event, Failed, SizeChanged
-from ..host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, TOOL_RESULT
-from ..preview.messages import Quirks
-from ..preview.quirks import OPENAI, treatment
-from ..preview.views import GUEST_GONE
-from .theatre import Theatre, script
+from mcpd.errors import ConfigurationError
+from mcpd.host.call import ToolCall
+from mcpd.host.documents.csp import OUTER_TOKENS
+from mcpd.host.host import Host
+from mcpd.host.shown import ShownView
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import Event, Failed, SizeChanged
+from mcpd.host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, TOOL_RESULT
+from mcpd.preview.messages import Quirks
+from mcpd.preview.quirks import OPENAI, treatment
+from mcpd.preview.views import GUEST_GONE
+from mcpd.verdict.theatre import Theatre, script
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, FloatRect, Frame, Page, Request, Response

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .css import Reference, css_references
-from .sources import Kind
+from mcpd.verdict.css import Reference, css_references
+from mcpd.verdict.sources import Kind
 
 __all__ = ["MOST_SCRIPT", "ScriptReport", "read_script"]
 

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ..errors import ConfigurationError
-from ..extensions.ui.csp_sources import UiCsp
-from ..host.call import ToolCall
-from ..host.host import Host
-from ..host.view.context import HostContext
-from ..preview.messages import Quirks
-from .blocked import console_check, errors_of, policy_check
-from .looks import (
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.csp_sources import UiCsp
+from mcpd.host.call import ToolCall
+from mcpd.host.host import Host
+from mcpd.host.view.context import HostContext
+from mcpd.preview.messages import Quirks
+from mcpd.verdict.blocked import console_check, errors_of, policy_check
+from mcpd.verdict.looks import (  # fmt: skip
     NO_LOOKS,
     NOTHING_SEEN,
     contrast_check,
@@ -28,12 +28,12 @@ from .looks import (
     looks_of,
     resize_check,
     shows,
-)  # fmt: skip
-from .options import TryOptions
-from .protocol import ending_checks, handshake_check, protocol_checks, spy_check
-from .report import AppReport, Check, Finding, checked, skipped
-from .scene import Scene, show
-from .theatre import Theatre
+)
+from mcpd.verdict.options import TryOptions
+from mcpd.verdict.protocol import ending_checks, handshake_check, protocol_checks, spy_check
+from mcpd.verdict.report import AppReport, Check, Finding, checked, skipped
+from mcpd.verdict.scene import Scene, show
+from mcpd.verdict.theatre import Theatre
 
 __all__ = ["show_app"]
 
@@ -116,7 +116,7 @@ def _blocked(stage: _Stage) -> list[Check]:
 
 
 def _context(scheme: str, width: int) -> HostContext:
-    from ..host.view.context import ContainerDimensions
+    from mcpd.host.view.context import ContainerDimensions
 
     return HostContext(
         theme="dark" if scheme == "dark" else "light",

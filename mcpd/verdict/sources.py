@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-from ..extensions.ui.csp_sources import UiCsp
+from mcpd.extensions.ui.csp_sources import UiCsp
 
 __all__ = ["Kind", "Refusal", "address", "matches", "origin_of", "refusal"]
 

@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..channel import Channel, Receiver
-from ..errors import ConfigurationError
-from ..extensions.ui.assets import bundled_folder
-from ..host.shown import ShownView
-from ..host.view.events import Event
-from ..preview.origins import Origins
-from ..preview.page_files import PageFiles
-from ..preview.sandbox import Sandbox
-from .finding_browsers import HOW_TO_GET_ONE, find_browser
+from mcpd.channel import Channel, Receiver
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.host.shown import ShownView
+from mcpd.host.view.events import Event
+from mcpd.preview.origins import Origins
+from mcpd.preview.page_files import PageFiles
+from mcpd.preview.sandbox import Sandbox
+from mcpd.verdict.finding_browsers import HOW_TO_GET_ONE, find_browser
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -107,8 +107,8 @@ async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
     except ImportError:
         text = "showing apps in a browser needs Playwright: pip install 'mcpd-server[apps,http]'; without: --static"
         raise ConfigurationError(text) from None
-    from ..http.listener import HttpListener
-    from ..http.pages import PageApp
+    from mcpd.http.listener import HttpListener
+    from mcpd.http.pages import PageApp
 
     executable = find_browser(named)
     sandbox = Sandbox()

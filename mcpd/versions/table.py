@@ -17,11 +17,11 @@ from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
 from msgspec.json import Decoder
 from msgspec.structs import FieldInfo, fields, replace
 
-from .. import types
-from ..errors import ProtocolError
-from ..jsonrpc import encode
-from ..types.base import CacheableResult, ObjectResult, Result
-from ..types.content import (
+from mcpd import types
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import encode
+from mcpd.types.base import CacheableResult, ObjectResult, Result
+from mcpd.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -31,7 +31,7 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import (
+from mcpd.types.lifecycle import (
     ClientCapabilities,
     ElicitationCapability,
     Implementation,
@@ -39,16 +39,16 @@ from ..types.lifecycle import (
     SamplingCapability,
     ServerCapabilities,
 )
-from ..types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
-from ..types.resources import (
+from mcpd.types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
+from mcpd.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
 )
-from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
-from .revision import Back, Revision
+from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
+from mcpd.versions.revision import Back, Revision
 
 __all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "modern_requests",
            "negotiate"]  # fmt: skip

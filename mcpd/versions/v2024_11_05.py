@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..types.content import (
+from mcpd.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -15,11 +15,11 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import ClientCapabilities, InitializeResult
-from ..types.notifications import CancelledParams, LogMessageParams, NotificationParams
-from ..types.resources import Resource, ResourceTemplate
-from ..types.tools import CallToolResult
-from .revision import Revision
+from mcpd.types.lifecycle import ClientCapabilities, InitializeResult
+from mcpd.types.notifications import CancelledParams, LogMessageParams, NotificationParams
+from mcpd.types.resources import Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult
+from mcpd.versions.revision import Revision
 
 __all__ = ["REVISION"]
 

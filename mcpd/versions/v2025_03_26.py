@@ -1,10 +1,10 @@
 """2025-03-26: batches, audio, tool annotations, completions as a capability. Spec: spec/mcp-2025-03-26/changelog."""
 
-from ..types.content import AudioContent, TextContent
-from ..types.lifecycle import ServerCapabilities
-from ..types.notifications import ProgressParams
-from ..types.tools import Tool
-from .revision import Revision
+from mcpd.types.content import AudioContent, TextContent
+from mcpd.types.lifecycle import ServerCapabilities
+from mcpd.types.notifications import ProgressParams
+from mcpd.types.tools import Tool
+from mcpd.versions.revision import Revision
 
 __all__ = ["REVISION"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..types.content import (
+from mcpd.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -17,11 +17,11 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import ClientCapabilities, Implementation
-from ..types.prompts import Prompt, PromptArgument
-from ..types.resources import Resource, ResourceTemplate
-from ..types.tools import CallToolResult, Tool
-from .revision import Revision
+from mcpd.types.lifecycle import ClientCapabilities, Implementation
+from mcpd.types.prompts import Prompt, PromptArgument
+from mcpd.types.resources import Resource, ResourceTemplate
+from mcpd.types.tools import CallToolResult, Tool
+from mcpd.versions.revision import Revision
 
 __all__ = ["REVISION"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ..errors import LocalProtocolError, UrlElicitationRequired
-from ..types.content import ResourceLink
-from ..types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
-from ..types.prompts import Prompt
-from ..types.resources import Resource, ResourceTemplate
-from ..types.tools import CallToolParams, Tool
-from .revision import Revision
+from mcpd.errors import LocalProtocolError, UrlElicitationRequired
+from mcpd.types.content import ResourceLink
+from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
+from mcpd.types.prompts import Prompt
+from mcpd.types.resources import Resource, ResourceTemplate
+from mcpd.types.tools import CallToolParams, Tool
+from mcpd.versions.revision import Revision
 
 if TYPE_CHECKING:
-    from ..types.elicitation import ElicitFormParams
-    from ..types.sampling import SamplingMessage
+    from mcpd.types.elicitation import ElicitFormParams
+    from mcpd.types.sampling import SamplingMessage
 
 __all__ = ["REVISION"]
 

@@ -8,14 +8,19 @@ from typing import Any
 from msgspec import UNSET, Raw, structs
 from msgspec.json import decode
 
-from ..errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
-from ..jsonrpc import is_object
-from ..types.base import Params
-from ..types.lifecycle import ClientCapabilities
-from ..types.prompts import GetPromptParams, ListPromptsResult
-from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
-from ..types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
-from .revision import Revision
+from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
+from mcpd.jsonrpc import is_object
+from mcpd.types.base import Params
+from mcpd.types.lifecycle import ClientCapabilities
+from mcpd.types.prompts import GetPromptParams, ListPromptsResult
+from mcpd.types.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    ReadResourceResult,
+)
+from mcpd.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
+from mcpd.versions.revision import Revision
 
 __all__ = ["REVISION", "is_object_value", "object_schema", "wrapped_content"]
 

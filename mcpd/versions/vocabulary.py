@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from .table import Version
+from mcpd.versions.table import Version
 
 __all__ = ["NO_EXTENSIONS", "Vocabulary"]
 

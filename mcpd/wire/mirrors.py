@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 __all__ = ["ANNOTATION", "Mirror", "mirrors", "without_mirrors"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .torn import END_BYTES, Torn
+from mcpd.wire.torn import END_BYTES, Torn
 
 __all__ = ["Splitter"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder, decode
 
-from ..backplane.frames import Frame
-from ..observe.families import Family
-from ..observe.status import Status
+from mcpd.backplane.frames import Frame
+from mcpd.observe.families import Family
+from mcpd.observe.status import Status
 
 __all__ = ["VARIABLE", "Handover", "Seen", "decode_handover", "decode_seen", "encode_body", "read_frame"]
 

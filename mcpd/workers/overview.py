@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from logging import getLogger
 from typing import Literal
 
-from .. import __version__
-from ..errors import ConfigurationError
-from ..observe.families import Family, Sample, Total
-from ..observe.heartbeat import STUCK_SECONDS
-from ..observe.outside import Outside, Said
-from ..observe.process import process_families
-from ..observe.site import Site
-from ..observe.status import MOST_CALLS, LastErrors, Status, WorkerNow
-from ..serve_options import Options
-from ..transports.address import parse
-from .handover import Seen
-from .process import Worker
+from mcpd import __version__
+from mcpd.errors import ConfigurationError
+from mcpd.observe.families import Family, Sample, Total
+from mcpd.observe.heartbeat import STUCK_SECONDS
+from mcpd.observe.outside import Outside, Said
+from mcpd.observe.process import process_families
+from mcpd.observe.site import Site
+from mcpd.observe.status import MOST_CALLS, LastErrors, Status, WorkerNow
+from mcpd.serve_options import Options
+from mcpd.transports.address import parse
+from mcpd.workers.handover import Seen
+from mcpd.workers.process import Worker
 
 __all__ = ["Overview"]
 

@@ -11,17 +11,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..backplane.shared_memory import SharedMemory
-from ..budget import BUDGET
-from ..errors import ConfigurationError
-from ..printable import printable
-from ..serve_options import Options
-from ..transports.systemd import is_told, tell
-from .handover import Handover
-from .overview import Overview
-from .places import Places
-from .process import Worker
-from .restarts import Restarts
+from mcpd.backplane.shared_memory import SharedMemory
+from mcpd.budget import BUDGET
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.serve_options import Options
+from mcpd.transports.systemd import is_told, tell
+from mcpd.workers.handover import Handover
+from mcpd.workers.overview import Overview
+from mcpd.workers.places import Places
+from mcpd.workers.process import Worker
+from mcpd.workers.restarts import Restarts
 
 __all__ = ["run"]
 

@@ -11,9 +11,9 @@ import os
 import socket
 import sys
 
-from ..errors import ConfigurationError
-from ..serve_options import Options
-from ..transports.address import bind_beside, bind_shared, bind_unix, close, parse
+from mcpd.errors import ConfigurationError
+from mcpd.serve_options import Options
+from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 
 __all__ = ["Places"]
 

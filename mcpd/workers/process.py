@@ -14,9 +14,9 @@ from typing import Any, Literal
 from msgspec import MsgspecError
 from msgspec.structs import replace
 
-from ..backplane.frames import FrameProtocol, connect_frames, encode_frame
-from ..backplane.shared_memory import SharedMemory
-from .handover import VARIABLE, Handover, Seen, decode_seen, encode_body
+from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
+from mcpd.backplane.shared_memory import SharedMemory
+from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_seen, encode_body
 
 __all__ = ["Worker"]
 

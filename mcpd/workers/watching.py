@@ -9,14 +9,14 @@ from typing import Protocol
 
 from msgspec.json import encode
 
-from ..listener import Ending
-from ..observe.report import JSON
-from ..observe.site import exposed
-from ..observe.watching import Watching
-from ..registry.routes import Route, RouteRequest, RouteResponse
-from ..serve_options import Settings
-from ..transports.address import Address
-from .handover import Seen
+from mcpd.listener import Ending
+from mcpd.observe.report import JSON
+from mcpd.observe.site import exposed
+from mcpd.observe.watching import Watching
+from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.serve_options import Settings
+from mcpd.transports.address import Address
+from mcpd.workers.handover import Seen
 
 __all__ = ["Asking", "WorkerWatching"]
 

@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from ..backplane.frames import encode_frame
-from ..backplane.opening import SHARED
-from ..errors import ConfigurationError
-from ..listener import Ending
-from ..serve_options import Options
-from ..state_keys import hand_over_keys
-from .handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
-from .watching import WorkerWatching
+from mcpd.backplane.frames import encode_frame
+from mcpd.backplane.opening import SHARED
+from mcpd.errors import ConfigurationError
+from mcpd.listener import Ending
+from mcpd.serve_options import Options
+from mcpd.state_keys import hand_over_keys
+from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
+from mcpd.workers.watching import WorkerWatching
 
 __all__ = ["Parent", "take_over"]
 

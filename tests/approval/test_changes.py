@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd import Server, ToolAnnotations
 from mcpd.approval import check_lock, compare, offerings, write_lock

@@ -6,8 +6,7 @@ import gc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.backplane.base import EventStore
 from mcpd.backplane.memory import MemoryEventStore

@@ -6,8 +6,7 @@ Run as `mcpd serve --stdio bench_server.py`; BENCH_TOOLS is the number of tools 
 import os
 import sys
 
-from mcpd import Server
-from mcpd import text as text_block
+from mcpd import Server, text as text_block
 from mcpd.types.tools import CallToolResult
 
 sys.path.insert(0, os.environ["BENCH_COMMON"])

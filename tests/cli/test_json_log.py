@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.http_peer import serving
 from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import MODERN, OpenWire, envelope, memory_wire

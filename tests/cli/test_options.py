@@ -9,8 +9,7 @@ import click
 import pytest
 
 from mcpd.cli.check import command as check
-from mcpd.cli.serve import command as serve
-from mcpd.cli.serve import options_of as read_options
+from mcpd.cli.serve import command as serve, options_of as read_options
 from mcpd.extensions.serving import serve_options
 from mcpd.http import HttpSettings
 from mcpd.listener import Listener

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from support.clock import until
-from support.http_script import Asked, Write, legacy, modern, reply, result, text_result
-from support.http_script import scripted as scripted_http
+from support.http_script import Asked, Write, legacy, modern, reply, result, scripted as scripted_http, text_result
 from support.scripted_server import DISCOVERED, INITIALIZED, META, Script, scripted
 
 from mcpd import Callbacks, Client, HttpOptions

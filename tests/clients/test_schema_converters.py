@@ -18,8 +18,7 @@ import pytest
 from clients import functions
 from clients.schema_kinds import Kind, Node, Tree, argument_kinds, function_of, kinds
 from clients.schema_servers import SERVERS, listed, tools_of
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import Server

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field
 from datetime import date
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Meta, Struct, ValidationError
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from support.wire_schema import validate_definition

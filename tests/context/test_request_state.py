@@ -5,8 +5,7 @@ from __future__ import annotations
 from base64 import b64decode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Raw
 
 from mcpd.context import request_state

@@ -6,8 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.docs.front_matter import FrontMatterError, read_front_matter, split_page
 

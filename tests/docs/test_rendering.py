@@ -6,8 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.docs.links import names_of, resolved
 from mcpd.docs.page import UnreadablePage

@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.docs import indexer as indexer_module
 from mcpd.docs.library import Library

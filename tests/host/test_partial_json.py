@@ -11,8 +11,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from mcpd.errors import ConfigurationError
 from mcpd.host.partial_json import MAX_CHARS, PartialArguments

@@ -6,8 +6,7 @@ import base64
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.errors import InvalidParams
 from mcpd.host.view.policy import RateLimit, ViewLimits, check_downloads, check_link, safe_file_name

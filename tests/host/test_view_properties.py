@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.host_stage import Stage
 

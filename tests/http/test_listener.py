@@ -20,8 +20,7 @@ from support import websocket_peer
 from support.clock import turns, until
 from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from support.http_stage import Stage
-from support.websocket_peer import TEXT, frame, upgrade
-from support.websocket_peer import Peer as WebSocketPeer
+from support.websocket_peer import TEXT, Peer as WebSocketPeer, frame, upgrade
 
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings

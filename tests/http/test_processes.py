@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Child
 from support.http_peer import Peer, call, envelope, initialize, modern, post, request
-from support.websocket_peer import TEXT, frame
-from support.websocket_peer import Peer as WebSocketPeer
+from support.websocket_peer import TEXT, Peer as WebSocketPeer, frame
 
 pytestmark = pytest.mark.slow
 

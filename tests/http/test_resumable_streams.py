@@ -7,8 +7,7 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.clock import until
 from support.http_peer import Peer, Port, Session, call, serving
 from support.http_stage import Stage

@@ -13,8 +13,7 @@ from mcpd import Context, Server
 from mcpd.backplane.base import Backplane
 from mcpd.backplane.memory_backplane import MemoryBackplane
 from mcpd.backplane.node import Node
-from mcpd.http import HttpSettings
-from mcpd.http import following as module
+from mcpd.http import HttpSettings, following as module
 from mcpd.state_keys import StateKeys
 
 STEPS, BYTES = 12, 20_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 from inspect import cleandoc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.registry.docstring import Docstring, parse
 

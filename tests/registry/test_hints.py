@@ -17,8 +17,7 @@ import annotated_types
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Meta
 from pydantic import Field
 

@@ -8,8 +8,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.wires import Wire, each_version, each_wire, memory_wire
 
 from mcpd import Server

@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.ui_stage import each_wire as each_http_wire
 from support.wires import LEGACY, MODERN, OpenWire, each_version, memory_wire
 

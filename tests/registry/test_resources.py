@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import Struct
 from support.wires import MODERN, Wire, each_version, memory_wire
 

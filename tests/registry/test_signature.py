@@ -16,8 +16,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Meta
 from pydantic import Field
 

@@ -8,8 +8,7 @@ import time
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from support.uri_expansion import expand
 
 from mcpd.errors import RegistrationError

@@ -9,8 +9,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from support.folders import opened, problems, write
 from support.wires import LEGACY, MODERN, Wire, memory_wire
 

@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 from support.http_peer import Answer, Peer, Port, call, modern, post, serving
 from support.http_stage import Stage
-from support.websocket_peer import TEXT, Bare, House, Socket, frame, raw, upgrade
-from support.websocket_peer import Peer as WebSocketPeer
-from support.websocket_peer import serving as websockets
+from support.websocket_peer import (
+    TEXT,
+    Bare,
+    House,
+    Peer as WebSocketPeer,
+    Socket,
+    frame,
+    raw,
+    serving as websockets,
+    upgrade,
+)
 from support.wires import initialize
 
 from mcpd import ANONYMOUS, Context, Principal, Refusal, Server

@@ -9,8 +9,7 @@ import struct
 import weakref
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from support.clock import until
 from support.websocket_peer import (
     BINARY,

@@ -9,8 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from support.clock import until
 from support.websocket_peer import (
     BINARY,
@@ -25,11 +24,11 @@ from support.websocket_peer import (
     Recorder,
     Socket,
     close_frame,
+    frame as made,
     opened_client,
     serving,
     upgrade,
 )
-from support.websocket_peer import frame as made
 from websockets.frames import Frame, Opcode
 
 from mcpd.errors import ConnectionLost

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from msgspec import UNSET, Raw, Struct, structs
 from support.wire_schema import VERSIONS, _schema, validate
 from support.wires import LEGACY, MODERN, each_version

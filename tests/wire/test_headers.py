@@ -6,8 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.wire.headers import decode_value, encode_value, is_same
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcpd.wire.ndjson import Splitter
 from mcpd.wire.torn import Torn

@@ -6,8 +6,7 @@ import re
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcpd.wire.sse import KEEP_ALIVE, event, priming
 from mcpd.wire.sse_reader import SseEvent, SseReader

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
-from ...jsonrpc import MALFORMED
-from ...printable import printable
-from .kinds import Schema, in_words, limits_in_words
-from .words import WrongUse, nearest
+from mcpd.cli.talk.kinds import Schema, in_words, limits_in_words
+from mcpd.cli.talk.words import WrongUse, nearest
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable
 
 __all__ = ["Given", "arguments_of", "missing", "read_text", "read_words", "texts_of"]
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
 
-from ...errors import RemoteError
-from ...jsonrpc import MALFORMED
-from ...printable import printable
-from .arguments import arguments_of, missing, read_words
-from .reach import Reach, opened
-from .terminal import Terminal
-from .words import WrongUse, nearest
+from mcpd.cli.talk.arguments import arguments_of, missing, read_words
+from mcpd.cli.talk.reach import Reach, opened
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, nearest
+from mcpd.errors import RemoteError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ...client import Callbacks, Client
-    from ...types.tools import Tool
-    from .kinds import Schema
-    from .questions import Questions
+    from mcpd.cli.talk.kinds import Schema
+    from mcpd.cli.talk.questions import Questions
+    from mcpd.client import Callbacks, Client
+    from mcpd.types.tools import Tool
 
 __all__ = ["CallOptions", "call", "find_tool", "server_name"]
 
@@ -44,7 +44,7 @@ async def call(terminal: Terminal, reach: Reach, options: CallOptions) -> int:
     asker: list[Questions] = []
 
     def callbacks() -> Callbacks:
-        from .questions import Questions
+        from mcpd.cli.talk.questions import Questions
 
         asker.append(Questions(terminal, options.log_level))
         return asker[0].callbacks()
@@ -87,7 +87,7 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:
 
 async def _complete(terminal: Terminal, given: Any, tool: Tool | None, options: CallOptions) -> dict[str, Any]:
     """The arguments; those that are missing are asked for. Raises WrongUse."""
-    from .kinds import read_schema
+    from mcpd.cli.talk.kinds import read_schema
 
     schema = read_schema(None if tool is None else tool.input_schema)
     arguments = arguments_of(given, schema)
@@ -99,7 +99,7 @@ async def _complete(terminal: Terminal, given: Any, tool: Tool | None, options: 
     if not terminal.can_ask:
         raise WrongUse(_what_is_missing(names, schema, options.tool))
 
-    from .forms import GivenUp, ask_members
+    from mcpd.cli.talk.forms import GivenUp, ask_members
 
     try:
         async with terminal.asking:
@@ -109,7 +109,7 @@ async def _complete(terminal: Terminal, given: Any, tool: Tool | None, options: 
 
 
 def _what_is_missing(names: Sequence[str], schema: Schema, tool: str) -> str:
-    from .kinds import Schema, in_words
+    from mcpd.cli.talk.kinds import Schema, in_words
 
     said = []
     for name in names:
@@ -138,10 +138,10 @@ _VISIT_FIRST = -32042
 def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
     from msgspec.json import decode
 
-    from ...errors import ProtocolError
-    from ...jsonrpc import explain
-    from ...types.tools import CallToolResult
-    from .content import Saver, one_line, show_blocks, structured_text
+    from mcpd.cli.talk.content import Saver, one_line, show_blocks, structured_text
+    from mcpd.errors import ProtocolError
+    from mcpd.jsonrpc import explain
+    from mcpd.types.tools import CallToolResult
 
     try:
         result = decode(raw, type=CallToolResult, strict=False)  # reads "false" for false, as `Client` does
@@ -151,7 +151,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
         terminal.out_json(one_line(raw))
         return 1 if result.is_error else 0
     if result.is_error:
-        from ...types.content import TextContent
+        from mcpd.types.content import TextContent
 
         texts = [block.text for block in result.content if isinstance(block, TextContent)]
         for text in texts or [f"{options.tool} failed, and does not say why"]:
@@ -168,7 +168,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
 
 
 def _error_json(error: RemoteError) -> str:
-    from .content import one_line
+    from mcpd.cli.talk.content import one_line
 
     said = {"code": error.code, "message": error.message, "data": error.data}
     return one_line({"error": {name: value for name, value in said.items() if value is not None}})

@@ -13,8 +13,8 @@ from typing import Literal
 import click
 from click.shell_completion import CompletionItem
 
-from ...errors import McpdError
-from .reach import Reach, opened
+from mcpd.cli.talk.reach import Reach, opened
+from mcpd.errors import McpdError
 
 __all__ = ["complete_kinds", "complete_names"]
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Raw, to_builtins
 from msgspec.json import decode, encode, format
 
-from ...errors import ConfigurationError
-from ...jsonrpc import MALFORMED
-from ...printable import printable
-from ...types.content import (
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.errors import ConfigurationError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable
+from mcpd.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -24,7 +25,6 @@ from ...types.content import (
     TextContent,
     TextResourceContents,
 )
-from .terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -128,7 +128,7 @@ def show_contents(
 
 def _show_bytes(terminal: Terminal, data: bytes, mime: str | None, uri: str, saver: Saver) -> None:
     if saver.output is None and terminal.out_is_terminal:
-        from .pictures import picture
+        from mcpd.cli.talk.pictures import picture
 
         shown = picture(data, mime)
         if shown is not None:

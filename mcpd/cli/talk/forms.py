@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec.json import encode
 
-from ...printable import printable
-from .arguments import read_text
-from .kinds import Choice, Schema, in_words, limits_in_words
-from .terminal import Terminal
-from .words import WrongUse
+from mcpd.cli.talk.arguments import read_text
+from mcpd.cli.talk.kinds import Choice, Schema, in_words, limits_in_words
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.printable import printable
 
 __all__ = ["GivenUp", "ask_members"]
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from ...jsonrpc import MALFORMED
-from ...references import is_local, target_of
+from mcpd.jsonrpc import MALFORMED
+from mcpd.references import is_local, target_of
 
 __all__ = ["Choice", "Schema", "in_words", "limits_in_words", "read_schema"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...errors import missing_extra
-from ...printable import printable
-from .reach import Reach, named_target
-from .terminal import Terminal
-from .words import WrongUse
+from mcpd.cli.talk.reach import Reach, named_target
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
+from mcpd.errors import missing_extra
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ...client.auth.records import Login
-    from ...client.auth.settings import OAuth
-    from ...client.targets.named import UrlTarget
+    from mcpd.client.auth.records import Login
+    from mcpd.client.auth.settings import OAuth
+    from mcpd.client.targets.named import UrlTarget
 
 __all__ = ["lasts", "oauth", "show_logins", "url_target"]
 
@@ -22,8 +22,8 @@ __all__ = ["lasts", "oauth", "show_logins", "url_target"]
 def oauth(**said: object) -> OAuth:
     """Settings of a login. Raises ConfigurationError where the package is missing that logging in needs."""
     try:
-        from ...client.auth import logins  # noqa: F401 - what it needs may be missing
-        from ...client.auth.settings import OAuth
+        from mcpd.client.auth import logins  # noqa: F401 - what it needs may be missing
+        from mcpd.client.auth.settings import OAuth
     except ModuleNotFoundError as error:
         raise missing_extra(error, "logging in", "client") from None
     return OAuth(**said)  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def oauth(**said: object) -> OAuth:
 
 def url_target(reach: Reach) -> UrlTarget:
     """The server, which has to be one behind a URL. Raises ConfigurationError, WrongUse."""
-    from ...client.targets.named import UrlTarget
+    from mcpd.client.targets.named import UrlTarget
 
     found = named_target(reach)
     if not isinstance(found, UrlTarget):
@@ -42,11 +42,11 @@ def url_target(reach: Reach) -> UrlTarget:
 async def show_logins(terminal: Terminal, target: str | None, *, as_json: bool) -> int:
     """Print the logins at a server, or all."""
     settings = oauth(interactive=False)
-    from ...client.auth.logins import logins
+    from mcpd.client.auth.logins import logins
 
     found = logins(settings, None if target is None else url_target(Reach(target=target)).url)
     if as_json:
-        from .content import one_line
+        from mcpd.cli.talk.content import one_line
 
         terminal.out_json(one_line([_for_programs(one) for one in found]))
         return 0 if found else 1

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import convert
 
-from ...client import Callbacks
-from ...errors import ProtocolError
-from ...jsonrpc import MALFORMED
-from ...printable import printable, printable_lines
-from ...types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from ...types.sampling import CreateMessageParams, CreateMessageResult
-from .terminal import Terminal
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.client import Callbacks
+from mcpd.errors import ProtocolError
+from mcpd.jsonrpc import MALFORMED
+from mcpd.printable import printable, printable_lines
+from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.sampling import CreateMessageParams, CreateMessageResult
 
 if TYPE_CHECKING:
-    from ...types.notifications import LogMessageParams
+    from mcpd.types.notifications import LogMessageParams
 
 __all__ = ["LOG_LEVELS", "Questions", "log_line"]
 
@@ -66,8 +66,8 @@ class Questions:
         message = printable(params.message, _MOST_OF_A_TEXT)
         if not self._can_ask(f"asks: {message}"):
             return ElicitResult(action="decline")
-        from .forms import GivenUp, ask_members
-        from .kinds import read_schema
+        from mcpd.cli.talk.forms import GivenUp, ask_members
+        from mcpd.cli.talk.kinds import read_schema
 
         terminal = self._terminal
         schema = read_schema(params.requested_schema)
@@ -134,7 +134,7 @@ class Questions:
                 terminal.note("mcpd: declined")
                 raise _Refused
 
-        from ...types.content import TextContent
+        from mcpd.types.content import TextContent
 
         text = TextContent("\n".join(lines))
         return CreateMessageResult(

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
-from ...client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
-from ...errors import (
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, with_help
+from mcpd.cli.telling import tell
+from mcpd.client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
+from mcpd.errors import (
     AuthorizationRequired,
     ConfigurationError,
     McpdError,
@@ -23,13 +26,10 @@ from ...errors import (
     TransportError,
     UnsupportedVersion,
 )
-from ...printable import printable
-from ..telling import tell
-from .terminal import Terminal
-from .words import WrongUse, with_help
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from ...client import Callbacks, Client
+    from mcpd.client import Callbacks, Client
 
 __all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "without_secrets"]
 
@@ -66,7 +66,7 @@ async def opened(
     target = named_target(reach)
     if str(target) == DEMO_NAME and reach.target is None:
         tell(f"mcpd: no server was named, so this is {DEMO_NAME}")
-    from ...client import Callbacks, Client
+    from mcpd.client import Callbacks, Client
 
     client = Client(
         target,
@@ -84,7 +84,7 @@ async def opened(
 def named_target(reach: Reach) -> CommandTarget | UrlTarget:
     """What the command line names, with the headers and variables that it says. Raises ConfigurationError, WrongUse."""
     if reach.command or reach.target is not None:
-        from ...client.targets.grammar import from_words
+        from mcpd.client.targets.grammar import from_words
 
         found = from_words(reach.target, reach.command)
         target = command_of(found) if isinstance(found, FileTarget) else found
@@ -110,7 +110,7 @@ def _meant_here() -> CommandTarget:
     """The folder that is meant where no server was named, or the demo server. Raises ConfigurationError."""
     from msgspec.structs import replace
 
-    from ...sources.lookup import place_here
+    from mcpd.sources.lookup import place_here
 
     place = place_here()
     if place is None:
@@ -227,8 +227,8 @@ def in_words(error: McpdError, reach: Reach) -> str:
 
 def _data_of(error: RemoteError) -> str:
     """The data of an error, which often say more than its message."""
-    from ...jsonrpc import encode
-    from ...masking import mask_text
+    from mcpd.jsonrpc import encode
+    from mcpd.masking import mask_text
 
     if error.data is UNSET or error.data is None:
         return ""
@@ -244,7 +244,7 @@ def _said_again(reach: Reach) -> str:
     import shlex
 
     if reach.command:
-        from ...masking import mask_command
+        from mcpd.masking import mask_command
 
         return f"-- {shlex.join(mask_command(reach.command))}"
     return shlex.quote(without_secrets(reach.target)) if reach.target else ""

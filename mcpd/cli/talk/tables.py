@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from msgspec.json import encode, format
 
-from ...printable import printable
-from ...types.prompts import Prompt
-from ...types.resources import Resource, ResourceTemplate
-from ...types.tools import Tool
-from .kinds import Schema, in_words, read_schema
-from .terminal import Terminal
+from mcpd.cli.talk.kinds import Schema, in_words, read_schema
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.printable import printable
+from mcpd.types.prompts import Prompt
+from mcpd.types.resources import Resource, ResourceTemplate
+from mcpd.types.tools import Tool
 
 __all__ = ["Row", "argument_words", "prompt_row", "resource_row", "show_table", "template_row", "tool_row"]
 

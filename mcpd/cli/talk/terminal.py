@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
-from ...printable import printable, printable_lines
+from mcpd.printable import printable, printable_lines
 
 __all__ = ["Terminal", "as_json_text"]
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from ...errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "split_words", "with_help"]
 
@@ -55,7 +55,7 @@ def split_words(words: Sequence[str], command: Sequence[str], what: str) -> tupl
 
 def with_help(error: Exception, command: str) -> str:
     """The text of an error; of a target that is not there, with the command that lists all forms of targets."""
-    from ...client.targets.grammar import UnknownTarget
+    from mcpd.client.targets.grammar import UnknownTarget
 
     text = str(error)
     if not isinstance(error, UnknownTarget):

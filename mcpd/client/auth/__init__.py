@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .settings import ClientCredentials, EnterpriseManaged, OAuth, PrivateKeyJwt, WorkloadIdentity
+    from mcpd.client.auth.settings import ClientCredentials, EnterpriseManaged, OAuth, PrivateKeyJwt, WorkloadIdentity
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "OAuth", "PrivateKeyJwt", "WorkloadIdentity"]
 

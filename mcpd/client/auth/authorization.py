@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
 
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .documents import ServerMetadata, check_endpoint
-from .settings import OAuth
-from .tokens import Refusal
+from mcpd.client.auth.documents import ServerMetadata, check_endpoint
+from mcpd.client.auth.settings import OAuth
+from mcpd.client.auth.tokens import Refusal
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = ["Attempt", "authorization_url", "begin", "read_callback", "scopes_to_ask"]
 

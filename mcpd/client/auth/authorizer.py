@@ -18,21 +18,21 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from ...auth.addresses import Reach
-from ...auth.challenge import Challenge, parse
-from ...errors import AuthorizationFailed, AuthorizationRequired, McpdError
-from ...printable import printable
-from .discovery import challenge_of
-from .documents import Place, shown
-from .flow import login, refresh
-from .grants import obtain
-from .proofs_needed import UNBOUND, Binding, binding_of
-from .records import Kept, Login, SecretFields
-from .run import Network, Person, run
-from .settings import MachineGrant, OAuth
-from .sources import identity_of
-from .store import Store
-from .tokens import Refusal
+from mcpd.auth.addresses import Reach
+from mcpd.auth.challenge import Challenge, parse
+from mcpd.client.auth.discovery import challenge_of
+from mcpd.client.auth.documents import Place, shown
+from mcpd.client.auth.flow import login, refresh
+from mcpd.client.auth.grants import obtain
+from mcpd.client.auth.proofs_needed import UNBOUND, Binding, binding_of
+from mcpd.client.auth.records import Kept, Login, SecretFields
+from mcpd.client.auth.run import Network, Person, run
+from mcpd.client.auth.settings import MachineGrant, OAuth
+from mcpd.client.auth.sources import identity_of
+from mcpd.client.auth.store import Store
+from mcpd.client.auth.tokens import Refusal
+from mcpd.errors import AuthorizationFailed, AuthorizationRequired, McpdError
+from mcpd.printable import printable
 
 __all__ = ["Authorizer"]
 

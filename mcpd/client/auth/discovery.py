@@ -12,13 +12,13 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
-from ...auth.challenge import Challenge
-from ...auth.fetch import FetchError
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from ...versions import table
-from .documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
-from .steps import Answer, HttpStep, Steps, ask, json_object
+from mcpd.auth.challenge import Challenge
+from mcpd.auth.fetch import FetchError
+from mcpd.client.auth.documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
+from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, json_object
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
+from mcpd.versions import table
 
 __all__ = ["Found", "Looked", "challenge_of", "discover", "metadata_urls", "resource_urls"]
 

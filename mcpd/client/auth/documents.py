@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from ...errors import AuthorizationFailed
-from ...printable import printable
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = [
     "Place",

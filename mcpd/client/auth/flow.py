@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...auth.challenge import Challenge
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .authorization import authorization_url, begin, read_callback, scopes_to_ask
-from .discovery import Found, discover
-from .documents import ServerMetadata, check_endpoint
-from .proofs_needed import Binding, binding
-from .records import Kept, Login, Registration
-from .registration import known_client, register
-from .settings import OAuth
-from .steps import HttpStep, Listen, Steps, Tell, Visit, ask, form, json_object
-from .tokens import ClientId, Refusal, Tokens, identified, refusal_of, request_tokens
+from mcpd.auth.challenge import Challenge
+from mcpd.client.auth.authorization import authorization_url, begin, read_callback, scopes_to_ask
+from mcpd.client.auth.discovery import Found, discover
+from mcpd.client.auth.documents import ServerMetadata, check_endpoint
+from mcpd.client.auth.proofs_needed import Binding, binding
+from mcpd.client.auth.records import Kept, Login, Registration
+from mcpd.client.auth.registration import known_client, register
+from mcpd.client.auth.settings import OAuth
+from mcpd.client.auth.steps import HttpStep, Listen, Steps, Tell, Visit, ask, form, json_object
+from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, identified, refusal_of, request_tokens
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = ["LoggedIn", "login", "login_of", "refresh", "refreshed"]
 

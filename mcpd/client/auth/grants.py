@@ -6,16 +6,14 @@ RFC 7523, RFC 8693. No I/O.
 
 from __future__ import annotations
 
-from ...auth.challenge import Challenge
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .authorization import scopes_to_ask
-from .discovery import Found, discover
-from .documents import check_endpoint, shown
-from .flow import login_of
-from .proofs_needed import Binding, binding
-from .records import Login
-from .settings import (
+from mcpd.auth.challenge import Challenge
+from mcpd.client.auth.authorization import scopes_to_ask
+from mcpd.client.auth.discovery import Found, discover
+from mcpd.client.auth.documents import check_endpoint, shown
+from mcpd.client.auth.flow import login_of
+from mcpd.client.auth.proofs_needed import Binding, binding
+from mcpd.client.auth.records import Login
+from mcpd.client.auth.settings import (
     ClientCredentials,
     EnterpriseManaged,
     MachineGrant,
@@ -23,8 +21,10 @@ from .settings import (
     PrivateKeyJwt,
     WorkloadIdentity,
 )
-from .steps import HttpStep, Steps, ask, form, json_object
-from .tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
+from mcpd.client.auth.steps import HttpStep, Steps, ask, form, json_object
+from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = ["obtain"]
 
@@ -103,7 +103,7 @@ def _assertion(settings: PrivateKeyJwt, found: Found) -> str:
             f"{printable(found.server.issuer, 200)} takes assertions signed with "
             f"{printable(', '.join(algorithms), 200)}, not with {settings.algorithm}"
         )
-    from .proofs import assertion
+    from mcpd.client.auth.proofs import assertion
 
     return assertion(settings.client_id, found.server.issuer, settings.key_pem, settings.algorithm)
 

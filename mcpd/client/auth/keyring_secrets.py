@@ -8,8 +8,8 @@ from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode
 from msgspec.structs import replace
 
-from ...errors import ConfigurationError
-from .records import Kept, Login, Registration
+from mcpd.client.auth.records import Kept, Login, Registration
+from mcpd.errors import ConfigurationError
 
 __all__ = ["KeyringSecrets"]
 

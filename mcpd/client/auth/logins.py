@@ -5,17 +5,17 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...errors import AuthorizationFailed, ConfigurationError
-from ...transports.http_client.options import HttpOptions
-from ..client import Client
-from ..targets.named import UrlTarget
-from .documents import plain_url
-from .making import authorizer, store_of
-from .records import Kept, Login
-from .run import Network, Person, run
-from .settings import OAuth, Prepared
-from .store import Store
-from .tokens import ClientId, revoke
+from mcpd.client.auth.documents import plain_url
+from mcpd.client.auth.making import authorizer, store_of
+from mcpd.client.auth.records import Kept, Login
+from mcpd.client.auth.run import Network, Person, run
+from mcpd.client.auth.settings import OAuth, Prepared
+from mcpd.client.auth.store import Store
+from mcpd.client.auth.tokens import ClientId, revoke
+from mcpd.client.client import Client
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import AuthorizationFailed, ConfigurationError
+from mcpd.transports.http_client.options import HttpOptions
 
 __all__ = ["LoggedOut", "forget_all", "log_in", "log_out", "logins"]
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT
 from urllib.parse import parse_qs, urlsplit
 
-from ...errors import AuthorizationFailed, ConfigurationError
-from .documents import is_loopback_url
+from mcpd.client.auth.documents import is_loopback_url
+from mcpd.errors import AuthorizationFailed, ConfigurationError
 
 __all__ = ["LISTEN_SECONDS", "Loopback"]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Literal
 
-from ...auth.addresses import Reach
-from ...errors import ConfigurationError
-from ...transports.http_client.link import tls_context
-from ...transports.http_client.options import HttpOptions
-from ..auth_settings import Auth
-from ..targets.named import UrlTarget
-from .authorizer import Authorizer
-from .run import Person
-from .settings import MachineGrant, OAuth, Prepared, Supplied
-from .sources import SuppliedTokens
-from .store import FileStore, MemoryStore, Store
+from mcpd.auth.addresses import Reach
+from mcpd.client.auth.authorizer import Authorizer
+from mcpd.client.auth.run import Person
+from mcpd.client.auth.settings import MachineGrant, OAuth, Prepared, Supplied
+from mcpd.client.auth.sources import SuppliedTokens
+from mcpd.client.auth.store import FileStore, MemoryStore, Store
+from mcpd.client.auth_settings import Auth
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import ConfigurationError
+from mcpd.transports.http_client.link import tls_context
+from mcpd.transports.http_client.options import HttpOptions
 
 if TYPE_CHECKING:
-    from ...transports.authorization import Authorization
+    from mcpd.transports.authorization import Authorization
 
 __all__ = ["authorization", "authorizer", "store_of"]
 
@@ -78,7 +78,7 @@ def store_of(settings: OAuth) -> Store:
     if settings.store == "memory":
         return MemoryStore()
     if settings.store == "keyring":
-        from .keyring_secrets import KeyringSecrets
+        from mcpd.client.auth.keyring_secrets import KeyringSecrets
 
         return FileStore(vault=KeyringSecrets())
     return FileStore(settings.store)

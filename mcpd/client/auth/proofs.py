@@ -13,7 +13,7 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["ALGORITHM", "Prover", "assertion"]
 

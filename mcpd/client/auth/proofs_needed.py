@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...auth.challenge import Challenge
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .discovery import Found
+from mcpd.auth.challenge import Challenge
+from mcpd.client.auth.discovery import Found
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from .proofs import Prover
+    from mcpd.client.auth.proofs import Prover
 
 __all__ = ["UNBOUND", "Binding", "binding", "binding_of"]
 
@@ -42,7 +42,7 @@ def binding(wants: bool, challenge: Challenge | None, found: Found) -> Binding:
             f"tokens bound by DPoP are wanted, and {printable(found.server.issuer, 200)} does not say that it issues "
             f"such with {_ALGORITHM} (dpop_signing_alg_values_supported)"
         )
-    from .proofs import Prover
+    from mcpd.client.auth.proofs import Prover
 
     return Binding(Prover(), is_needed=True)
 
@@ -51,6 +51,6 @@ def binding_of(key: Mapping[str, Any] | None) -> Binding:
     """The key of a login that was kept."""
     if key is None:
         return UNBOUND
-    from .proofs import Prover
+    from mcpd.client.auth.proofs import Prover
 
     return Binding(Prover(key), is_needed=True)

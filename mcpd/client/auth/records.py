@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .tokens import ClientId
+from mcpd.client.auth.tokens import ClientId
 
 __all__ = ["VERSION", "Kept", "Login", "Registration", "SecretFields"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from msgspec.json import encode
 
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .documents import ServerMetadata, is_loopback_url
-from .records import Registration
-from .settings import OAuth
-from .steps import HttpStep, Steps, ask, json_object
-from .tokens import ClientId, Refusal, choose_method, refusal_of
+from mcpd.client.auth.documents import ServerMetadata, is_loopback_url
+from mcpd.client.auth.records import Registration
+from mcpd.client.auth.settings import OAuth
+from mcpd.client.auth.steps import HttpStep, Steps, ask, json_object
+from mcpd.client.auth.tokens import ClientId, Refusal, choose_method, refusal_of
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 __all__ = ["known_client", "register"]
 

@@ -15,12 +15,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-from ...auth.addresses import Reach
-from ...auth.fetch import FetchError, Limits, fetch, reach_from
-from ...errors import AuthorizationFailed, ConfigurationError
-from .loopback import Loopback
-from .settings import OAuth
-from .steps import Answer, HttpStep, Listen, Step, Steps, Tell, Visit
+from mcpd.auth.addresses import Reach
+from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
+from mcpd.client.auth.loopback import Loopback
+from mcpd.client.auth.settings import OAuth
+from mcpd.client.auth.steps import Answer, HttpStep, Listen, Step, Steps, Tell, Visit
+from mcpd.errors import AuthorizationFailed, ConfigurationError
 
 __all__ = ["Network", "Person", "has_browser", "open_browser", "run"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from ...errors import ConfigurationError
-from ...transports.authorization import Authorization
-from ..auth_settings import AuthSettings, TokenSource
-from .documents import is_loopback_url
+from mcpd.client.auth.documents import is_loopback_url
+from mcpd.client.auth_settings import AuthSettings, TokenSource
+from mcpd.errors import ConfigurationError
+from mcpd.transports.authorization import Authorization
 
 __all__ = [
     "ClientCredentials",

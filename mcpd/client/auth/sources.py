@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
 
-from ...errors import ConfigurationError
-from ..auth_settings import TokenSource
-from .documents import Place
-from .records import SecretFields
-from .settings import EnterpriseManaged, MachineGrant, Supplied, WorkloadIdentity
+from mcpd.client.auth.documents import Place
+from mcpd.client.auth.records import SecretFields
+from mcpd.client.auth.settings import EnterpriseManaged, MachineGrant, Supplied, WorkloadIdentity
+from mcpd.client.auth_settings import TokenSource
+from mcpd.errors import ConfigurationError
 
 __all__ = ["SuppliedTokens", "identity_of", "read_token"]
 

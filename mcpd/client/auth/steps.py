@@ -14,7 +14,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 if TYPE_CHECKING:
-    from ...auth.fetch import Response
+    from mcpd.auth.fetch import Response
 
 __all__ = ["Answer", "HttpStep", "Listen", "Step", "Steps", "Tell", "Visit", "ask", "form", "json_object"]
 

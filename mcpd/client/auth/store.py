@@ -18,10 +18,10 @@ from uuid import uuid4
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
 
-from ...errors import ConfigurationError
-from ...printable import printable
-from ..auth_settings import login_file
-from .records import VERSION, Kept
+from mcpd.client.auth.records import VERSION, Kept
+from mcpd.client.auth_settings import login_file
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["FileStore", "MemoryStore", "Store", "Vault"]
 
@@ -122,7 +122,7 @@ class FileStore:
         if not kept.has_vault:
             return kept
         if self._vault is None:
-            from .keyring_secrets import KeyringSecrets
+            from mcpd.client.auth.keyring_secrets import KeyringSecrets
 
             self._vault = KeyringSecrets()
         return self._vault.fill(kept)

@@ -12,13 +12,13 @@ from urllib.parse import quote_plus
 
 from msgspec import Struct
 
-from ...errors import AuthorizationFailed
-from ...printable import printable
-from .documents import shown
+from mcpd.client.auth.documents import shown
+from mcpd.errors import AuthorizationFailed
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from .proofs import Prover
-from .steps import Answer, HttpStep, Steps, ask, form, json_object
+    from mcpd.client.auth.proofs import Prover
+from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, form, json_object
 
 __all__ = ["ClientId", "Refusal", "Tokens", "choose_method", "identified", "refusal_of", "request_tokens", "revoke"]
 

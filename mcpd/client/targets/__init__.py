@@ -18,10 +18,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
+from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 
 if TYPE_CHECKING:
-    from .grammar import from_words, parse
+    from mcpd.client.targets.grammar import from_words, parse
 
 __all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of", "from_words", "parse"]
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from ...errors import ConfigurationError
-from .documents import format_of, read_document
-from .entries import read_entry
-from .hosts import HOSTS, Host, places, system
-from .named import CommandTarget, UrlTarget
-from .variables import Variables
+from mcpd.client.targets.documents import format_of, read_document
+from mcpd.client.targets.entries import read_entry
+from mcpd.client.targets.hosts import HOSTS, Host, places, system
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.targets.variables import Variables
+from mcpd.errors import ConfigurationError
 
 __all__ = ["all_servers", "host_files", "host_servers", "read_file", "read_host", "servers_in", "split_file"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ...errors import ConfigurationError
+from mcpd.errors import ConfigurationError
 
 __all__ = ["FORMATS", "format_of", "read_document", "without_comments"]
 

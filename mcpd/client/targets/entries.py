@@ -10,10 +10,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import ConfigurationError
-from .named import CommandTarget, UrlTarget
-from .urls import read_url
-from .variables import Variables
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.targets.urls import read_url
+from mcpd.client.targets.variables import Variables
+from mcpd.errors import ConfigurationError
 
 __all__ = ["read_entry"]
 

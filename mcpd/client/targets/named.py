@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from ...masking import mask_command, mask_text
-from ...serve_defaults import DEMO, OVER_STDIO
+from mcpd.masking import mask_command, mask_text
+from mcpd.serve_defaults import DEMO, OVER_STDIO
 
 __all__ = ["DEMO_NAME", "CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
 

@@ -12,8 +12,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from ...errors import ConfigurationError
-from .named import UrlTarget
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import ConfigurationError
 
 __all__ = ["SCHEMES", "is_url", "read_url"]
 

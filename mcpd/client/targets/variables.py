@@ -16,8 +16,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from ...errors import ConfigurationError
-from ...printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Variables"]
 

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from msgspec import to_builtins
 
-from ...client import Client as McpdClient
-from ..missing import refuse
-from ..types import content, prompts, resources, tools
-from .errors import ToolError
+from mcpd.client import Client as McpdClient
+from mcpd.compat.fastmcp.errors import ToolError
+from mcpd.compat.missing import refuse
+from mcpd.compat.types import content, prompts, resources, tools
 
 __all__ = ["CallToolResult", "Client"]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from ..missing import warn_of_unheard
-from ..types.content import Icon
+from mcpd.compat.missing import warn_of_unheard
+from mcpd.compat.types.content import Icon
 
 __all__ = ["Component", "newest", "public", "version_of"]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
-from ..lowlevel.context import RequestContext, current_exchange
-from .current import current_context, http_request, request_context
+from mcpd.compat.fastmcp.current import current_context, http_request, request_context
+from mcpd.compat.lowlevel.context import RequestContext, current_exchange
 
 if TYPE_CHECKING:
-    from ..types import asking, content, prompts
+    from mcpd.compat.types import asking, content, prompts
 
 __all__ = ["Context"]
 
@@ -100,7 +100,7 @@ class Context:
     @property
     def session_id(self) -> str:
         """A text that is the same for all requests of a session. Raises RuntimeError where no request runs."""
-        from .state import session_id
+        from mcpd.compat.fastmcp.state import session_id
 
         return session_id()
 
@@ -197,14 +197,14 @@ class Context:
         schema: Any = None,
     ) -> Any:
         """Ask the user by a form: for a text, number, choice, model or dataclass. The data come back as such."""
-        from .elicitation import elicit
+        from mcpd.compat.fastmcp.elicitation import elicit
 
         wanted = schema if response_type is None else response_type
         return await elicit(self.session, message, wanted, response_title, response_description)
 
     async def sample(self, messages: Any, system_prompt: str | None = None, **options: Any) -> Any:
         """Ask the client's model. The result has `text`."""
-        from .sampling import sample
+        from mcpd.compat.fastmcp.sampling import sample
 
         return await sample(self.session, messages, system_prompt, **options)
 
@@ -238,7 +238,7 @@ class Context:
 
     async def set_state(self, key: str, value: Any, *, serializable: bool = True) -> None:
         """Keep a value for the session; for this request only unless `serializable`."""
-        from .state import session_values
+        from mcpd.compat.fastmcp.state import session_values
 
         self._values.pop(key, None)
         if serializable:
@@ -248,7 +248,7 @@ class Context:
 
     async def get_state(self, key: str) -> Any:
         """What was kept; None if nothing was."""
-        from .state import session_values
+        from mcpd.compat.fastmcp.state import session_values
 
         return self._values[key] if key in self._values else session_values().get(key)
 
@@ -265,7 +265,7 @@ class Context:
         await self._change(None, {})
 
     async def _change(self, offers: bool | None, about: dict[str, Any]) -> None:
-        from .state import session_rules
+        from mcpd.compat.fastmcp.state import session_rules
 
         if offers is None:
             session_rules().clear()
@@ -277,7 +277,7 @@ class Context:
 
     async def delete_state(self, key: str) -> None:
         """Keep it no longer."""
-        from .state import session_values
+        from mcpd.compat.fastmcp.state import session_values
 
         self._values.pop(key, None)
         session_values().pop(key, None)

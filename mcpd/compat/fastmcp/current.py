@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
-from ...principal import Origin
-from ..lowlevel.context import RequestContext, current_exchange, request_ctx
+from mcpd.compat.lowlevel.context import RequestContext, current_exchange, request_ctx
+from mcpd.principal import Origin
 
 __all__ = ["active", "current_context", "http_request", "origin", "request_context"]
 

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, Asyn
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
-from .current import active, current_context, http_request, origin
-from .tokens import AccessToken, access_token
+from mcpd.compat.fastmcp.current import active, current_context, http_request, origin
+from mcpd.compat.fastmcp.tokens import AccessToken, access_token
 
 __all__ = [
     "CurrentAccessToken",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ...registry.docstring import parse
+from mcpd.registry.docstring import parse
 
 __all__ = ["described", "unread"]
 

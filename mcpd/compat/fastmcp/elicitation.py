@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, TypeVar, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
-from ..elicitation import CancelledElicitation, DeclinedElicitation
-from .schemas import dereferenced, pruned
+from mcpd.compat.elicitation import CancelledElicitation, DeclinedElicitation
+from mcpd.compat.fastmcp.schemas import dereferenced, pruned
 
 __all__ = ["AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation", "ScalarElicitationType", "elicit"]
 

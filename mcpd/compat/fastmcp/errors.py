@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ..exceptions import McpError
+from mcpd.compat.exceptions import McpError
 
 __all__ = [
     "AuthorizationError",

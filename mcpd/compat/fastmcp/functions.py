@@ -17,12 +17,12 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field, TypeAdapter, validate_call
 
-from ...printable import printable
-from ...registry.annotations import untyped_context
-from ...registry.threads import run_in_thread
-from ..lowlevel.context import current_exchange
-from .context import Context
-from .dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
+from mcpd.compat.fastmcp.context import Context
+from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.printable import printable
+from mcpd.registry.annotations import untyped_context
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["Function", "function_name", "is_async"]
 

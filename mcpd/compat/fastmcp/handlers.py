@@ -7,15 +7,15 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from ...registry.threads import run_in_thread
-from ..exceptions import McpError
-from ..lowlevel.decorators import Handler
-from ..lowlevel.schemas import problem_of
-from ..types import prompts, resources, tools
-from ..types.content import TextContent
-from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
-from .components import newest
-from .errors import DisabledError, FastMCPError, NotFoundError, ValidationError
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp.components import newest
+from mcpd.compat.fastmcp.errors import DisabledError, FastMCPError, NotFoundError, ValidationError
+from mcpd.compat.lowlevel.decorators import Handler
+from mcpd.compat.lowlevel.schemas import problem_of
+from mcpd.compat.types import prompts, resources, tools
+from mcpd.compat.types.content import TextContent
+from mcpd.compat.types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["completes", "handlers"]
 

@@ -9,7 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
 
-from ..types.content import (
+from mcpd.compat.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ...printable import printable
-from ..types import prompts, resources, tools
-from .components import newest
-from .context import Context
-from .errors import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
-from .middleware import MiddlewareContext, Next, run_through
-from .mounts import Mount
-from .prompts import PromptResult
-from .resources import ResourceResult
-from .results import ToolResult
-from .state import has_rules, session_rules
-from .store import Store, Visibility
+from mcpd.compat.fastmcp.components import newest
+from mcpd.compat.fastmcp.context import Context
+from mcpd.compat.fastmcp.errors import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
+from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
+from mcpd.compat.fastmcp.mounts import Mount
+from mcpd.compat.fastmcp.prompts import PromptResult
+from mcpd.compat.fastmcp.resources import ResourceResult
+from mcpd.compat.fastmcp.results import ToolResult
+from mcpd.compat.fastmcp.state import has_rules, session_rules
+from mcpd.compat.fastmcp.store import Store, Visibility
+from mcpd.compat.types import prompts, resources, tools
+from mcpd.printable import printable
 
 __all__ = ["Operations"]
 

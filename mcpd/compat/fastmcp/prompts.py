@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal
 import pydantic_core
 from pydantic import BaseModel, Field, PrivateAttr, TypeAdapter
 
-from ..types import prompts
-from ..types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from .components import Component, public
-from .docstrings import described
-from .errors import FastMCPError, PromptError, ValidationError
-from .functions import Function
-from .marks import Marked, mark
-from .schemas import pruned
+from mcpd.compat.fastmcp.components import Component, public
+from mcpd.compat.fastmcp.docstrings import described
+from mcpd.compat.fastmcp.errors import FastMCPError, PromptError, ValidationError
+from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.marks import Marked, mark
+from mcpd.compat.fastmcp.schemas import pruned
+from mcpd.compat.types import prompts
+from mcpd.compat.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 
 __all__ = ["FunctionPrompt", "Message", "Prompt", "PromptArgument", "PromptMessage", "PromptResult", "prompt"]
 

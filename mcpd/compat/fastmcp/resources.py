@@ -12,15 +12,19 @@ import pydantic_core
 from anyio.to_thread import run_sync
 from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
-from ..held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
-from ..types.base import Uri
-from ..types.content import Annotations, BlobResourceContents, TextResourceContents
-from ..types.content import Resource as ListedResource
-from ..types.resources import ReadResourceResult
-from .components import Component, public
-from .errors import ResourceError
-from .functions import Function
-from .marks import Marked, mark
+from mcpd.compat.fastmcp.components import Component, public
+from mcpd.compat.fastmcp.errors import ResourceError
+from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.marks import Marked, mark
+from mcpd.compat.held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
+from mcpd.compat.types.base import Uri
+from mcpd.compat.types.content import (
+    Annotations,
+    BlobResourceContents,
+    Resource as ListedResource,
+    TextResourceContents,
+)
+from mcpd.compat.types.resources import ReadResourceResult
 
 __all__ = [
     "BinaryResource",

@@ -10,10 +10,10 @@ import pydantic_core
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from ..types.content import ContentBlock, TextContent
-from ..types.tools import CallToolResult
-from .errors import ToolError
-from .media import Audio, File, Image
+from mcpd.compat.fastmcp.errors import ToolError
+from mcpd.compat.fastmcp.media import Audio, File, Image
+from mcpd.compat.types.content import ContentBlock, TextContent
+from mcpd.compat.types.tools import CallToolResult
 
 __all__ = ["ToolResult", "content_of", "is_content", "jsonable", "result_of"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..missing import refuse
-from ..types import asking
-from ..types.content import TextContent
+from mcpd.compat.missing import refuse
+from mcpd.compat.types import asking
+from mcpd.compat.types.content import TextContent
 
 __all__ = ["SamplingResult", "sample"]
 

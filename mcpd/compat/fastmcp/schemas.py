@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from ...registry.inlining import inlined, subschemas
-from ..types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from ..types.tools import CallToolResult
-from .media import Audio, File, Image
+from mcpd.compat.fastmcp.media import Audio, File, Image
+from mcpd.compat.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from mcpd.compat.types.tools import CallToolResult
+from mcpd.registry.inlining import inlined, subschemas
 
 __all__ = ["WRAPS", "dereferenced", "is_object", "output_schema", "pruned"]
 

@@ -8,27 +8,27 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..lowlevel.server import Server
-from ..missing import refuse, refuse_overrides, warn_of_unheard
-from ..types import prompts as prompt_types
-from ..types.content import Icon
-from .components import newest, version_of
-from .handlers import completes, handlers
-from .lifespans import has_lifespan, opened
-from .marks import Marked
-from .mounts import Mount
-from .operations import Operations
-from .prompts import Prompt
-from .resources import Resource
-from .serving import Serving
-from .settings import settings
-from .store import OnDuplicate, Store, Visibility, VisibilityTransform
-from .templates import ResourceTemplate
-from .tools import Tool
+from mcpd.compat.fastmcp.components import newest, version_of
+from mcpd.compat.fastmcp.handlers import completes, handlers
+from mcpd.compat.fastmcp.lifespans import has_lifespan, opened
+from mcpd.compat.fastmcp.marks import Marked
+from mcpd.compat.fastmcp.mounts import Mount
+from mcpd.compat.fastmcp.operations import Operations
+from mcpd.compat.fastmcp.prompts import Prompt
+from mcpd.compat.fastmcp.resources import Resource
+from mcpd.compat.fastmcp.serving import Serving
+from mcpd.compat.fastmcp.settings import settings
+from mcpd.compat.fastmcp.store import OnDuplicate, Store, Visibility, VisibilityTransform
+from mcpd.compat.fastmcp.templates import ResourceTemplate
+from mcpd.compat.fastmcp.tools import Tool
+from mcpd.compat.lowlevel.server import Server
+from mcpd.compat.missing import refuse, refuse_overrides, warn_of_unheard
+from mcpd.compat.types import prompts as prompt_types
+from mcpd.compat.types.content import Icon
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
-from ...errors import collects
+    from mcpd.server import Server as McpdServer
+from mcpd.errors import collects
 
 __all__ = ["FastMCP"]
 
@@ -145,7 +145,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
 
     def _put_routes(self, server: McpdServer) -> None:
         if self._routes:
-            from ..routes import add
+            from mcpd.compat.routes import add
 
             add(server, self._routes)
             self._routes = []
@@ -235,7 +235,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         self._remove(self._tools, "tool", name, version)
 
     def _remove(self, store: Store, kind: str, identity: str, version: str | None) -> None:
-        from .errors import NotFoundError
+        from mcpd.compat.fastmcp.errors import NotFoundError
 
         if not store.remove(identity, version):
             raise NotFoundError(f"Unknown {kind}: {identity!r}")
@@ -263,7 +263,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         security = options.pop("security", None)
         if "{" in uri and "}" in uri:
             return self.add_template(ResourceTemplate.from_function(function, uri, security=security, **options))
-        from .functions import Function
+        from mcpd.compat.fastmcp.functions import Function
 
         if Function(function, "resources", takes_keywords=True).given:
             raise ValueError(

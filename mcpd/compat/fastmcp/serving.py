@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import program
-from ..lowlevel.server import Server
-from ..program import Wanted
-from .settings import settings
+from mcpd.compat import program
+from mcpd.compat.fastmcp.settings import settings
+from mcpd.compat.lowlevel.server import Server
+from mcpd.compat.program import Wanted
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
+    from mcpd.server import Server as McpdServer
 
 __all__ = ["Serving"]
 
@@ -78,7 +78,7 @@ class Serving(ABC):
 
     def http_app(self, path: str | None = None, middleware: Any = None, **options: Any) -> Any:
         """This server as an ASGI application, with its endpoint at `path`; `middleware` is Starlette's."""
-        from ...http import HttpSettings
+        from mcpd.http import HttpSettings
 
         stateless = options.get("stateless_http")
         app: Any = self.__mcpd_server__().asgi_app(

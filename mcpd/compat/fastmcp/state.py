@@ -6,8 +6,8 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from ..lowlevel.context import current_exchange
-from .store import Visibility
+from mcpd.compat.fastmcp.store import Visibility
+from mcpd.compat.lowlevel.context import current_exchange
 
 __all__ = ["has_rules", "session_id", "session_rules", "session_values"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...printable import printable
-from .components import Component
+from mcpd.compat.fastmcp.components import Component
+from mcpd.printable import printable
 
 __all__ = ["OnDuplicate", "Rule", "Store", "Visibility", "VisibilityTransform"]
 

@@ -10,14 +10,21 @@ from urllib.parse import parse_qs, quote, unquote
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from ...registry.segments import values_across, values_between
-from ..types.content import Annotations
-from ..types.resources import ResourceTemplate as ListedTemplate
-from .components import Component
-from .functions import Function
-from .marks import Marked
-from .resources import FunctionResource, Resource, ResourceResult, converted, listed_members, options_for
-from .schemas import pruned
+from mcpd.compat.fastmcp.components import Component
+from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.marks import Marked
+from mcpd.compat.fastmcp.resources import (
+    FunctionResource,
+    Resource,
+    ResourceResult,
+    converted,
+    listed_members,
+    options_for,
+)
+from mcpd.compat.fastmcp.schemas import pruned
+from mcpd.compat.types.content import Annotations
+from mcpd.compat.types.resources import ResourceTemplate as ListedTemplate
+from mcpd.registry.segments import values_across, values_between
 
 __all__ = ["FunctionResourceTemplate", "ResourceTemplate", "expanded", "variables_in"]
 

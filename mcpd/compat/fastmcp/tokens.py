@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from .current import origin
+from mcpd.compat.fastmcp.current import origin
 
 __all__ = ["AccessToken", "access_token"]
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ...http import HttpSettings
+from mcpd.http import HttpSettings
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
-    from .settings import Settings
+    from mcpd.compat.fastmcp1.settings import Settings
+    from mcpd.server import Server as McpdServer
 
 __all__ = ["SessionManager", "application"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..lowlevel.context import RequestContext
+from mcpd.compat.lowlevel.context import RequestContext
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from ..elicitation import ElicitationResult, UrlElicitationResult
-    from ..lowlevel.options import ReadResourceContents
+    from mcpd.compat.elicitation import ElicitationResult, UrlElicitationResult
+    from mcpd.compat.lowlevel.options import ReadResourceContents
 
 __all__ = ["Context"]
 
@@ -93,13 +93,13 @@ class Context(Generic[SessionT, LifespanContextT, RequestT]):
 
     async def elicit(self, message: str, schema: type[ModelT]) -> ElicitationResult[ModelT]:
         """Ask the user by a form with the fields of a model."""
-        from ..elicitation import elicit_with_validation
+        from mcpd.compat.elicitation import elicit_with_validation
 
         return await elicit_with_validation(self.session, message, schema, self.request_context.request_id)
 
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> UrlElicitationResult:
         """Ask the user to visit a page."""
-        from ..elicitation import elicit_url
+        from mcpd.compat.elicitation import elicit_url
 
         return await elicit_url(self.session, message, url, elicitation_id, self.request_context.request_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from pathlib import Path
 
-from ..types.content import AudioContent, ImageContent
+from mcpd.compat.types.content import AudioContent, ImageContent
 
 __all__ = ["Audio", "Image"]
 

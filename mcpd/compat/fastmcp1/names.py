@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..names import Names
+from mcpd.compat.names import Names
 
 __all__ = ["MODULES"]
 

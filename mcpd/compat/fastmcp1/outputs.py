@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, RootModel, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
-from ..types.content import ContentBlock, TextContent
-from ..types.tools import CallToolResult
-from .errors import InvalidSignature
-from .media import Audio, Image
+from mcpd.compat.fastmcp1.errors import InvalidSignature
+from mcpd.compat.fastmcp1.media import Audio, Image
+from mcpd.compat.types.content import ContentBlock, TextContent
+from mcpd.compat.types.tools import CallToolResult
 
 __all__ = ["OutputPlan", "content_blocks", "output_plan"]
 

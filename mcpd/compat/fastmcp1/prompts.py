@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
 
-from ...printable import printable
-from ..types.base import Role
-from ..types.content import ContentBlock, Icon, TextContent
-from .signature import context_parameter, func_metadata
+from mcpd.compat.fastmcp1.signature import context_parameter, func_metadata
+from mcpd.compat.types.base import Role
+from mcpd.compat.types.content import ContentBlock, Icon, TextContent
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from .context import Context
+    from mcpd.compat.fastmcp1.context import Context
 
 __all__ = ["AssistantMessage", "Message", "Prompt", "PromptArgument", "PromptManager", "UserMessage"]
 

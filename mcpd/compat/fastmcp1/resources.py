@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, validate_call
 
-from ..held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
-from ..types.base import Uri
-from ..types.content import Annotations, Icon
+from mcpd.compat.held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
+from mcpd.compat.types.base import Uri
+from mcpd.compat.types.content import Annotations, Icon
 
 __all__ = [
     "BinaryResource",

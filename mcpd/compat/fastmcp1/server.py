@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pydantic_core
 
-from ..lowlevel.decorators import Decorator
-from ..lowlevel.options import ReadResourceContents
-from ..lowlevel.server import Server, lifespan
-from ..missing import refuse_overrides
-from ..types import content, prompts, resources, tools
-from .context import Context
-from .errors import ResourceError
-from .prompts import Prompt, PromptManager
-from .resources import FunctionResource, Resource
-from .serving import Serving
-from .settings import Settings
-from .signature import context_parameter
-from .templates import ResourceManager
-from .tools import Tool, ToolManager
+from mcpd.compat.fastmcp1.context import Context
+from mcpd.compat.fastmcp1.errors import ResourceError
+from mcpd.compat.fastmcp1.prompts import Prompt, PromptManager
+from mcpd.compat.fastmcp1.resources import FunctionResource, Resource
+from mcpd.compat.fastmcp1.serving import Serving
+from mcpd.compat.fastmcp1.settings import Settings
+from mcpd.compat.fastmcp1.signature import context_parameter
+from mcpd.compat.fastmcp1.templates import ResourceManager
+from mcpd.compat.fastmcp1.tools import Tool, ToolManager
+from mcpd.compat.lowlevel.decorators import Decorator
+from mcpd.compat.lowlevel.options import ReadResourceContents
+from mcpd.compat.lowlevel.server import Server, lifespan
+from mcpd.compat.missing import refuse_overrides
+from mcpd.compat.types import content, prompts, resources, tools
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
-from ...errors import collects
+    from mcpd.server import Server as McpdServer
+from mcpd.errors import collects
 
 __all__ = ["Context", "FastMCP", "Settings"]
 

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .. import program
-from ..lowlevel.server import Server
-from ..program import Wanted
+from mcpd.compat import program
+from mcpd.compat.lowlevel.server import Server
+from mcpd.compat.program import Wanted
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
-    from .settings import Settings
+    from mcpd.compat.fastmcp1.settings import Settings
+    from mcpd.server import Server as McpdServer
 
 __all__ = ["Serving"]
 
@@ -72,7 +72,7 @@ class Serving(ABC):
 
     def streamable_http_app(self) -> Any:
         """This server as an ASGI application, with its endpoint at `settings.streamable_http_path`."""
-        from .asgi import application
+        from mcpd.compat.fastmcp1.asgi import application
 
         return application(self.__mcpd_server__(), self.settings)
 
@@ -84,7 +84,7 @@ class Serving(ABC):
     @property
     def session_manager(self) -> Any:
         """What applications that mount several servers start: `async with mcp.session_manager.run()`."""
-        from .asgi import SessionManager
+        from mcpd.compat.fastmcp1.asgi import SessionManager
 
         return SessionManager(self.__mcpd_server__())
 
@@ -94,7 +94,7 @@ class Serving(ABC):
         """Register what answers another path, with Starlette's request and response."""
 
         def register(function: F) -> F:
-            from ..routes import add
+            from mcpd.compat.routes import add
 
             add(self.__mcpd_server__(), [(path, methods, function)])
             return function
@@ -118,14 +118,14 @@ class Serving(ABC):
             )
         self._token_verifier = verifier
         if verifier:
-            from ..auth import authenticator
+            from mcpd.compat.auth import authenticator
 
             self._mcp_server.authenticate = authenticator(verifier, self.settings.auth)
 
     def _announce_authorization(self, server: McpdServer) -> None:
         """Let clients find who issues tokens, once."""
         if self._token_verifier and not self._is_announced:
-            from ..auth import add_metadata
+            from mcpd.compat.auth import add_metadata
 
             self._is_announced = True
             add_metadata(server, self.settings.auth)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
-from ...printable import printable
-from ...registry.annotations import untyped_context
-from ..install import serves_in_threads
-from ..lowlevel.context import current_exchange
-from ..types.tools import CallToolResult
-from .context import Context
-from .errors import InvalidSignature
+from mcpd.compat.fastmcp1.context import Context
+from mcpd.compat.fastmcp1.errors import InvalidSignature
+from mcpd.compat.install import serves_in_threads
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.types.tools import CallToolResult
+from mcpd.printable import printable
+from mcpd.registry.annotations import untyped_context
 
 if TYPE_CHECKING:
-    from .outputs import OutputPlan
+    from mcpd.compat.fastmcp1.outputs import OutputPlan
 
 __all__ = ["ArgModelBase", "FuncMetadata", "call_plain", "context_parameter", "func_metadata", "is_async"]
 
@@ -72,7 +72,7 @@ class FuncMetadata:
 
     @cached_property
     def _plan(self) -> OutputPlan:
-        from .outputs import output_plan  # before the first list or call nobody needs it
+        from mcpd.compat.fastmcp1.outputs import output_plan  # before the first list or call nobody needs it
 
         return output_plan(self._signature.return_annotation, self._name, self._structured_output)
 
@@ -130,7 +130,7 @@ class FuncMetadata:
 
     def convert_result(self, result: Any) -> Any:
         """The result as a low-level handler gives it: content blocks, and the structured content if there is one."""
-        from .outputs import content_blocks
+        from mcpd.compat.fastmcp1.outputs import content_blocks
 
         plan = self._plan
         if isinstance(result, CallToolResult):
@@ -191,7 +191,7 @@ def is_async(function: Any) -> bool:
 async def call_plain(function: Callable[[], Any]) -> Any:
     """Call a plain function: here, so that one runs after another, or in a thread if that was asked for."""
     if serves_in_threads():
-        from ...registry.threads import run_in_thread
+        from mcpd.registry.threads import run_in_thread
 
         return await run_in_thread(function, exchange=current_exchange.get(None))
     return function()

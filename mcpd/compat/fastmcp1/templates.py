@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import validate_call
 
-from ...printable import printable
-from ..types.content import Annotations, Icon
-from .resources import FunctionResource, Resource
-from .signature import context_parameter, func_metadata
+from mcpd.compat.fastmcp1.resources import FunctionResource, Resource
+from mcpd.compat.fastmcp1.signature import context_parameter, func_metadata
+from mcpd.compat.types.content import Annotations, Icon
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from .context import Context
+    from mcpd.compat.fastmcp1.context import Context
 
 __all__ = ["ResourceManager", "ResourceTemplate"]
 
@@ -31,7 +31,7 @@ def _matcher(template: str) -> Callable[[str], dict[str, Any] | None]:
     pieces = re.split(r"\{(\w+)\}", template)
     fixed, names = pieces[::2], pieces[1::2]
     if names and all(re.fullmatch(r"[\w:/@%=&!~,;-]*", text) for text in fixed):
-        from ...registry.segments import values_between  # many servers have no templates
+        from mcpd.registry.segments import values_between  # many servers have no templates
 
         def values(uri: str) -> dict[str, Any] | None:
             found = values_between(fixed, uri)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...printable import printable
-from ..exceptions import UrlElicitationRequiredError
-from ..types.content import Icon
-from ..types.tools import ToolAnnotations
-from .errors import ToolError
-from .signature import FuncMetadata, context_parameter, func_metadata, is_async
+from mcpd.compat.exceptions import UrlElicitationRequiredError
+from mcpd.compat.fastmcp1.errors import ToolError
+from mcpd.compat.fastmcp1.signature import FuncMetadata, context_parameter, func_metadata, is_async
+from mcpd.compat.types.content import Icon
+from mcpd.compat.types.tools import ToolAnnotations
+from mcpd.printable import printable
 
 if TYPE_CHECKING:
-    from .context import Context
+    from mcpd.compat.fastmcp1.context import Context
 
 __all__ = ["Tool", "ToolManager"]
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .decorators import Handler
-from .options import InitializationOptions
+from mcpd.compat.lowlevel.decorators import Handler
+from mcpd.compat.lowlevel.options import InitializationOptions
 
 if TYPE_CHECKING:
-    from ...transports.authentication import Authenticator
+    from mcpd.transports.authentication import Authenticator
 
 __all__ = ["Application", "Handlers", "lifespan"]
 

@@ -12,28 +12,28 @@ from weakref import WeakKeyDictionary
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
-from ... import __version__
-from ...context.context import Context
-from ...context.exchange import Exchange
-from ...context.input_required import InputRequired, is_failure
-from ...dispatcher.connection import NotificationListener
-from ...errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
-from ...handlers.table import BoundHandler
-from ...printable import printable
-from ...registry.tools import failed
-from ...server import Server as McpdServer
-from ..exceptions import McpError, WireError
-from ..types import notifications, prompts, resources, tools
-from ..types.base import BaseNotification, BaseRequest, RequestParams
-from ..types.errors import URL_ELICITATION_REQUIRED, ErrorData
-from ..wire import result_of
-from .application import Application, lifespan
-from .context import RequestContext, current_exchange, request_ctx
-from .http_request import request_of
-from .session import ServerSession
+from mcpd import __version__
+from mcpd.compat.exceptions import McpError, WireError
+from mcpd.compat.lowlevel.application import Application, lifespan
+from mcpd.compat.lowlevel.context import RequestContext, current_exchange, request_ctx
+from mcpd.compat.lowlevel.http_request import request_of
+from mcpd.compat.lowlevel.session import ServerSession
+from mcpd.compat.types import notifications, prompts, resources, tools
+from mcpd.compat.types.base import BaseNotification, BaseRequest, RequestParams
+from mcpd.compat.types.errors import URL_ELICITATION_REQUIRED, ErrorData
+from mcpd.compat.wire import result_of
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import InputRequired, is_failure
+from mcpd.dispatcher.connection import NotificationListener
+from mcpd.errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
+from mcpd.handlers.table import BoundHandler
+from mcpd.printable import printable
+from mcpd.registry.tools import failed
+from mcpd.server import Server as McpdServer
 
 if TYPE_CHECKING:
-    from ...registry.entries import Entries
+    from mcpd.registry.entries import Entries
 
 __all__ = ["CompatServer", "served"]
 
@@ -81,7 +81,7 @@ class CompatServer(McpdServer):
 
     async def offered(self) -> Entries:
         """What it offers now, asked of its functions: for who looks at a server without serving it."""
-        from .offered import entries
+        from mcpd.compat.lowlevel.offered import entries
 
         return await entries(self.original)
 
@@ -186,7 +186,7 @@ class _Bridge:
         try:
             return await _given(native(exchange, params))
         except InvalidParams:
-            from ...types.base import EmptyResult
+            from mcpd.types.base import EmptyResult
 
             exchange.watch(params.uri)
             return EmptyResult()
@@ -255,7 +255,7 @@ def _said(error: ErrorData, exchange: Exchange) -> BaseException:
     if exchange.call.version.has_error(UrlElicitationRequired):
         return UrlElicitationRequired(asked, error.message)
     for one in asked:
-        from ...context.questions import elicit_url  # few servers send anybody to a page
+        from mcpd.context.questions import elicit_url  # few servers send anybody to a page
 
         question = elicit_url(one["message"], one["url"], one["elicitationId"])
         if not exchange.asking.can_ask(question):

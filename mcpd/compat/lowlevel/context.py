@@ -7,10 +7,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..types.base import RequestId, RequestParams
+from mcpd.compat.types.base import RequestId, RequestParams
 
 if TYPE_CHECKING:
-    from ...context.exchange import Exchange
+    from mcpd.context.exchange import Exchange
 
 __all__ = ["LifespanContextT", "RequestContext", "RequestT", "SessionT", "current_exchange", "request_ctx"]
 

@@ -8,11 +8,11 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar, get_type_hints
 
-from .. import types
-from ..exceptions import UrlElicitationRequiredError
-from ..types import content, lifecycle, notifications, prompts, resources, tools
-from ..types.base import BaseRequest, Model, PaginatedResult
-from .schemas import problem_of
+from mcpd.compat import types
+from mcpd.compat.exceptions import UrlElicitationRequiredError
+from mcpd.compat.lowlevel.schemas import problem_of
+from mcpd.compat.types import content, lifecycle, notifications, prompts, resources, tools
+from mcpd.compat.types.base import BaseRequest, Model, PaginatedResult
 
 __all__ = ["Decorator", "Decorators", "Handler"]
 

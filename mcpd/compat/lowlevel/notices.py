@@ -7,15 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...types.elicitation import ElicitationCompleteParams
-from ...types.notifications import CancelledParams, LogMessageParams, ProgressParams
-from ...types.resources import ResourceUpdatedParams
-from ..wire import struct_of
+from mcpd.compat.wire import struct_of
+from mcpd.types.elicitation import ElicitationCompleteParams
+from mcpd.types.notifications import CancelledParams, LogMessageParams, ProgressParams
+from mcpd.types.resources import ResourceUpdatedParams
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from ...server import Server
+    from mcpd.server import Server
 
 __all__ = ["Notices", "has_all"]
 

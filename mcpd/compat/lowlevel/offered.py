@@ -7,23 +7,23 @@ from typing import Any
 
 from msgspec import Raw
 
-from ...context.exchange import Exchange
-from ...errors import LocalProtocolError
-from ...registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from ...registry.pages import ActiveExtensions
-from ...types.prompts import GetPromptResult, ListPromptsResult, Prompt
-from ...types.resources import (
+from mcpd.compat.lowlevel.application import Handlers
+from mcpd.compat.types import prompts, resources, tools
+from mcpd.compat.types.base import BaseRequest, PaginatedRequestParams
+from mcpd.compat.wire import as_json, struct_of
+from mcpd.context.exchange import Exchange
+from mcpd.errors import LocalProtocolError
+from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.types.prompts import GetPromptResult, ListPromptsResult, Prompt
+from mcpd.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
 )
-from ...types.tools import CallToolResult, ListToolsResult, Tool
-from ..types import prompts, resources, tools
-from ..types.base import BaseRequest, PaginatedRequestParams
-from ..wire import as_json, struct_of
-from .application import Handlers
+from mcpd.types.tools import CallToolResult, ListToolsResult, Tool
 
 __all__ = ["entries"]
 

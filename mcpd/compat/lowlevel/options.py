@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..types.base import Model
-from ..types.content import Icon
-from ..types.lifecycle import ServerCapabilities
+from mcpd.compat.types.base import Model
+from mcpd.compat.types.content import Icon
+from mcpd.compat.types.lifecycle import ServerCapabilities
 
 __all__ = ["InitializationOptions", "NotificationOptions", "ReadResourceContents"]
 

@@ -7,12 +7,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode
 
-from ...context.questions import Question
-from ...errors import LocalProtocolError
-from ...types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from ...types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult
-from ..types.base import BaseRequest
-from ..wire import as_json, struct_of
+from mcpd.compat.types.base import BaseRequest
+from mcpd.compat.wire import as_json, struct_of
+from mcpd.context.questions import Question
+from mcpd.errors import LocalProtocolError
+from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult
 
 __all__ = ["METHODS", "RawQuestion", "question_of"]
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from anyio import CancelScope
 
-from .. import program
-from ..missing import refuse
-from ..program import Wanted
-from ..types import lifecycle, notifications, prompts, resources, tools
-from ..types.content import Icon
-from .application import lifespan
-from .context import RequestContext, request_ctx
-from .decorators import Decorators
-from .options import InitializationOptions, NotificationOptions
-from .stdio import StandIn
+from mcpd.compat import program
+from mcpd.compat.lowlevel.application import lifespan
+from mcpd.compat.lowlevel.context import RequestContext, request_ctx
+from mcpd.compat.lowlevel.decorators import Decorators
+from mcpd.compat.lowlevel.options import InitializationOptions, NotificationOptions
+from mcpd.compat.lowlevel.stdio import StandIn
+from mcpd.compat.missing import refuse
+from mcpd.compat.program import Wanted
+from mcpd.compat.types import lifecycle, notifications, prompts, resources, tools
+from mcpd.compat.types.content import Icon
 
 if TYPE_CHECKING:
-    from ...server import Server as McpdServer
-    from ...transports.authentication import Authenticator
-    from .session import ServerSession
+    from mcpd.compat.lowlevel.session import ServerSession
+    from mcpd.server import Server as McpdServer
+    from mcpd.transports.authentication import Authenticator
 
 __all__ = ["LifespanResultT", "RequestT", "Server", "lifespan"]
 
@@ -70,7 +70,7 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         """What the program says of the server when it is run."""
         self._served: McpdServer | None = None
         if handlers:
-            from ..mcpserver.handlers import add_all
+            from mcpd.compat.mcpserver.handlers import add_all
 
             add_all(self, handlers)
 
@@ -81,13 +81,13 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
 
     def add_request_handler(self, method: str, params_type: Any, handler: Callable[..., Awaitable[Any]]) -> None:
         """Serve a method by a function of a context and params, as version 2 has it. Raises NotImplementedError."""
-        from ..mcpserver.handlers import add
+        from mcpd.compat.mcpserver.handlers import add
 
         add(self, method, handler)
 
     def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
         """This server as an ASGI application, with its endpoint at that path."""
-        from ...http import HttpSettings
+        from mcpd.http import HttpSettings
 
         return self.__mcpd_server__().asgi_app(
             settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
@@ -110,7 +110,7 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """What the server says of itself."""
-        from ... import __version__
+        from mcpd import __version__
 
         return InitializationOptions(
             server_name=self.name,
@@ -180,7 +180,7 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
     def __mcpd_server__(self) -> McpdServer:
         """The server of ours that serves this one."""
         if self._served is None:
-            from .bridge import served
+            from mcpd.compat.lowlevel.bridge import served
 
             self._served = served(self)
         return self._served

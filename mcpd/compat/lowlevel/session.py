@@ -6,19 +6,19 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
 
-from ...context.context import Context
-from ...context.exchange import Exchange
-from ...errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
-from ...types.notifications import LogMessageParams, ProgressParams
-from ...types.resources import ResourceUpdatedParams
-from .. import types
-from ..exceptions import McpError
-from ..types import lifecycle, notifications
-from ..types.base import BaseNotification, BaseRequest, Model, RequestId
-from ..types.errors import ErrorData
-from ..wire import as_json
-from .context import current_exchange
-from .notices import Notices, has_all
+from mcpd.compat import types
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.lowlevel.notices import Notices, has_all
+from mcpd.compat.types import lifecycle, notifications
+from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId
+from mcpd.compat.types.errors import ErrorData
+from mcpd.compat.wire import as_json
+from mcpd.context.context import Context
+from mcpd.context.exchange import Exchange
+from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
+from mcpd.types.notifications import LogMessageParams, ProgressParams
+from mcpd.types.resources import ResourceUpdatedParams
 
 __all__ = ["ServerSession", "ServerSessionT"]
 
@@ -146,7 +146,7 @@ class ServerSession(Notices):
         return result_type.model_validate(await self._ask(request, seconds))
 
     async def _ask(self, request: BaseRequest, seconds: float | None) -> Any:
-        from .questions import METHODS, question_of  # few servers ask anything
+        from mcpd.compat.lowlevel.questions import METHODS, question_of  # few servers ask anything
 
         exchange = self._exchange
         method = METHODS.get(request.method)
@@ -201,7 +201,7 @@ class ServerSession(Notices):
 
     async def send_elicit_complete(self, elicitation_id: str, related_request_id: RequestId | None = None) -> None:
         """Say that what was asked by URL has happened."""
-        from ...types.elicitation import ElicitationCompleteParams
+        from mcpd.types.elicitation import ElicitationCompleteParams
 
         await self._tell("notifications/elicitation/complete", ElicitationCompleteParams(elicitation_id=elicitation_id))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..fastmcp1.context import Context as FirstContext
-from ..lowlevel.context import current_exchange
-from ..types import lifecycle
-from .rounds import current_round
+from mcpd.compat.fastmcp1.context import Context as FirstContext
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.mcpserver.rounds import current_round
+from mcpd.compat.types import lifecycle
 
 __all__ = ["Context"]
 

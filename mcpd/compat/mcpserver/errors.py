@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..fastmcp1.errors import InvalidSignature
+from mcpd.compat.fastmcp1.errors import InvalidSignature
 
 __all__ = [
     "InvalidSignature",

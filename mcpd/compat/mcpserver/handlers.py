@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ..missing import refuse
-from .requests import REQUESTS, handler_of
+from mcpd.compat.mcpserver.requests import REQUESTS, handler_of
+from mcpd.compat.missing import refuse
 
 __all__ = ["add", "add_all"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ...versions import table
-from ..types import lifecycle, prompts, resources, tools
-from .requests import REQUESTS
+from mcpd.compat.mcpserver.requests import REQUESTS
+from mcpd.compat.types import lifecycle, prompts, resources, tools
+from mcpd.versions import table
 
 __all__ = ["CLIENT_REQUESTS", "SERVER_RESULTS"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..lowlevel.names import TYPES
-from ..names import Names
+from mcpd.compat.lowlevel.names import TYPES
+from mcpd.compat.names import Names
 
 __all__ = ["MODULES"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...registry.threads import run_in_thread
-from ..exceptions import McpError
-from ..fastmcp1 import prompts as first
-from ..fastmcp1.media import Audio, Image
-from ..fastmcp1.signature import is_async
-from ..lowlevel.context import current_exchange
-from ..types.content import ContentBlock
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp1 import prompts as first
+from mcpd.compat.fastmcp1.media import Audio, Image
+from mcpd.compat.fastmcp1.signature import is_async
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.types.content import ContentBlock
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["AssistantMessage", "Message", "Prompt", "PromptManager", "UserMessage"]
 

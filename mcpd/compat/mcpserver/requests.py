@@ -9,11 +9,18 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec.json import decode
 
-from ..lowlevel.context import LifespanContextT, RequestContext, RequestT, SessionT, current_exchange, request_ctx
-from ..lowlevel.decorators import Handler
-from ..types import lifecycle, notifications, prompts, resources, tools
-from ..types.base import BaseRequest, Result
-from .rounds import in_rounds
+from mcpd.compat.lowlevel.context import (
+    LifespanContextT,
+    RequestContext,
+    RequestT,
+    SessionT,
+    current_exchange,
+    request_ctx,
+)
+from mcpd.compat.lowlevel.decorators import Handler
+from mcpd.compat.mcpserver.rounds import in_rounds
+from mcpd.compat.types import lifecycle, notifications, prompts, resources, tools
+from mcpd.compat.types.base import BaseRequest, Result
 
 __all__ = [
     "REQUESTS",

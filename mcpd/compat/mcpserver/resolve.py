@@ -10,12 +10,12 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from ...registry.threads import run_in_thread
-from ..elicitation import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
-from ..fastmcp1.errors import InvalidSignature
-from ..fastmcp1.signature import is_async
-from .context import Context
-from .errors import ToolError
+from mcpd.compat.elicitation import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
+from mcpd.compat.fastmcp1.errors import InvalidSignature
+from mcpd.compat.fastmcp1.signature import is_async
+from mcpd.compat.mcpserver.context import Context
+from mcpd.compat.mcpserver.errors import ToolError
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["Elicit", "ListRoots", "Resolve", "Resolver", "Sample"]
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...registry.threads import run_in_thread
-from ...registry.uri_template import UriTemplate
-from ..exceptions import McpError
-from ..fastmcp1 import templates as first
-from ..fastmcp1.resources import FunctionResource, Resource
-from ..fastmcp1.signature import is_async
-from ..lowlevel.context import current_exchange
-from .errors import ResourceError, ResourceNotFoundError, UnexpectedResourceError
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp1 import templates as first
+from mcpd.compat.fastmcp1.resources import FunctionResource, Resource
+from mcpd.compat.fastmcp1.signature import is_async
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.mcpserver.errors import ResourceError, ResourceNotFoundError, UnexpectedResourceError
+from mcpd.registry.threads import run_in_thread
+from mcpd.registry.uri_template import UriTemplate
 
 __all__ = ["DEFAULT_RESOURCE_SECURITY", "ResourceManager", "ResourceSecurity", "ResourceTemplate"]
 

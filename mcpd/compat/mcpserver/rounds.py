@@ -11,12 +11,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from ...context.exchange import Exchange
-from ...context.input_required import InputRequired
-from ...context.questions import Question
-from ...errors import LocalProtocolError
-from ..lowlevel.questions import question_of
-from ..types.rounds import InputRequiredResult, InputResponses, responses
+from mcpd.compat.lowlevel.questions import question_of
+from mcpd.compat.types.rounds import InputRequiredResult, InputResponses, responses
+from mcpd.context.exchange import Exchange
+from mcpd.context.input_required import InputRequired
+from mcpd.context.questions import Question
+from mcpd.errors import LocalProtocolError
 
 __all__ = ["Round", "current_round", "in_rounds"]
 
@@ -60,6 +60,6 @@ async def in_rounds(exchange: Exchange, params: Any, call: Callable[[], Awaitabl
 
 
 def _question(asked: Any) -> Question:
-    from ..types.rounds import request_of
+    from mcpd.compat.types.rounds import request_of
 
     return question_of(request_of(asked))

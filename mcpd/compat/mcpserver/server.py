@@ -11,23 +11,29 @@ from typing import Any, TypeVar
 
 import pydantic_core
 
-from ...errors import collects
-from ...printable import printable
-from ...registry.uri_template import UriTemplate
-from ..exceptions import McpError
-from ..fastmcp1.server import FastMCP
-from ..fastmcp1.signature import context_parameter
-from ..lowlevel.options import ReadResourceContents
-from ..lowlevel.server import LifespanResultT, Server, lifespan
-from ..missing import refuse, warn_of_unheard
-from ..program import Wanted
-from ..types import content, prompts, resources
-from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
-from .context import Context
-from .errors import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
-from .prompts import Prompt, PromptManager
-from .resources import DEFAULT_RESOURCE_SECURITY, ResourceManager, ResourceSecurity
-from .tools import Tool, ToolManager, failed
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp1.server import FastMCP
+from mcpd.compat.fastmcp1.signature import context_parameter
+from mcpd.compat.lowlevel.options import ReadResourceContents
+from mcpd.compat.lowlevel.server import LifespanResultT, Server, lifespan
+from mcpd.compat.mcpserver.context import Context
+from mcpd.compat.mcpserver.errors import (
+    ResourceError,
+    ResourceNotFoundError,
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
+from mcpd.compat.mcpserver.prompts import Prompt, PromptManager
+from mcpd.compat.mcpserver.resources import DEFAULT_RESOURCE_SECURITY, ResourceManager, ResourceSecurity
+from mcpd.compat.mcpserver.tools import Tool, ToolManager, failed
+from mcpd.compat.missing import refuse, warn_of_unheard
+from mcpd.compat.program import Wanted
+from mcpd.compat.types import content, prompts, resources
+from mcpd.compat.types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
+from mcpd.errors import collects
+from mcpd.printable import printable
+from mcpd.registry.uri_template import UriTemplate
 
 __all__ = ["MCPServer"]
 
@@ -127,7 +133,7 @@ class MCPServer(FastMCP[LifespanResultT]):
 
     def get_context(self) -> Context:
         """The context of the request that runs; of none, where most of it raises ValueError."""
-        from .requests import running
+        from mcpd.compat.mcpserver.requests import running
 
         try:
             request = running()
@@ -138,7 +144,7 @@ class MCPServer(FastMCP[LifespanResultT]):
     # -- tools -------------------------------------------------------------------------------
 
     async def _on_list_tools(self, ctx: Any, params: Any) -> Any:
-        from ..types.tools import ListToolsResult
+        from mcpd.compat.types.tools import ListToolsResult
 
         return ListToolsResult(tools=await self.list_tools())
 
@@ -183,7 +189,7 @@ class MCPServer(FastMCP[LifespanResultT]):
                     raise ValueError(
                         f"Resource {uri!r} has no URI template variables, but the handler declares a Context parameter"
                     )
-                from ..fastmcp1.resources import FunctionResource
+                from mcpd.compat.fastmcp1.resources import FunctionResource
 
                 self.add_resource(FunctionResource.from_function(function, uri, **options))
                 return function
@@ -278,7 +284,7 @@ class MCPServer(FastMCP[LifespanResultT]):
 
     def run(self, transport: Any = "stdio", **options: Any) -> None:  # type: ignore[override]
         """Serve until stopped; blocks. Under `mcpd serve` its options say how, and not what is given here."""
-        from .. import program
+        from mcpd.compat import program
 
         program.current().run(self.__mcpd_server__(), self._wanted_with(transport, options))
 
@@ -291,7 +297,7 @@ class MCPServer(FastMCP[LifespanResultT]):
         await self._serve_with("streamable-http", options)
 
     async def _serve_with(self, transport: str, options: dict[str, Any]) -> None:
-        from .. import program
+        from mcpd.compat import program
 
         await program.current().serve(self.__mcpd_server__(), self._wanted_with(transport, options))
 

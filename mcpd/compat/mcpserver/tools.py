@@ -11,18 +11,18 @@ from typing import Annotated, Any, Union, get_args, get_origin, is_typeddict
 
 from pydantic import ValidationError
 
-from ...printable import printable
-from ...registry.threads import run_in_thread
-from ..exceptions import McpError
-from ..fastmcp1 import tools as first
-from ..fastmcp1.media import Audio, Image
-from ..fastmcp1.outputs import OutputPlan
-from ..fastmcp1.signature import FuncMetadata, context_parameter, is_async
-from ..lowlevel.context import current_exchange
-from ..types.content import ContentBlock, TextContent
-from ..types.tools import CallToolResult
-from .errors import ResourceError, ToolError, UnexpectedResourceError, UnexpectedToolError
-from .resolve import Resolver
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp1 import tools as first
+from mcpd.compat.fastmcp1.media import Audio, Image
+from mcpd.compat.fastmcp1.outputs import OutputPlan
+from mcpd.compat.fastmcp1.signature import FuncMetadata, context_parameter, is_async
+from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.mcpserver.errors import ResourceError, ToolError, UnexpectedResourceError, UnexpectedToolError
+from mcpd.compat.mcpserver.resolve import Resolver
+from mcpd.compat.types.content import ContentBlock, TextContent
+from mcpd.compat.types.tools import CallToolResult
+from mcpd.printable import printable
+from mcpd.registry.threads import run_in_thread
 
 __all__ = ["Tool", "ToolManager", "failed"]
 

@@ -15,8 +15,7 @@ __all__ = ["asking", "messages"]
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from . import asking as asking
-    from . import messages as messages
+    from mcpd.compat.types import asking as asking, messages as messages
 else:
 
     def __getattr__(name: str) -> ModuleType:

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, FileUrl
 
-from .base import (
+from mcpd.compat.types.base import (
     BareRequest,
     BaseNotification,
     BaseRequest,
@@ -16,8 +16,8 @@ from .base import (
     Role,
     tagged,
 )
-from .content import AudioContent, ContentBlock, ImageContent, TextContent
-from .tools import Tool
+from mcpd.compat.types.content import AudioContent, ContentBlock, ImageContent, TextContent
+from mcpd.compat.types.tools import Tool
 
 __all__ = [
     "CreateMessageRequest",

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from .base import MetaModel, Model, Named, Role, Uri, tagged
+from mcpd.compat.types.base import MetaModel, Model, Named, Role, Uri, tagged
 
 __all__ = [
     "Annotations",

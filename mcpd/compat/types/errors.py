@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .base import Model
+from mcpd.compat.types.base import Model
 
 __all__ = [
     "CONNECTION_CLOSED",

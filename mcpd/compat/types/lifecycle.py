@@ -2,8 +2,8 @@
 
 from typing import Any, Literal
 
-from .base import BareNotification, BareRequest, BaseRequest, Model, Named, RequestParams, Result
-from .content import Icon
+from mcpd.compat.types.base import BareNotification, BareRequest, BaseRequest, Model, Named, RequestParams, Result
+from mcpd.compat.types.content import Icon
 
 __all__ = [
     "ClientCapabilities",

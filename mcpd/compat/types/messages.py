@@ -5,9 +5,9 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, RootModel
 
-from . import asking, lifecycle, notifications, prompts, resources, tools
-from .base import Model, RequestId
-from .errors import ErrorData
+from mcpd.compat.types import asking, lifecycle, notifications, prompts, resources, tools
+from mcpd.compat.types.base import Model, RequestId
+from mcpd.compat.types.errors import ErrorData
 
 __all__ = [
     "DEFAULT_NEGOTIATED_VERSION",

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from .base import (
+from mcpd.compat.types.base import (
     BareNotification,
     BaseNotification,
     BaseRequest,

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from .base import (
+from mcpd.compat.types.base import (
     BareNotification,
     BaseRequest,
     MetaModel,
@@ -18,7 +18,7 @@ from .base import (
     Role,
     tagged,
 )
-from .content import ContentBlock, Icon
+from mcpd.compat.types.content import ContentBlock, Icon
 
 __all__ = [
     "CompleteRequest",

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from .base import (
+from mcpd.compat.types.base import (
     BareNotification,
     BaseNotification,
     BaseRequest,
@@ -15,7 +15,7 @@ from .base import (
     Result,
     Uri,
 )
-from .content import Annotations, BlobResourceContents, Icon, Resource, TextResourceContents
+from mcpd.compat.types.content import Annotations, BlobResourceContents, Icon, Resource, TextResourceContents
 
 __all__ = [
     "ListResourceTemplatesRequest",

@@ -4,8 +4,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
-from . import asking
-from .base import BaseRequest, Result
+from mcpd.compat.types import asking
+from mcpd.compat.types.base import BaseRequest, Result
 
 __all__ = [
     "InputRequest",

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from .base import (
+from mcpd.compat.types.base import (
     BareNotification,
     BaseRequest,
     MetaModel,
@@ -13,7 +13,7 @@ from .base import (
     PaginatedResult,
     Result,
 )
-from .content import ContentBlock, Icon
+from mcpd.compat.types.content import ContentBlock, Icon
 
 __all__ = [
     "TASK_FORBIDDEN",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .maths import MATH_ATTRIBUTES, MATH_TAGS
+from mcpd.docs.notebooks.maths import MATH_ATTRIBUTES, MATH_TAGS
 
 __all__ = ["clean_html"]
 

@@ -8,7 +8,15 @@ from typing import Final
 
 from msgspec.json import encode, format
 
-from .cells import ErrorOutput, HtmlOutput, ImageOutput, MarkdownOutput, OmittedOutput, Output, TextOutput
+from mcpd.docs.notebooks.cells import (
+    ErrorOutput,
+    HtmlOutput,
+    ImageOutput,
+    MarkdownOutput,
+    OmittedOutput,
+    Output,
+    TextOutput,
+)
 
 __all__ = ["IMAGES", "MOST_HTML", "MOST_IMAGE", "MOST_TEXT", "output_of", "text_of"]
 

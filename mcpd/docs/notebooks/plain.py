@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 from typing import Final
 
-from .cells import (
+from mcpd.docs.notebooks.cells import (
     BrokenCell,
     Cell,
     CodeCell,

@@ -13,8 +13,17 @@ from typing import Final
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from .cells import BrokenCell, Cell, CodeCell, MarkdownCell, Notebook, Output, RawCell, UnreadableNotebook
-from .outputs import IMAGES, output_of, text_of
+from mcpd.docs.notebooks.cells import (
+    BrokenCell,
+    Cell,
+    CodeCell,
+    MarkdownCell,
+    Notebook,
+    Output,
+    RawCell,
+    UnreadableNotebook,
+)
+from mcpd.docs.notebooks.outputs import IMAGES, output_of, text_of
 
 __all__ = ["read_notebook"]
 

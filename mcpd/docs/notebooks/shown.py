@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec import Struct, structs
 from msgspec.json import encode
 
-from .cells import (
+from mcpd.docs.notebooks.cells import (
     BrokenCell,
     Cell,
     CodeCell,
@@ -26,8 +26,8 @@ from .cells import (
     Output,
     TextOutput,
 )
-from .clean import clean_html
-from .maths import mathml
+from mcpd.docs.notebooks.clean import clean_html
+from mcpd.docs.notebooks.maths import mathml
 
 __all__ = ["AT_ONCE", "MOST_BYTES", "Shown", "shown_cells"]
 

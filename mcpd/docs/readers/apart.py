@@ -17,7 +17,7 @@ from typing import IO
 
 import msgspec
 
-from ..page import Kind, Page, UnreadablePage
+from mcpd.docs.page import Kind, Page, UnreadablePage
 
 __all__ = ["APART", "Apart", "Request"]
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..names import kind_of
-from ..page import Kind, Page, UnreadablePage
-from .apart import Request
-from .html import read_html
-from .pdf import read_pdf
-from .rst import read_rst
+from mcpd.docs.names import kind_of
+from mcpd.docs.page import Kind, Page, UnreadablePage
+from mcpd.docs.readers.apart import Request
+from mcpd.docs.readers.html import read_html
+from mcpd.docs.readers.pdf import read_pdf
+from mcpd.docs.readers.rst import read_rst
 
 __all__ = ["main"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from ..page import UnreadablePage
+from mcpd.docs.page import UnreadablePage
 
 __all__ = ["decoded"]
 

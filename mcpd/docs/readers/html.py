@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..names import titled_page
-from ..page import Page, UnreadablePage
-from .decoding import decoded
-from .markdown import markdown_page
+from mcpd.docs.names import titled_page
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.decoding import decoded
+from mcpd.docs.readers.markdown import markdown_page
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

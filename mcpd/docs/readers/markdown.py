@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from ..front_matter import number_in, split_page, text_in
-from ..names import NO_ORDER, order_of, section_of, title_of
-from ..page import CodeBlock, Heading, Kind, Link, Page
-from .decoding import decoded
-from .markdown_lines import Fence, Lines, plain_text, scan_lines, titled
+from mcpd.docs.front_matter import number_in, split_page, text_in
+from mcpd.docs.names import NO_ORDER, order_of, section_of, title_of
+from mcpd.docs.page import CodeBlock, Heading, Kind, Link, Page
+from mcpd.docs.readers.decoding import decoded
+from mcpd.docs.readers.markdown_lines import Fence, Lines, plain_text, scan_lines, titled
 
 __all__ = ["markdown_page", "read_markdown"]
 

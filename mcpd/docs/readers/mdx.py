@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 
-from ..front_matter import split_page
-from ..page import Page
-from .decoding import decoded
-from .markdown import markdown_page
-from .markdown_lines import scan_lines
+from mcpd.docs.front_matter import split_page
+from mcpd.docs.page import Page
+from mcpd.docs.readers.decoding import decoded
+from mcpd.docs.readers.markdown import markdown_page
+from mcpd.docs.readers.markdown_lines import scan_lines
 
 __all__ = ["read_mdx", "readable"]
 

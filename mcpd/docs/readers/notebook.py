@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from ..page import Page, UnreadablePage
-from .decoding import decoded
-from .markdown import markdown_page
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.decoding import decoded
+from mcpd.docs.readers.markdown import markdown_page
 
 __all__ = ["read_notebook"]
 

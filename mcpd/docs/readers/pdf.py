@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import logging
 
-from ..names import order_of, section_of, title_of
-from ..page import Page, UnreadablePage
+from mcpd.docs.names import order_of, section_of, title_of
+from mcpd.docs.page import Page, UnreadablePage
 
 __all__ = ["read_pdf"]
 

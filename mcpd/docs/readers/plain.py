@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..names import order_of, section_of, title_of
-from ..page import Page
-from .decoding import decoded
+from mcpd.docs.names import order_of, section_of, title_of
+from mcpd.docs.page import Page
+from mcpd.docs.readers.decoding import decoded
 
 __all__ = ["read_text"]
 

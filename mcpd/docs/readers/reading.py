@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..names import kind_of
-from ..page import Kind, Page, UnreadablePage
-from .apart import APART, Apart
-from .markdown import read_markdown
-from .mdx import read_mdx
-from .notebook import read_notebook
-from .plain import read_text
+from mcpd.docs.names import kind_of
+from mcpd.docs.page import Kind, Page, UnreadablePage
+from mcpd.docs.readers.apart import APART, Apart
+from mcpd.docs.readers.markdown import read_markdown
+from mcpd.docs.readers.mdx import read_mdx
+from mcpd.docs.readers.notebook import read_notebook
+from mcpd.docs.readers.plain import read_text
 
 __all__ = ["read_page"]
 

@@ -6,9 +6,9 @@ its own (`apart.py`).
 
 from __future__ import annotations
 
-from ..page import Page, UnreadablePage
-from .decoding import decoded
-from .markdown import markdown_page
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.decoding import decoded
+from mcpd.docs.readers.markdown import markdown_page
 
 __all__ = ["read_rst"]
 
@@ -35,8 +35,8 @@ def read_rst(path: str, data: bytes, with_links: bool = True) -> Page:
     try:
         from docutils import core, utils
 
-        from .rst_directives import accept_all
-        from .rst_writer import written
+        from mcpd.docs.readers.rst_directives import accept_all
+        from mcpd.docs.readers.rst_writer import written
     except ImportError:
         raise UnreadablePage("reStructuredText needs a library: pip install 'mcpd-server[docs]'") from None
 

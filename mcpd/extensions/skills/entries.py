@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Protocol, cast
 
-from ...registry.entries import ResourceEntry
-from ...types.base import Wire
-from .constants import FILE, SCHEME, SKILLS
+from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
+from mcpd.registry.entries import ResourceEntry
+from mcpd.types.base import Wire
 
 __all__ = ["Skill", "SkillResource", "SkillSource", "is_name", "of_skills", "root_uri", "source_of"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...context.exchange import Exchange
-from ...envelope import ClientIdentity
-from ...types.base import Result
-from ..base import Extension, ExtensionHost, Method
-from .constants import FILE, SCHEME, SKILLS
+from mcpd.context.exchange import Exchange
+from mcpd.envelope import ClientIdentity
+from mcpd.extensions.base import Extension, ExtensionHost, Method
+from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
+from mcpd.types.base import Result
 
 __all__ = ["SkillsExtension"]
 
@@ -33,7 +33,7 @@ class SkillsExtension(Extension):
             return
         assert self.server is not None
         self._is_offered = True
-        from .methods import METHODS
+        from mcpd.extensions.skills.methods import METHODS
 
         self.requests.update(METHODS)
         self.server.announce(self)
@@ -69,7 +69,7 @@ class SkillsExtension(Extension):
         run: Any = method.run
 
         async def handle(exchange: Exchange, params: Any) -> Result:
-            from .methods import seen_by  # loaded by `offer`
+            from mcpd.extensions.skills.methods import seen_by  # loaded by `offer`
 
             found: Result = await run(await seen_by(catalog, exchange), exchange, params)
             return found

@@ -7,22 +7,21 @@ Spec: SEP-2640.
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
+from binascii import Error as Base64Error, a2b_base64, b2a_base64
 from typing import Any, TypeVar
 
 from msgspec import structs
 
-from ...context.exchange import Exchange
-from ...errors import InvalidParams
-from ...printable import printable
-from ...registry.catalog import Catalog
-from ...registry.threads import run_in_thread
-from ...types.base import CacheableResult, PageParams, Params, Result
-from ...types.resources import Resource
-from ..base import Method
-from .constants import DIRECTORY, SCHEME
-from .entries import Skill, of_skills, source_of
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams
+from mcpd.extensions.base import Method
+from mcpd.extensions.skills.constants import DIRECTORY, SCHEME
+from mcpd.extensions.skills.entries import Skill, of_skills, source_of
+from mcpd.printable import printable
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.threads import run_in_thread
+from mcpd.types.base import CacheableResult, PageParams, Params, Result
+from mcpd.types.resources import Resource
 
 __all__ = [
     "METHODS",
@@ -77,7 +76,7 @@ async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
     """The catalog as a request may see it."""
     if catalog.rules is None:
         return catalog
-    from ...registry.visibility import view  # few servers have rules
+    from mcpd.registry.visibility import view  # few servers have rules
 
     return await view(catalog, exchange, "resources/list", None)
 

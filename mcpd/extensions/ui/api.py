@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NewType, Unpack, cast
 
-from ...errors import RegistrationError
-from ..base import Extension
-from .constants import UI, AppsMode
+from mcpd.errors import RegistrationError
+from mcpd.extensions.base import Extension
+from mcpd.extensions.ui.constants import UI, AppsMode
 
 if TYPE_CHECKING:
-    from ...context.context import Context
-    from .extension import AppsExtension
-    from .options import AppOptions
+    from mcpd.context.context import Context
+    from mcpd.extensions.ui.extension import AppsExtension
+    from mcpd.extensions.ui.options import AppOptions
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)

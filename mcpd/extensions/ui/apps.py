@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
 
-from ...context.exchange import Exchange
-from ...errors import RegistrationError
-from ...printable import printable
-from ...registry.pages import ActiveExtensions
-from ...registry.problems import Problem
-from ...registry.resources import FixedResource
-from ...types.base import Icon
-from ...types.content import TextResourceContents
-from ...types.resources import ReadResourceResult, Resource
-from ..base import ExtensionHost, ResourceAddition
-from .assets import AppFile, load_folder
-from .constants import MIME_TYPE, SCHEME, UI, AppsMode, is_app_type
-from .html import html_problems
-from .meta import ViewMeta, read_view_meta, view_meta
-from .tools import ToolUi, Visibility, tool_ui
-from .uris import app_uri, checked_uri, unversioned, versioned
+from mcpd.context.exchange import Exchange
+from mcpd.errors import RegistrationError
+from mcpd.extensions.base import ExtensionHost, ResourceAddition
+from mcpd.extensions.ui.assets import AppFile, load_folder
+from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, is_app_type
+from mcpd.extensions.ui.html import html_problems
+from mcpd.extensions.ui.meta import ViewMeta, read_view_meta, view_meta
+from mcpd.extensions.ui.tools import ToolUi, Visibility, tool_ui
+from mcpd.extensions.ui.uris import app_uri, checked_uri, unversioned, versioned
+from mcpd.printable import printable
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.problems import Problem
+from mcpd.registry.resources import FixedResource
+from mcpd.types.base import Icon
+from mcpd.types.content import TextResourceContents
+from mcpd.types.resources import ReadResourceResult, Resource
 
 if TYPE_CHECKING:
-    from ...registry.entries import ToolEntry
-    from .options import AppOptions
+    from mcpd.extensions.ui.options import AppOptions
+    from mcpd.registry.entries import ToolEntry
 
 __all__ = ["AppEntry", "Apps", "AppsChoices"]
 
@@ -137,7 +137,7 @@ class Apps:
             meta=others,
         )
         if left:
-            from . import options as known_options  # on the way to an error only
+            from mcpd.extensions.ui import options as known_options  # on the way to an error only
 
             known = ", ".join(known_options.AppOptions.__annotations__)
             raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
@@ -248,7 +248,7 @@ class Apps:
         if self.catalog.has_resource(uri, frozenset((UI,))):
             return uri
         if (tool, uri) not in self._told:
-            from .dangling import dangling  # on the way to an error only
+            from mcpd.extensions.ui.dangling import dangling  # on the way to an error only
 
             self._told.add((tool, uri))
             log.error("%s", printable(dangling(self.catalog, tool, uri), 2000))

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode
 
-from ...folder_files import read_within
-from ...jsonrpc import MALFORMED
-from ...registry.problems import Problem
-from .html import MAX_HTML_BYTES
-from .meta import ViewMeta, read_view_meta
+from mcpd.extensions.ui.html import MAX_HTML_BYTES
+from mcpd.extensions.ui.meta import ViewMeta, read_view_meta
+from mcpd.folder_files import read_within
+from mcpd.jsonrpc import MALFORMED
+from mcpd.registry.problems import Problem
 
 __all__ = ["AppFile", "bundled_folder", "load_app", "load_folder"]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ...registry.entries import metadata_of
-from ...registry.problems import Problem
-from ...registry.tools import FunctionTool
-from .apps import AppEntry, Apps
-from .constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
-from .dangling import dangling
-from .tools import ToolUi
+from mcpd.extensions.ui.apps import AppEntry, Apps
+from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
+from mcpd.extensions.ui.dangling import dangling
+from mcpd.extensions.ui.tools import ToolUi
+from mcpd.registry.entries import metadata_of
+from mcpd.registry.problems import Problem
+from mcpd.registry.tools import FunctionTool
 
 __all__ = ["app_problems"]
 
@@ -73,7 +73,7 @@ def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
     where, uri = f"tool {name}", ui.uri
     entry = apps.catalog.tools.find(name)
     if ui.view is not None and isinstance(entry, FunctionTool):
-        from .views.fits import misfits
+        from mcpd.extensions.ui.views.fits import misfits
 
         yield from misfits(entry, ui.view)
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):

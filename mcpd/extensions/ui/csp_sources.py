@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from ...types.base import Wire
+from mcpd.types.base import Wire
 
 __all__ = [
     "MAX_SOURCES",
@@ -258,6 +258,6 @@ def _show(text: str) -> str:
 
 
 def _is_public_suffix(host: str) -> bool:
-    from .suffixes import is_public_suffix  # few sources have a wildcard
+    from mcpd.extensions.ui.suffixes import is_public_suffix  # few sources have a wildcard
 
     return is_public_suffix(host)

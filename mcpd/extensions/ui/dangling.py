@@ -5,11 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from ...registry.problems import Problem
-from .constants import SCHEME
+from mcpd.extensions.ui.constants import SCHEME
+from mcpd.registry.problems import Problem
 
 if TYPE_CHECKING:
-    from ...registry.catalog import Catalog
+    from mcpd.registry.catalog import Catalog
 
 __all__ = ["dangling"]
 

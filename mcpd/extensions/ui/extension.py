@@ -11,17 +11,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...envelope import ClientIdentity
-from ...errors import RegistrationError
-from ...printable import printable
-from ...types.tools import CallToolResult
-from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
-from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
+from mcpd.envelope import ClientIdentity
+from mcpd.errors import RegistrationError
+from mcpd.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
+from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
+from mcpd.printable import printable
+from mcpd.types.tools import CallToolResult
 
 if TYPE_CHECKING:
-    from ...registry.entries import ResourceEntry
-    from ...registry.problems import Problem
-    from .apps import Apps
+    from mcpd.extensions.ui.apps import Apps
+    from mcpd.registry.entries import ResourceEntry
+    from mcpd.registry.problems import Problem
 
 __all__ = ["AppsExtension"]
 
@@ -51,7 +51,7 @@ class AppsExtension(Extension):
 
     def serve_options(self) -> type:
         """Those of the constructor."""
-        from .server_options import AppsServerOptions  # few programs say one
+        from mcpd.extensions.ui.server_options import AppsServerOptions  # few programs say one
 
         return AppsServerOptions
 
@@ -81,7 +81,7 @@ class AppsExtension(Extension):
         """The Views of the server. From the first use on Apps are announced."""
         if self._apps is None:
             assert self.server is not None
-            from .apps import Apps
+            from mcpd.extensions.ui.apps import Apps
 
             self._apps = Apps(self.server, self)
             self.server.announce(self)
@@ -108,7 +108,7 @@ class AppsExtension(Extension):
         """`ui=` or `view=`, `visibility=` and `ui_when=`, or raw `_meta` that speaks of Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
-            from .views.tools import view_tool
+            from mcpd.extensions.ui.views.tools import view_tool
 
             return view_tool(self.apps, name, options["view"], given, meta)
         if given == (None, None, None) and not has_ui(meta):
@@ -117,7 +117,7 @@ class AppsExtension(Extension):
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
         """Text for everybody, data for a View only where there may be one."""
-        from .results import finished
+        from mcpd.extensions.ui.results import finished
 
         return finished(result, has_apps=is_active, has_schema=has_schema, name=tool)
 
@@ -147,7 +147,7 @@ class AppsExtension(Extension):
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
         """A form calls its tool by the name that it has there."""
-        from .views.entry import BundledEntry  # few servers are joined
+        from mcpd.extensions.ui.views.entry import BundledEntry  # few servers are joined
 
         return entry.calling(name_of(entry.of_tool)) if isinstance(entry, BundledEntry) and entry.of_tool else entry
 
@@ -155,6 +155,6 @@ class AppsExtension(Extension):
         """What a host would stumble over."""
         if self._apps is None:
             return []
-        from .checks import app_problems  # for `mcpd check` only
+        from mcpd.extensions.ui.checks import app_problems  # for `mcpd check` only
 
         return app_problems(self._apps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...registry.problems import Problem
+from mcpd.registry.problems import Problem
 
 __all__ = ["MAX_HTML_BYTES", "WARN_HTML_BYTES", "html_problems"]
 

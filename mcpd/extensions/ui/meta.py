@@ -14,9 +14,9 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, to_builtins
 
-from ...errors import RegistrationError
-from ...registry.problems import Problem
-from .csp_sources import SOURCE_KINDS, UiCsp, UiPermissions, read_csp, validate_csp
+from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.csp_sources import SOURCE_KINDS, UiCsp, UiPermissions, read_csp, validate_csp
+from mcpd.registry.problems import Problem
 
 __all__ = ["Csp", "Permissions", "ViewMeta", "read_view_meta", "read_visibility", "view_meta", "visibility_of"]
 

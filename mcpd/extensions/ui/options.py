@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from ...registry.options import Described
-from .meta import Csp, Permissions
-from .tools import Visibility
-from .views.view import View, ViewKind
+from mcpd.extensions.ui.meta import Csp, Permissions
+from mcpd.extensions.ui.tools import Visibility
+from mcpd.extensions.ui.views.view import View, ViewKind
+from mcpd.registry.options import Described
 
 __all__ = ["AppOptions", "AppToolOptions"]
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw, structs
 
-from ...registry.content import encode_data
-from ...types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from ...types.tools import CallToolResult
-from .constants import SCHEME
+from mcpd.extensions.ui.constants import SCHEME
+from mcpd.registry.content import encode_data
+from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
+from mcpd.types.tools import CallToolResult
 
 __all__ = ["VIEW_DATA", "ViewResult", "finished", "view_result"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict, get_args
 
-from ...serve_options import Option
-from .constants import AppsMode
+from mcpd.extensions.ui.constants import AppsMode
+from mcpd.serve_options import Option
 
 __all__ = ["AppsServerOptions"]
 

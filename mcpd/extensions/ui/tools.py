@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import RegistrationError
-from ...registry.pages import ActiveExtensions
-from ...registry.problems import Problem
-from .constants import FLAT_URI, UI, has_ui
-from .meta import read_visibility, visibility_of
-from .uris import checked_uri
+from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.constants import FLAT_URI, UI, has_ui
+from mcpd.extensions.ui.meta import read_visibility, visibility_of
+from mcpd.extensions.ui.uris import checked_uri
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.problems import Problem
 
 if TYPE_CHECKING:
-    from ...registry.conditions import Condition
-    from .views.view import View
+    from mcpd.extensions.ui.views.view import View
+    from mcpd.registry.conditions import Condition
 
 __all__ = ["ToolUi", "Visibility", "tool_ui"]
 
@@ -104,7 +104,7 @@ def tool_ui(
     if when is not None:
         if checked is None:
             raise RegistrationError(f"{where}: ui_when= says when the tool has its View; it needs ui=")
-        from ...registry.conditions import Condition  # few tools have one
+        from mcpd.registry.conditions import Condition  # few tools have one
 
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from ...errors import RegistrationError
-from .constants import SCHEME
+from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.constants import SCHEME
 
 __all__ = ["app_uri", "checked_uri", "unversioned", "versioned"]
 

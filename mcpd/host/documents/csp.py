@@ -22,8 +22,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ...errors import ConfigurationError
-from ...extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
 
 __all__ = [
     "INNER_TOKENS",

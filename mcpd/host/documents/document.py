@@ -7,17 +7,16 @@ listing: the content item's `_meta.ui` wins whole, nothing is merged.
 from __future__ import annotations
 
 import hashlib
-from binascii import Error as Base64Error
-from binascii import a2b_base64
+from binascii import Error as Base64Error, a2b_base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from ...errors import ConfigurationError
-from ...extensions.ui.constants import MIME_TYPE, is_app_type
-from ...extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
-from ...extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.constants import MIME_TYPE, is_app_type
+from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
+from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 
 __all__ = ["ViewDocument", "read_document"]
 

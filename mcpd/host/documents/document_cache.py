@@ -18,14 +18,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ...client import Client
-from ...errors import ConfigurationError, McpdError
-from ...jsonrpc import MALFORMED, explain
-from ...printable import printable
-from ...types.base import Wire
-from ..hooks import Hooks, settle
-from ..view.refusals import Denied
-from .document import ViewDocument, read_document
+from mcpd.client import Client
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.host.documents.document import ViewDocument, read_document
+from mcpd.host.hooks import Hooks, settle
+from mcpd.host.view.refusals import Denied
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.printable import printable
+from mcpd.types.base import Wire
 
 __all__ = ["DocumentCache"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .policy import ViewLimits
-from .view import ListKind, View, ViewPhase
+from mcpd.host.view.policy import ViewLimits
+from mcpd.host.view.view import ListKind, View, ViewPhase
 
 __all__ = ["ListKind", "View", "ViewLimits", "ViewPhase"]

@@ -10,11 +10,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw
 
-from ...jsonrpc import encode
-from .messages import HOST_CONTEXT_CHANGED
-from .opening_call import LaunchCall
-from .output import ViewOutput
-from .requests import ViewState
+from mcpd.host.view.messages import HOST_CONTEXT_CHANGED
+from mcpd.host.view.opening_call import LaunchCall
+from mcpd.host.view.output import ViewOutput
+from mcpd.host.view.requests import ViewState
+from mcpd.jsonrpc import encode
 
 __all__ = ["Announcements", "ListKind"]
 

@@ -16,10 +16,10 @@ from typing import Final
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ...errors import InvalidParams, LocalProtocolError
-from ...jsonrpc import MALFORMED, explain
-from ...types.tools import CallToolResult, Tool
-from .messages import AppToolsPage
+from mcpd.errors import InvalidParams, LocalProtocolError
+from mcpd.host.view.messages import AppToolsPage
+from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.types.tools import CallToolResult, Tool
 
 __all__ = ["AppTools", "model_names", "needs_confirmation", "read_result"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...extensions.ui.csp_sources import UiCsp, UiPermissions
-from ...types.base import Wire
-from ...types.lifecycle import ListChanged
+from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
+from mcpd.types.base import Wire
+from mcpd.types.lifecycle import ListChanged
 
 __all__ = ["AppCapabilities", "Empty", "HostCapabilities", "Modalities", "SamplingOffer", "SandboxGrant", "can_take"]
 

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import structs
 
-from ...errors import LocalProtocolError
-from ...types.base import Wire
-from ...types.tools import Tool
+from mcpd.errors import LocalProtocolError
+from mcpd.types.base import Wire
+from mcpd.types.tools import Tool
 
 __all__ = [
     "DISPLAY_MODES",

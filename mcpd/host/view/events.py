@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
-from ...errors import McpdError
-from ...types.content import ContentBlock
-from ...types.lifecycle import Implementation
-from ...types.notifications import LogLevel
-from ...types.tools import CallToolResult, Tool
-from .capabilities import AppCapabilities
-from .context import DisplayMode
+from mcpd.errors import McpdError
+from mcpd.host.view.capabilities import AppCapabilities
+from mcpd.host.view.context import DisplayMode
+from mcpd.types.content import ContentBlock
+from mcpd.types.lifecycle import Implementation
+from mcpd.types.notifications import LogLevel
+from mcpd.types.tools import CallToolResult, Tool
 
 __all__ = [
     "Abort",

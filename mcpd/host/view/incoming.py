@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ...errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
-from ...in_flight import RequestInFlight, RequestsInFlight
-from ...jsonrpc import Id, Request
-from ...printable import printable
-from ...types.notifications import CancelledParams, ProgressParams
-from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
-from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
-from .output import ViewOutput
-from .refusals import Denied, TooMuch
-from .requests import REQUESTS, ViewState, decode_params, find, progress_token
+from mcpd.errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
+from mcpd.host.view.events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
+from mcpd.host.view.messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
+from mcpd.host.view.output import ViewOutput
+from mcpd.host.view.refusals import Denied, TooMuch
+from mcpd.host.view.requests import REQUESTS, ViewState, decode_params, find, progress_token
+from mcpd.in_flight import RequestInFlight, RequestsInFlight
+from mcpd.jsonrpc import Id, Request
+from mcpd.printable import printable
+from mcpd.types.notifications import CancelledParams, ProgressParams
 
 __all__ = ["Incoming", "ViewRequest"]
 

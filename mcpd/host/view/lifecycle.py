@@ -22,7 +22,7 @@ import logging
 from enum import Enum
 from typing import Final
 
-from ...printable import printable
+from mcpd.printable import printable
 
 __all__ = ["OVER", "Lifecycle", "ViewPhase"]
 

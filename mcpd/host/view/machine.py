@@ -14,27 +14,16 @@ from typing import ClassVar
 from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from ...errors import InternalError, ProtocolError
-from ...jsonrpc import Failure, Notification, Request, Response
-from ...printable import printable
-from ...types.notifications import CancelledParams
-from ...types.tools import Tool
-from ..documents.csp import Grant
-from ..documents.document import ViewDocument
-from .announcements import Announcements
-from .capabilities import AppCapabilities, SandboxGrant
-from .context import ContextFeed, HostContext
-from .events import (
-    AppToolsChanged,
-    Closed,
-    Connected,
-    Failed,
-    Live,
-    Pong,
-)
-from .incoming import Incoming
-from .lifecycle import OVER, Lifecycle, ViewPhase
-from .messages import (
+from mcpd.errors import InternalError, ProtocolError
+from mcpd.host.documents.csp import Grant
+from mcpd.host.documents.document import ViewDocument
+from mcpd.host.view.announcements import Announcements
+from mcpd.host.view.capabilities import AppCapabilities, SandboxGrant
+from mcpd.host.view.context import ContextFeed, HostContext
+from mcpd.host.view.events import AppToolsChanged, Closed, Connected, Failed, Live, Pong
+from mcpd.host.view.incoming import Incoming
+from mcpd.host.view.lifecycle import OVER, Lifecycle, ViewPhase
+from mcpd.host.view.messages import (
     HANDSHAKE_VERSION,
     INITIALIZE,
     INITIALIZED,
@@ -46,13 +35,17 @@ from .messages import (
     NoParams,
     ResourceReadyParams,
 )
-from .notifications import NOTIFICATIONS
-from .outgoing import Outgoing
-from .output import ViewOutput
-from .policy import ViewSettings
-from .reader import MessageReader
-from .refusals import Denied, TooMuch, WrongState, rule_of
-from .requests import ViewState, decode_params
+from mcpd.host.view.notifications import NOTIFICATIONS
+from mcpd.host.view.outgoing import Outgoing
+from mcpd.host.view.output import ViewOutput
+from mcpd.host.view.policy import ViewSettings
+from mcpd.host.view.reader import MessageReader
+from mcpd.host.view.refusals import Denied, TooMuch, WrongState, rule_of
+from mcpd.host.view.requests import ViewState, decode_params
+from mcpd.jsonrpc import Failure, Notification, Request, Response
+from mcpd.printable import printable
+from mcpd.types.notifications import CancelledParams
+from mcpd.types.tools import Tool
 
 __all__ = ["ViewMachine"]
 

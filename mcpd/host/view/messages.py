@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from ...extensions.ui.csp_sources import UiCsp, UiPermissions
-from ...types.base import Wire
-from ...types.content import ContentBlock, EmbeddedResource, ResourceLink
-from ...types.lifecycle import Implementation
-from .capabilities import AppCapabilities, HostCapabilities
-from .context import DisplayMode, HostContext
+from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
+from mcpd.host.view.capabilities import AppCapabilities, HostCapabilities
+from mcpd.host.view.context import DisplayMode, HostContext
+from mcpd.types.base import Wire
+from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink
+from mcpd.types.lifecycle import Implementation
 
 __all__ = [
     "HANDSHAKE_VERSION",

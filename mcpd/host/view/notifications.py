@@ -14,12 +14,12 @@ from typing import Final
 from msgspec import UNSET, Raw
 from msgspec.json import Decoder
 
-from ...types.notifications import LogMessageParams
-from .context import ContainerDimensions
-from .events import Event, Logged, SizeChanged, TeardownRequested
-from .messages import SizeChangedParams
-from .refusals import NotOffered
-from .requests import ViewState, decode_params
+from mcpd.host.view.context import ContainerDimensions
+from mcpd.host.view.events import Event, Logged, SizeChanged, TeardownRequested
+from mcpd.host.view.messages import SizeChangedParams
+from mcpd.host.view.refusals import NotOffered
+from mcpd.host.view.requests import ViewState, decode_params
+from mcpd.types.notifications import LogMessageParams
 
 __all__ = ["NOTIFICATIONS"]
 

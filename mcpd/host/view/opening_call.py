@@ -20,9 +20,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from ...errors import LocalProtocolError
-from ...jsonrpc import as_object
-from .messages import (
+from mcpd.errors import LocalProtocolError
+from mcpd.host.view.messages import (
     TOOL_CANCELLED,
     TOOL_INPUT,
     TOOL_INPUT_PARTIAL,
@@ -30,6 +29,7 @@ from .messages import (
     ToolCancelledParams,
     ToolInputParams,
 )
+from mcpd.jsonrpc import as_object
 
 __all__ = ["LaunchCall"]
 

@@ -10,23 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from ...errors import (
-    InvalidParams,
-    LocalProtocolError,
-    McpdError,
-    RequestCancelled,
-    RequestTimeout,
-    TransportError,
-)
-from ...jsonrpc import Failure, Response, as_object, remote_error
-from ...pending import PendingRequest, PendingRequests
-from ...printable import printable
-from ...types.notifications import CancelledParams
-from .app_tools import AppTools, read_result
-from .events import AppToolAnswered, AppToolsListed
-from .messages import PING, RESOURCE_TEARDOWN, TeardownParams
-from .output import ViewOutput, log
-from .policy import ViewLimits
+from mcpd.errors import InvalidParams, LocalProtocolError, McpdError, RequestCancelled, RequestTimeout, TransportError
+from mcpd.host.view.app_tools import AppTools, read_result
+from mcpd.host.view.events import AppToolAnswered, AppToolsListed
+from mcpd.host.view.messages import PING, RESOURCE_TEARDOWN, TeardownParams
+from mcpd.host.view.output import ViewOutput, log
+from mcpd.host.view.policy import ViewLimits
+from mcpd.jsonrpc import Failure, Response, as_object, remote_error
+from mcpd.pending import PendingRequest, PendingRequests
+from mcpd.printable import printable
+from mcpd.types.notifications import CancelledParams
 
 __all__ = ["Outgoing"]
 

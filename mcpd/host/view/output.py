@@ -9,12 +9,12 @@ import logging
 
 from msgspec import Raw, Struct
 
-from ...client.faults import Faults
-from ...errors import ProtocolError, RemoteError
-from ...jsonrpc import Id, Result, call, encode, error_answer
-from ...printable import printable
-from .events import Event, Finding
-from .refusals import rule_of
+from mcpd.client.faults import Faults
+from mcpd.errors import ProtocolError, RemoteError
+from mcpd.host.view.events import Event, Finding
+from mcpd.host.view.refusals import rule_of
+from mcpd.jsonrpc import Id, Result, call, encode, error_answer
+from mcpd.printable import printable
 
 __all__ = ["ViewOutput", "log"]
 

@@ -16,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Raw, Struct, ValidationError, convert, field
 
-from ...errors import InvalidParams
-from ...types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from ...types.lifecycle import Implementation, ListChanged
-from .capabilities import Empty, HostCapabilities, Modalities
-from .events import DownloadItem
-from .refusals import Denied
+from mcpd.errors import InvalidParams
+from mcpd.host.view.capabilities import Empty, HostCapabilities, Modalities
+from mcpd.host.view.events import DownloadItem
+from mcpd.host.view.refusals import Denied
+from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from mcpd.types.lifecycle import Implementation, ListChanged
 
 __all__ = [
     "DEFAULT_CAPABILITIES",

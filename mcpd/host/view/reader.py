@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...errors import FrameTooLarge, InvalidRequest, ParseError
-from ...jsonrpc import Batch, Failure, Notification, Request, Response, decode
-from .output import ViewOutput
-from .policy import RateLimit, ViewLimits
+from mcpd.errors import FrameTooLarge, InvalidRequest, ParseError
+from mcpd.host.view.output import ViewOutput
+from mcpd.host.view.policy import RateLimit, ViewLimits
+from mcpd.jsonrpc import Batch, Failure, Notification, Request, Response, decode
 
 __all__ = ["MessageReader"]
 

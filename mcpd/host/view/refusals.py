@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ...errors import FrameTooLarge, InvalidParams, InvalidRequest, MethodNotFound, ParseError, ProtocolError
+from mcpd.errors import FrameTooLarge, InvalidParams, InvalidRequest, MethodNotFound, ParseError, ProtocolError
 
 __all__ = ["Denied", "NotOffered", "NotVisible", "TooMuch", "WrongState", "rule_of"]
 

@@ -13,19 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from msgspec import Raw, Struct, ValidationError, convert
-from msgspec.json import Decoder
-from msgspec.json import decode as decode_json
+from msgspec.json import Decoder, decode as decode_json
 
-from ...errors import InvalidParams, MethodNotFound
-from ...jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
-from ...types.base import Wire
-from ...types.content import ContentBlock
-from ...types.tools import Tool
-from ..visibility import is_for_app
-from .capabilities import HostCapabilities, Modalities, can_take
-from .context import ContextFeed
-from .events import Ask, ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink, Sample
-from .messages import (
+from mcpd.errors import InvalidParams, MethodNotFound
+from mcpd.host.view.capabilities import HostCapabilities, Modalities, can_take
+from mcpd.host.view.context import ContextFeed
+from mcpd.host.view.events import Ask, ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink, Sample
+from mcpd.host.view.messages import (
     CallParams,
     CallToolParams,
     DisplayModeParams,
@@ -38,8 +32,13 @@ from .messages import (
     ReadResourceParams,
     UpdateModelContextParams,
 )
-from .policy import ViewSettings, check_downloads, check_link
-from .refusals import NotOffered, NotVisible
+from mcpd.host.view.policy import ViewSettings, check_downloads, check_link
+from mcpd.host.view.refusals import NotOffered, NotVisible
+from mcpd.host.visibility import is_for_app
+from mcpd.jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
+from mcpd.types.base import Wire
+from mcpd.types.content import ContentBlock
+from mcpd.types.tools import Tool
 
 __all__ = ["REQUESTS", "Row", "ViewState", "decode_params", "find", "progress_token"]
 

@@ -22,16 +22,16 @@ from typing import Any
 
 from msgspec import Raw
 
-from ...errors import LocalProtocolError
-from ...printable import printable
-from ...types.tools import Tool
-from ..documents.csp import external_sources
-from .announcements import ListKind
-from .context import HostContext
-from .events import Closed, Event, Failed, ModeChange, ModelContextUpdate
-from .lifecycle import OVER, ViewPhase
-from .machine import ViewMachine
-from .output import log
+from mcpd.errors import LocalProtocolError
+from mcpd.host.documents.csp import external_sources
+from mcpd.host.view.announcements import ListKind
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import Closed, Event, Failed, ModeChange, ModelContextUpdate
+from mcpd.host.view.lifecycle import OVER, ViewPhase
+from mcpd.host.view.machine import ViewMachine
+from mcpd.host.view.output import log
+from mcpd.printable import printable
+from mcpd.types.tools import Tool
 
 __all__ = ["ListKind", "View", "ViewPhase"]
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from ...errors import ConfigurationError
-from .document import changed
+from mcpd.errors import ConfigurationError
+from mcpd.install.formats.document import changed
 
 __all__ = ["Format", "drop", "format_named", "put"]
 
@@ -41,7 +41,7 @@ class Format(Protocol):
 def format_named(name: str) -> Format:
     """The format that a host has: `json`, `jsonc`, `toml` or `yaml`."""
     module = "jsonc" if name == "json" else name
-    return cast(Format, import_module(f".{module}", __name__))
+    return cast("Format", import_module(f".{module}", __name__))
 
 
 def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:

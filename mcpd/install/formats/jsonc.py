@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from ...client.targets.documents import without_comments
-from ...errors import ConfigurationError
-from .document import line_end, position
+from mcpd.client.targets.documents import without_comments
+from mcpd.errors import ConfigurationError
+from mcpd.install.formats.document import line_end, position
 
 __all__ = ["drop", "parse", "put"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...errors import ConfigurationError
-from .document import changed, line_end
+from mcpd.errors import ConfigurationError
+from mcpd.install.formats.document import changed, line_end
 
 __all__ = ["drop", "parse", "put"]
 

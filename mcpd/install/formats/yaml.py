@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import ConfigurationError
-from .document import line_end
+from mcpd.errors import ConfigurationError
+from mcpd.install.formats.document import line_end
 
 __all__ = ["drop", "parse", "put"]
 

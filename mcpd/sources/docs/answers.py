@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from ...docs.page import UnreadablePage
-from ...docs.results import BadCursor, UnknownPage, UnknownSection
-from ...errors import ToolError
-from ...printable import printable
-from .addresses import Addresses, published
-from .results import (
+from mcpd.docs.page import UnreadablePage
+from mcpd.docs.results import BadCursor, UnknownPage, UnknownSection
+from mcpd.errors import ToolError
+from mcpd.printable import printable
+from mcpd.sources.docs.addresses import Addresses, published
+from mcpd.sources.docs.results import (
     Code,
     Described,
     Document,
@@ -34,9 +34,9 @@ from .results import (
 )
 
 if TYPE_CHECKING:
-    from ...docs.library import Library
-    from ...docs.page import Heading, Page
-    from ...docs.results import PageInfo, Progress
+    from mcpd.docs.library import Library
+    from mcpd.docs.page import Heading, Page
+    from mcpd.docs.results import PageInfo, Progress
 
 __all__ = ["MOST_CHARS", "Answers"]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from ...docs.front_matter import split_page, text_in
-from ...docs.names import titled_page
-from ...docs.opening import Opener
-from ...docs.settings import DocsSettings
+from mcpd.docs.front_matter import split_page, text_in
+from mcpd.docs.names import titled_page
+from mcpd.docs.opening import Opener
+from mcpd.docs.settings import DocsSettings
 
 __all__ = ["NO_HEAD", "Head", "head_of"]
 

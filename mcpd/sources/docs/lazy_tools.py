@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from ...context.exchange import Exchange
-from ...registry.entries import ToolEntry
-from ...registry.pages import ActiveExtensions
-from ...registry.tools import ToolMeta
-from ...types.tools import CallToolResult, Tool
+from mcpd.context.exchange import Exchange
+from mcpd.registry.entries import ToolEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.tools import ToolMeta
+from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from ...wire.mirrors import Mirror
+    from mcpd.wire.mirrors import Mirror
 
 __all__ = ["LazyTool"]
 

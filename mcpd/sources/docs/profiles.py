@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...errors import ConfigurationError
-from ...extensions.ui.assets import bundled_folder
-from ..docs_table import DocsTable, ToolTable
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.assets import bundled_folder
+from mcpd.sources.docs_table import DocsTable, ToolTable
 
 __all__ = ["Profile", "profile_of", "tables_of"]
 

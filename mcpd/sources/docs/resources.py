@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ...context.exchange import Exchange
-from ...docs.names import mime_type_of
-from ...docs.results import UnknownPage, UnknownSection
-from ...errors import InternalError, InvalidParams, ResourceNotFound
-from ...registry.entries import ResourceEntry, TemplateEntry
-from ...registry.pages import ActiveExtensions
-from ...types.content import BlobResourceContents, TextResourceContents
-from ...types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.context.exchange import Exchange
+from mcpd.docs.names import mime_type_of
+from mcpd.docs.results import UnknownPage, UnknownSection
+from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
+from mcpd.registry.entries import ResourceEntry, TemplateEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
-    from ...docs.library import Library
-    from ...docs.tree import File
-    from ...registry.uri_template import UriTemplate
-    from ...types.completion import Completion
-    from .addresses import Addresses
-    from .answers import Answers
+    from mcpd.docs.library import Library
+    from mcpd.docs.tree import File
+    from mcpd.registry.uri_template import UriTemplate
+    from mcpd.sources.docs.addresses import Addresses
+    from mcpd.sources.docs.answers import Answers
+    from mcpd.types.completion import Completion
 
 __all__ = ["OverviewResource", "PageResource", "PageTemplate", "SectionResource", "Shelf"]
 
@@ -152,7 +152,7 @@ class PageTemplate(TemplateEntry):
     """All pages, by their paths; of one that is just being made too."""
 
     def __init__(self, shelf: Shelf, key: str, argument: str) -> None:
-        from ...registry.uri_template import UriTemplate
+        from mcpd.registry.uri_template import UriTemplate
 
         self.key = key
         self._argument = argument
@@ -184,7 +184,7 @@ class PageTemplate(TemplateEntry):
         """The path in a URI. Raises InvalidParams for one that would lead out of the folder."""
         variables = self._template.match(uri)
         if variables:
-            from ...registry.path_screen import problem_of  # patterns cost start-up
+            from mcpd.registry.path_screen import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, frozenset())
             if problem is not None and "://" not in variables[self._argument]:
@@ -198,7 +198,7 @@ class PageTemplate(TemplateEntry):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The paths that begin with a value, then those that contain it."""
-        from ...registry.completion import rank
+        from mcpd.registry.completion import rank
 
         return rank(self._shelf.completions(), value)
 
@@ -214,7 +214,7 @@ async def _list_of(shelf: Shelf, section: str) -> list[str]:
 
 
 async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
-    from ...docs.page import UnreadablePage
+    from mcpd.docs.page import UnreadablePage
 
     try:
         found = await shelf.answers.page_at(path)
@@ -227,7 +227,7 @@ async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
 
 async def _image(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
     """An image that pages name."""
-    from ...docs.page import UnreadablePage
+    from mcpd.docs.page import UnreadablePage
 
     try:
         data, mime_type = await shelf.library.image(path)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from ..docs_table import Doing
+from mcpd.sources.docs_table import Doing
 
 __all__ = [
     "RESULTS",

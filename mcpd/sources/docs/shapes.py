@@ -12,10 +12,10 @@ from typing import Annotated, Any, get_args, get_origin
 from msgspec import UNSET, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
-from ...errors import ConfigurationError
-from ...printable import printable
-from ..docs_table import Doing
-from .results import RESULTS
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.sources.docs.results import RESULTS
+from mcpd.sources.docs_table import Doing
 
 __all__ = ["Shape", "shape_of"]
 

@@ -13,29 +13,29 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from ...docs.names import section_of, shown, title_of
-from ...docs.settings import DocsSettings
-from ...docs.tree import scan
-from ...extensions.ui.constants import UI
-from ...printable import printable
-from ...registry.entries import ResourceEntry, TemplateEntry, ToolEntry
-from ...registry.pages import Entry
-from ...registry.problems import Problem
-from ...server import Server
-from ..docs_table import DocsTable, Doing
-from ..media_types import uri_name
-from ..reports import Report
-from .addresses import Addresses
-from .heads import Head, head_of
-from .profiles import profile_of, tables_of
-from .resources import OverviewResource, PageResource, PageTemplate, SectionResource
+from mcpd.docs.names import section_of, shown, title_of
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.tree import scan
+from mcpd.extensions.ui.constants import UI
+from mcpd.printable import printable
+from mcpd.registry.entries import ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.registry.pages import Entry
+from mcpd.registry.problems import Problem
+from mcpd.server import Server
+from mcpd.sources.docs.addresses import Addresses
+from mcpd.sources.docs.heads import Head, head_of
+from mcpd.sources.docs.profiles import profile_of, tables_of
+from mcpd.sources.docs.resources import OverviewResource, PageResource, PageTemplate, SectionResource
+from mcpd.sources.docs_table import DocsTable, Doing
+from mcpd.sources.media_types import uri_name
+from mcpd.sources.reports import Report
 
 if TYPE_CHECKING:
-    from ...docs.library import Library
-    from .answers import Answers
-    from .lazy_tools import LazyTool
-    from .profiles import Profile
-    from .wording import Wording
+    from mcpd.docs.library import Library
+    from mcpd.sources.docs.answers import Answers
+    from mcpd.sources.docs.lazy_tools import LazyTool
+    from mcpd.sources.docs.profiles import Profile
+    from mcpd.sources.docs.wording import Wording
 
 __all__ = ["Tree"]
 
@@ -79,7 +79,7 @@ class Tree:
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
 
-        from ..reader import ReaderParts
+        from mcpd.sources.reader import ReaderParts
 
         self._reader = ReaderParts(server, lambda: self.library, uri=self.addresses.base)
         self._start_when_listed()
@@ -88,8 +88,8 @@ class Tree:
     def library(self) -> Library:
         """Its pages and their index; made when it is first asked for, as it costs start-up."""
         if self._library is None:
-            from ...docs.library import Library
-            from .cache import index_file
+            from mcpd.docs.library import Library
+            from mcpd.sources.docs.cache import index_file
 
             self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
         return self._library
@@ -98,7 +98,7 @@ class Tree:
     def answers(self) -> Answers:
         """What the tools over them find."""
         if self._answers is None:
-            from .answers import Answers
+            from mcpd.sources.docs.answers import Answers
 
             self._answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._tell)
         return self._answers
@@ -122,8 +122,8 @@ class Tree:
     def _tools_now(self) -> list[ToolEntry]:
         """The tools; the same objects each time. Raises ConfigurationError for results that cannot be shaped."""
         if self._tools is None:
-            from .lazy_tools import LazyTool
-            from .wording import wordings
+            from mcpd.sources.docs.lazy_tools import LazyTool
+            from mcpd.sources.docs.wording import wordings
 
             worded = wordings(tables_of(self.table, self._profile), self._words)
             names: dict[Doing, str] = {}
@@ -137,7 +137,7 @@ class Tree:
         return list(self._tools)
 
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
-        from .tools import tool_of
+        from mcpd.sources.docs.tools import tool_of
 
         return tool_of(self._server, self.answers, wording, names, {"ui": self._reader.ui})
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ...printable import printable
-from ...types.content import ContentBlock, ResourceLink
-from ..docs_table import Doing
-from .results import Code, Found, Looked, PagePlace, PageText, Sections, SectionText
+from mcpd.printable import printable
+from mcpd.sources.docs.results import Code, Found, Looked, PagePlace, PageText, Sections, SectionText
+from mcpd.sources.docs_table import Doing
+from mcpd.types.content import ContentBlock, ResourceLink
 
 __all__ = ["links_of", "text_of"]
 

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, to_builtins
 
-from ...extensions.ui.results import VIEW_DATA, view_result
-from ...registry.entries import ToolEntry
-from ...server import Server
-from ...server.entries import tool_entry
-from ...types.tools import CallToolResult
-from ..docs_table import Doing
-from .answers import Answers
-from .shapes import Project, shape_of
-from .texts import links_of, text_of
-from .wording import Argument, Wording
+from mcpd.extensions.ui.results import VIEW_DATA, view_result
+from mcpd.registry.entries import ToolEntry
+from mcpd.server import Server
+from mcpd.server.entries import tool_entry
+from mcpd.sources.docs.answers import Answers
+from mcpd.sources.docs.shapes import Project, shape_of
+from mcpd.sources.docs.texts import links_of, text_of
+from mcpd.sources.docs.wording import Argument, Wording
+from mcpd.sources.docs_table import Doing
+from mcpd.types.tools import CallToolResult
 
 __all__ = ["tool_of"]
 

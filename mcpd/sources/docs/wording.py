@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from ..docs_table import DOING, ArgumentTable, Doing, ToolTable
+from mcpd.sources.docs_table import DOING, ArgumentTable, Doing, ToolTable
 
 __all__ = ["ARGUMENTS", "Argument", "Wording", "wordings"]
 

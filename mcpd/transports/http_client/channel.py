@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...channel import Heading, Receiver
-from ...errors import (
+from mcpd.channel import Heading, Receiver
+from mcpd.errors import (
     ConnectionLost,
     HeaderMismatch,
     HttpError,
@@ -28,17 +28,17 @@ from ...errors import (
     TransportError,
     UnsupportedVersion,
 )
-from ...jsonrpc import Id, Request, decode
-from ...principal import Origin
-from ...printable import printable
-from ..authorization import Authorization
-from ..stdio import MAX_FRAME_BYTES
-from .exchange import OutgoingMessage, Refused, ask, listen, tell
-from .http_sse import HttpSse
-from .inbound import Inbound
-from .link import Link
-from .options import HttpOptions
-from .requester import Requester
+from mcpd.jsonrpc import Id, Request, decode
+from mcpd.principal import Origin
+from mcpd.printable import printable
+from mcpd.transports.authorization import Authorization
+from mcpd.transports.http_client.exchange import OutgoingMessage, Refused, ask, listen, tell
+from mcpd.transports.http_client.http_sse import HttpSse
+from mcpd.transports.http_client.inbound import Inbound
+from mcpd.transports.http_client.link import Link
+from mcpd.transports.http_client.options import HttpOptions
+from mcpd.transports.http_client.requester import Requester
+from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 __all__ = ["HttpChannel", "open_http"]
 

@@ -15,8 +15,8 @@ from functools import partial
 
 from msgspec import Struct
 
-from ...channel import Heading
-from ...errors import (
+from mcpd.channel import Heading
+from mcpd.errors import (
     AuthorizationFailed,
     AuthorizationRequired,
     CannotConnect,
@@ -28,13 +28,13 @@ from ...errors import (
     RemoteError,
     SessionLost,
 )
-from ...jsonrpc import Failure, Id, decode, remote_error
-from ...printable import printable
-from ...wire.sse_reader import SseReader
-from ..authorization import advice_on, has_judged, said_in
-from .inbound import Inbound, read_some, read_whole
-from .link import Reply
-from .requester import EVENTS, JSON, Requester
+from mcpd.jsonrpc import Failure, Id, decode, remote_error
+from mcpd.printable import printable
+from mcpd.transports.authorization import advice_on, has_judged, said_in
+from mcpd.transports.http_client.inbound import Inbound, read_some, read_whole
+from mcpd.transports.http_client.link import Reply
+from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
+from mcpd.wire.sse_reader import SseReader
 
 __all__ = ["OutgoingMessage", "Refused", "ask", "listen", "pause_before", "refusal", "resumed", "tell"]
 

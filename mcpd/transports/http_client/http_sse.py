@@ -10,13 +10,13 @@ from collections import deque
 
 from yarl import URL
 
-from ...errors import ConnectionLost, HttpError, TransportError
-from ...printable import printable
-from ...wire.sse_reader import SseEvent, SseReader
-from .exchange import OutgoingMessage, refusal
-from .inbound import Body, Inbound, read_some
-from .link import Reply
-from .requester import EVENTS, JSON, Requester
+from mcpd.errors import ConnectionLost, HttpError, TransportError
+from mcpd.printable import printable
+from mcpd.transports.http_client.exchange import OutgoingMessage, refusal
+from mcpd.transports.http_client.inbound import Body, Inbound, read_some
+from mcpd.transports.http_client.link import Reply
+from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
+from mcpd.wire.sse_reader import SseEvent, SseReader
 
 __all__ = ["HttpSse"]
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import aiohttp
 
-from ...channel import Receiver, RequestReceiver
-from ...errors import ConfigurationError, ConnectionLost, FrameTooLarge, McpdError
-from ...jsonrpc import Id
-from ...printable import printable
-from ...wire.sse_reader import SseEvent, SseReader
-from .link import Link, Reply, in_words
+from mcpd.channel import Receiver, RequestReceiver
+from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, McpdError
+from mcpd.jsonrpc import Id
+from mcpd.printable import printable
+from mcpd.transports.http_client.link import Link, Reply, in_words
+from mcpd.wire.sse_reader import SseEvent, SseReader
 
 __all__ = ["Body", "Inbound", "read_some", "read_whole"]
 

@@ -23,10 +23,10 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from ... import __version__
-from ...errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
-from ...printable import printable
-from .options import HttpOptions, checked
+from mcpd import __version__
+from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
+from mcpd.printable import printable
+from mcpd.transports.http_client.options import HttpOptions, checked
 
 __all__ = ["Link", "in_words", "proxy_for", "tls_context"]
 

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from ...errors import ConfigurationError
-from ...printable import printable
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
 
 __all__ = ["Authenticate", "Challenge", "Headers", "HttpOptions", "checked"]
 

@@ -11,13 +11,13 @@ from http.cookies import CookieError, SimpleCookie
 
 from yarl import URL
 
-from ...channel import Heading
-from ...errors import HttpError
-from ...printable import printable
-from ..authorization import Authorization
-from .inbound import read_some
-from .link import Link, Reply
-from .options import Challenge, HttpOptions, checked
+from mcpd.channel import Heading
+from mcpd.errors import HttpError
+from mcpd.printable import printable
+from mcpd.transports.authorization import Authorization
+from mcpd.transports.http_client.inbound import read_some
+from mcpd.transports.http_client.link import Link, Reply
+from mcpd.transports.http_client.options import Challenge, HttpOptions, checked
 
 __all__ = ["EVENTS", "JSON", "MOST_COOKIES", "MOST_SESSION_CHARACTERS", "Requester"]
 

@@ -7,8 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mcpd import AuthorizationFailed, OAuth
 from mcpd.auth.challenge import parse

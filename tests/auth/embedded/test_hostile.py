@@ -12,8 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from support.login_stage import CALLBACK, PASSWORD, Browser, Login, stage, told, users_file
 
-from mcpd.auth_server import store as stores
-from mcpd.auth_server import transactions, users
+from mcpd.auth_server import store as stores, transactions, users
 from mcpd.auth_server.settings import Settings, development
 from mcpd.auth_server.throttle import Throttle
 

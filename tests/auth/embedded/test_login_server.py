@@ -27,8 +27,7 @@ from mcpd.auth.challenge import parse
 from mcpd.auth.static_tokens import read_tokens
 from mcpd.auth_server.login_server import LoginServer
 from mcpd.auth_server.settings import Settings, UserFile, development, read
-from mcpd.auth_server.users import add_user as write_user
-from mcpd.auth_server.users import read_users
+from mcpd.auth_server.users import add_user as write_user, read_users
 from mcpd.cli.auth import command as auth_command
 from mcpd.cli.login_server import login_server
 from mcpd.client.auth import OAuth

@@ -17,8 +17,7 @@ import pytest
 from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 from support.http_peer import Answer, Port, modern, request, serving
-from support.websocket_peer import Peer as WebSocketPeer
-from support.websocket_peer import upgrade
+from support.websocket_peer import Peer as WebSocketPeer, upgrade
 
 from mcpd import Context, Principal, Server
 from mcpd.auth.base import Auth, TokenRequest, Verified

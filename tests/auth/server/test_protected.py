@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from support.http_peer import Answer, Port, call, initialize, modern, post, request, serving
-from support.websocket_peer import TEXT, frame, upgrade
-from support.websocket_peer import Peer as WebSocketPeer
+from support.websocket_peer import TEXT, Peer as WebSocketPeer, frame, upgrade
 
 from mcpd import Client, Context, HttpError, Principal, Server
 from mcpd.auth.base import Auth, InvalidToken, TokenRequest, Unavailable, Verified

@@ -15,8 +15,7 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.talk_server import DOT, HOSTILE
 
-from mcpd.cli.talk.reach import Reach
-from mcpd.cli.talk.reach import run as run_work
+from mcpd.cli.talk.reach import Reach, run as run_work
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.versions.table import SUPPORTED
 

@@ -9,6 +9,7 @@ from mcpd import (
     CacheHint,
     CallNext,
     CatalogEntry,
+    ContentBlock as Block,
     Context,
     Depends,
     MiddlewareRequest,
@@ -22,7 +23,6 @@ from mcpd import (
     image,
     text,
 )
-from mcpd import ContentBlock as Block
 
 server = Server(
     "garden",

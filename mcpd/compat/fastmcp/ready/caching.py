@@ -8,9 +8,9 @@ from typing import Any
 
 import pydantic_core
 
-from ...missing import refuse
-from ..middleware import Middleware, MiddlewareContext
-from ..tokens import access_token
+from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
+from mcpd.compat.fastmcp.tokens import access_token
+from mcpd.compat.missing import refuse
 
 __all__ = ["ResponseCachingMiddleware"]
 

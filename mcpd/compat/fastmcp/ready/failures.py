@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ....errors import as_told
-from ....printable import printable
-from ...exceptions import McpError
-from ...types.errors import ErrorData
-from ..errors import NotFoundError, ValidationError
-from ..middleware import Middleware, MiddlewareContext
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp.errors import NotFoundError, ValidationError
+from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
+from mcpd.compat.types.errors import ErrorData
+from mcpd.errors import as_told
+from mcpd.printable import printable
 
 __all__ = ["ErrorHandlingMiddleware", "RetryMiddleware"]
 

@@ -8,11 +8,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from ...exceptions import McpError
-from ...types.content import TextContent
-from ...types.errors import ErrorData
-from ..middleware import Middleware, MiddlewareContext
-from ..results import ToolResult
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
+from mcpd.compat.fastmcp.results import ToolResult
+from mcpd.compat.types.content import TextContent
+from mcpd.compat.types.errors import ErrorData
 
 __all__ = [
     "RateLimitError",

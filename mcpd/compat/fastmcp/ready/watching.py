@@ -10,8 +10,8 @@ from typing import Any
 
 import pydantic_core
 
-from ....printable import printable
-from ..middleware import Middleware, MiddlewareContext
+from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
+from mcpd.printable import printable
 
 __all__ = ["DetailedTimingMiddleware", "LoggingMiddleware", "StructuredLoggingMiddleware", "TimingMiddleware"]
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....errors import RegistrationError
-from ....registry.catalog import Catalog
-from ....registry.entries import ResourceEntry
-from ....registry.pages import ActiveExtensions
-from ....registry.tools import FunctionTool
-from ....types.resources import Resource
-from ..apps import AppEntry
-from ..constants import MIME_TYPE
-from ..meta import view_meta
-from ..uris import app_uri
-from .pages import page
-from .view import View
+from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.apps import AppEntry
+from mcpd.extensions.ui.constants import MIME_TYPE
+from mcpd.extensions.ui.meta import view_meta
+from mcpd.extensions.ui.uris import app_uri
+from mcpd.extensions.ui.views.pages import page
+from mcpd.extensions.ui.views.view import View
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.entries import ResourceEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.tools import FunctionTool
+from mcpd.types.resources import Resource
 
 __all__ = ["BundledEntry", "ViewEntry", "bundled_page", "view_entry"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ....references import is_local, target_of
-from ....registry.problems import Problem
-from ....registry.tools import FunctionTool
-from .view import View
+from mcpd.extensions.ui.views.view import View
+from mcpd.references import is_local, target_of
+from mcpd.registry.problems import Problem
+from mcpd.registry.tools import FunctionTool
 
 __all__ = ["misfits"]
 

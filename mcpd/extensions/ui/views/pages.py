@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
-from ..assets import bundled_folder
+from mcpd.extensions.ui.assets import bundled_folder
 
 __all__ = ["PARTS", "page"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....errors import RegistrationError
-from ..apps import Apps
-from ..constants import has_ui
-from ..tools import ToolUi, Visibility
-from .entry import view_entry
-from .view import view_of
+from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.apps import Apps
+from mcpd.extensions.ui.constants import has_ui
+from mcpd.extensions.ui.tools import ToolUi, Visibility
+from mcpd.extensions.ui.views.entry import view_entry
+from mcpd.extensions.ui.views.view import view_of
 
 __all__ = ["view_tool"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_args, overload
 
-from ....errors import RegistrationError
+from mcpd.errors import RegistrationError
 
 __all__ = [
     "ChartOptions",
