@@ -20,20 +20,6 @@ from functools import lru_cache
 from threading import Lock
 from time import monotonic, perf_counter_ns
 
-__all__ = [
-    "BUDGET",
-    "CALL",
-    "OVER",
-    "SMALL",
-    "Budget",
-    "Charge",
-    "ChargedTexts",
-    "address_of",
-    "client_of",
-    "machine_memory",
-    "weigh",
-]
-
 log = logging.getLogger("mcpd")
 
 SMALL = 4096

@@ -15,8 +15,6 @@ from mcpd.errors import McpdError, ProtocolError
 from mcpd.jsonrpc import Id
 from mcpd.principal import Origin
 
-__all__ = ["Channel", "HeadedChannel", "Heading", "Receiver", "RequestReceiver", "ResumableChannel"]
-
 
 class Channel(Protocol):
     """The near end of one connection."""

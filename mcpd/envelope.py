@@ -20,19 +20,6 @@ from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeP
 from mcpd.versions import table
 from mcpd.versions.table import Version
 
-__all__ = [
-    "ClientIdentity",
-    "Opening",
-    "Phase",
-    "asked_version",
-    "check_envelope",
-    "has_envelope",
-    "read_head",
-    "read_initialize",
-    "read_params",
-    "said_by",
-]
-
 _MOST_SHARED = 1024
 """So long a text of `initialize` may be to be kept for the next client that says the same."""
 

@@ -47,49 +47,6 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
-__all__ = [
-    "NAMESAKE",
-    "AccessDenied",
-    "ArgumentsError",
-    "AuthorizationFailed",
-    "AuthorizationRequired",
-    "CannotConnect",
-    "ConfigurationError",
-    "ConnectionLost",
-    "FrameTooLarge",
-    "HeaderMismatch",
-    "HttpError",
-    "InternalError",
-    "InvalidParams",
-    "InvalidRequest",
-    "LocalProtocolError",
-    "McpdError",
-    "MethodNotFound",
-    "MissingCapability",
-    "MissingExtension",
-    "ParseError",
-    "ProtocolError",
-    "RateLimited",
-    "RegistrationError",
-    "RemoteError",
-    "RequestCancelled",
-    "RequestTimeout",
-    "ResourceNotFound",
-    "ResultMismatch",
-    "ResultTooLarge",
-    "SessionLost",
-    "ThreadsBusy",
-    "ToolError",
-    "TransportError",
-    "UnsupportedVersion",
-    "UrlElicitationRequired",
-    "as_told",
-    "collecting",
-    "collects",
-    "forget_frames",
-    "missing_extra",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

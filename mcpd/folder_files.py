@@ -10,8 +10,6 @@ import errno
 import os
 import stat
 
-__all__ = ["is_below", "read_within"]
-
 
 def read_within(path: str, folder: str, size: int) -> bytes:
     """What a file holds, up to `size` bytes; with a `folder` it has to be in there, behind all links.

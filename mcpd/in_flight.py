@@ -26,8 +26,6 @@ from msgspec import Struct
 
 from mcpd.jsonrpc import Id
 
-__all__ = ["ID_IN_USE", "RequestInFlight", "RequestsInFlight"]
-
 # Two answers with one id could not be told apart, and a cancellation would mean either.
 ID_IN_USE: Final = "This id belongs to a request that is still being answered"
 

@@ -27,38 +27,6 @@ from mcpd.errors import (
     forget_frames,
 )
 
-__all__ = [
-    "ABSENT",
-    "MALFORMED",
-    "MOST_PARTS",
-    "Batch",
-    "Call",
-    "ErrorObject",
-    "Failure",
-    "Id",
-    "Message",
-    "Notification",
-    "Request",
-    "Response",
-    "Result",
-    "Told",
-    "as_json",
-    "as_object",
-    "call",
-    "decode",
-    "decode_batch",
-    "decode_other",
-    "decode_request",
-    "encode",
-    "encoder",
-    "error_answer",
-    "explain",
-    "is_object",
-    "read_object",
-    "remote_error",
-    "replace_lone_surrogates",
-]
-
 Id: TypeAlias = int | str
 
 MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)

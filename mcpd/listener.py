@@ -10,8 +10,6 @@ from typing import Protocol, runtime_checkable
 
 from mcpd.channel import Channel, Receiver
 
-__all__ = ["Accept", "Ending", "HasConnections", "Lingers", "Listener"]
-
 
 class Accept(Protocol):
     """What a listener is given: it makes a connection to the server out of each channel."""

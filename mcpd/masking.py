@@ -14,8 +14,6 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
-__all__ = ["is_secret", "mask_command", "mask_json", "mask_text", "may_hold_secrets"]
-
 _NAMES = frozenset((
     "authorization", "proxyauthorization", "cookie", "setcookie", "apikey", "xapikey", "token", "accesstoken",
     "refreshtoken", "idtoken", "authtoken", "bearertoken", "bearer", "clientsecret", "clientassertion",

@@ -10,9 +10,6 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["ObservedCall", "ObservedFrame", "Observer", "Outcome", "SessionObserver", "hears_frames",
-           "refusals_to"]  # fmt: skip
-
 
 class ObservedCall(Struct, eq=False):
     """A request that came. The same object at its begin and its end: what an observer knows of it can be kept by it."""

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from mcpd.listener import Ending
 
-__all__ = ["Overseer", "Watcher"]
-
 
 class Watcher(Protocol):
     """Watches one server: `observe.watching.Watching`."""

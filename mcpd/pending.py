@@ -24,8 +24,6 @@ from msgspec import Raw, Struct
 from mcpd.errors import ConnectionLost, RemoteError
 from mcpd.jsonrpc import Failure, Id, Response, remote_error
 
-__all__ = ["PendingRequest", "PendingRequests", "Waiter", "outcome_of"]
-
 
 class Waiter(Protocol):
     """Who waits for one answer, as an `asyncio.Future` does."""

@@ -12,8 +12,6 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["ANONYMOUS", "Origin", "Principal", "Transport"]
-
 Transport: TypeAlias = Literal["stdio", "websocket", "http", "memory"]
 """What carries the messages of a connection."""
 

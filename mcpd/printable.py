@@ -7,8 +7,6 @@ tests/test_log_lines.py looks.
 
 from __future__ import annotations
 
-__all__ = ["MOST_CHARACTERS", "printable", "printable_lines"]
-
 MOST_CHARACTERS = 200
 """How much of one text is shown, unless more is asked for."""
 

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
     from mcpd.testing import ClientMaker
     from mcpd.verdict.report import AppsReport
 
-__all__ = [
-    "mcpd_apps",
-    "mcpd_client",
-    "mcpd_lock",
-    "mcpd_transport",
-    "mcpd_version",
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_generate_tests",
-    "pytest_pyfunc_call",
-]
-
 _MARK = "mcpd_every_version"
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["is_local", "target_of"]
-
 
 def is_local(reference: object) -> bool:
     """Return whether a value of `$ref` is a path within the document: no anchor, and no other document."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DEMO", "MAX_FRAME_BYTES", "MAX_THREADS", "OVER_STDIO", "SESSION_TIMEOUT", "THREAD_TIMEOUT"]
-
 OVER_STDIO = ("-m", "mcpd", "serve", "--stdio")
 """What Python is given to serve a target to whoever has started it; the target follows, or none for the starter."""
 

@@ -31,17 +31,6 @@ else:
     for _name in ("HttpSettings", "Listener", "Overseer", "Protection", "WebSocketLimits", "socket"):
         globals()[_name] = NewType(_name, object)
 
-__all__ = [
-    "SECTIONS",
-    "Option",
-    "Options",
-    "Settings",
-    "command_option",
-    "command_options",
-    "options_in",
-    "parse_size",
-]
-
 SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Observing", "Other")
 """How the help is divided, in its order; sections of extensions come before the last."""
 

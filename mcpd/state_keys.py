@@ -9,8 +9,6 @@ import os
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-__all__ = ["Purpose", "StateKeys", "hand_over_keys", "keys_of_process", "read_keys"]
-
 Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce"]'  # a text: `Literal[…]` is made at each start
 """What a key seals: each has a key of its own, so that what is sealed for one never opens for another."""
 

@@ -10,8 +10,6 @@ from msgspec import Struct
 from mcpd.approval.offerings import KINDS, Offerings
 from mcpd.approval.schemas import Found, compare_schemas, shown
 
-__all__ = ["Change", "compare"]
-
 _NAMES = {"tools": "tool", "resources": "resource", "resourceTemplates": "resource template", "prompts": "prompt"}
 
 

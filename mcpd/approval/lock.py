@@ -14,8 +14,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.jsonrpc import MALFORMED
 from mcpd.server import Server
 
-__all__ = ["check_lock", "write_lock"]
-
 _FORMAT = "mcpdLock"
 _VERSION = 1
 _MAX_BYTES = 64 * 1024 * 1024

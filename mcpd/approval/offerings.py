@@ -10,8 +10,6 @@ from msgspec.json import decode
 from mcpd.jsonrpc import encode
 from mcpd.server import Server
 
-__all__ = ["KINDS", "Offerings", "offerings"]
-
 KINDS = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
 """Each kind of offering, and the member that tells its entries apart."""
 

@@ -14,8 +14,6 @@ from msgspec.json import encode
 
 from mcpd.references import target_of
 
-__all__ = ["Found", "compare_schemas", "shown"]
-
 Found: TypeAlias = tuple[str, bool]
 """What changed, and whether it breaks callers."""
 

@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal, TypeAlias
 
-__all__ = ["Kind", "Reach", "kind_of", "may_reach"]
-
 Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
 """Where an address is; `never` are those that no document of ours is at."""
 

@@ -35,8 +35,6 @@ from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 if TYPE_CHECKING:
     from mcpd.auth.dpop import ProofChecker
 
-__all__ = ["Auth", "AuthOptions", "InvalidToken", "TokenRequest", "Unavailable", "Verified"]
-
 log = logging.getLogger("mcpd")
 
 _MOST_BYTES = 16 * 1024

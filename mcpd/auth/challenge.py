@@ -12,8 +12,6 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-__all__ = ["Challenge", "build", "parse"]
-
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _MOST_BYTES = 64 * 1024
 _MOST_CHALLENGES = 64

@@ -14,8 +14,6 @@ from mcpd.auth.metadata import as_reached
 from mcpd.errors import ConfigurationError
 from mcpd.principal import Principal
 
-__all__ = ["ClaimChecks", "Expected"]
-
 Expected: TypeAlias = Mapping[str, str | Sequence[str]]
 """Claims that have to have one of these values."""
 

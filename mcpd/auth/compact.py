@@ -8,8 +8,6 @@ from typing import Any
 from msgspec import DecodeError
 from msgspec.json import decode
 
-__all__ = ["bytes_in", "object_in", "segments_of"]
-
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # From base64url to base64, and from all else, the signs of plain base64 among it, to what is neither.
 _TO_BASE64 = bytes(code if code in _ALPHABET else {45: 43, 95: 47}.get(code, 33) for code in range(256))

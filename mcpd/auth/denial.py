@@ -8,8 +8,6 @@ from mcpd.principal import Principal
 from mcpd.registry.needs import Guarding
 from mcpd.transports.authentication import Refusal
 
-__all__ = ["challenges_of", "refusal_of"]
-
 
 def refusal_of(protection: Guarding | None, denied: AccessDenied, user: Principal) -> Refusal:
     """The status and the challenge."""

@@ -25,8 +25,6 @@ from mcpd.auth.compact import bytes_in, object_in, segments_of
 if TYPE_CHECKING:
     from mcpd.auth.signatures import SignatureCheck
 
-__all__ = ["ALGORITHMS", "BadProof", "ProofChecker", "b64", "normalized"]
-
 ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 """The signatures of proofs that are taken. Those of RSA are the quickest to check, and the slowest to make."""
 

@@ -27,8 +27,6 @@ from mcpd.errors import ConfigurationError, McpdError
 from mcpd.printable import printable
 from mcpd.transports.http_client.link import proxy_for
 
-__all__ = ["FetchError", "Limits", "Response", "fetch", "fetch_json", "kind_of_host", "reach_from"]
-
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _LONGEST_URL = 2048
 

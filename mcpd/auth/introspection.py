@@ -17,8 +17,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
-__all__ = ["Introspection"]
-
 
 class Introspection(Auth):
     """Tokens that `issuer` is asked about, as the client `client_id` with `client_secret`.

@@ -9,8 +9,6 @@ from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
 from mcpd.errors import ConfigurationError
 from mcpd.transports.address import is_loopback
 
-__all__ = ["checked_issuer", "fetch_issuer_metadata", "metadata_urls"]
-
 _LIMITS = Limits(seconds=5.0, redirects=0)
 _OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 

@@ -26,8 +26,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "checking access tokens", "auth") from None
 
-__all__ = ["Issuer", "Jwt"]
-
 _DEFAULT_ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 _WITH_SECRET = ("HS256", "HS384", "HS512")
 _LEAST_SECRET = 32

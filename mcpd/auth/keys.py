@@ -20,8 +20,6 @@ from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
 from mcpd.auth.issuer_metadata import fetch_issuer_metadata
 from mcpd.printable import printable
 
-__all__ = ["ALGORITHMS", "IssuerKeys", "VerifyingKey", "usable_keys"]
-
 log = logging.getLogger("mcpd")
 
 _LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)

@@ -10,8 +10,6 @@ from msgspec.json import encode
 from mcpd.errors import ConfigurationError
 from mcpd.transports.address import is_loopback
 
-__all__ = ["WELL_KNOWN", "as_reached", "checked_public_url", "document", "metadata_url", "paths"]
-
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 INSIDE = "/oauth-protected-resource"
 """Where it is below the endpoint too, for applications that are mounted by others."""

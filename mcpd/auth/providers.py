@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["PROVIDERS", "Provider", "settings_of"]
-
 
 class Provider(Struct, frozen=True, kw_only=True):
     """One provider.

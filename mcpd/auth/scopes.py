@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from mcpd.errors import ConfigurationError
 from mcpd.registry.needs import is_scope
 
-__all__ = ["Hierarchy", "checked_scopes", "written"]
-
 
 def checked_scopes(given: Iterable[str], where: str) -> tuple[str, ...]:
     """The scopes in their order, each once. Raises ConfigurationError for what is none, and for offline_access."""

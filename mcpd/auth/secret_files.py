@@ -13,8 +13,6 @@ import stat
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["secret_in", "warn_if_shared"]
-
 log = logging.getLogger("mcpd")
 
 _MOST_BYTES = 4096

@@ -11,8 +11,6 @@ from mcpd.auth.base import Auth, AuthOptions
 from mcpd.auth.secret_files import secret_in
 from mcpd.errors import ConfigurationError
 
-__all__ = ["AuthSettings", "IntrospectionSettings", "auth_of"]
-
 
 class IntrospectionSettings(Struct, frozen=True, kw_only=True):
     """How an issuer is asked about tokens."""

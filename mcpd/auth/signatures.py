@@ -18,8 +18,6 @@ from joserfc.util import urlsafe_b64decode
 
 from mcpd.auth.compact import bytes_in
 
-__all__ = ["SignatureCheck", "is_signed", "is_sound", "signature_check"]
-
 _ES256 = JWSRegistry.algorithms["ES256"]
 _ECDSA = ECDSA(SHA256())
 

@@ -21,8 +21,6 @@ from mcpd.principal import Principal
 from mcpd.printable import printable
 from mcpd.transports.authentication import warn_of_readers
 
-__all__ = ["StaticTokens", "read_tokens"]
-
 _ISSUER = "static"
 _MOST_BYTES = 1024 * 1024
 _LEAST_CHARACTERS = 16

@@ -10,8 +10,6 @@ from hashlib import sha256
 from time import time
 from typing import Generic, TypeVar
 
-__all__ = ["TokenCache"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

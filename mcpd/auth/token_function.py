@@ -9,8 +9,6 @@ from typing import TypeAlias, Unpack
 from mcpd.auth.base import Auth, AuthOptions, TokenRequest, Verified
 from mcpd.principal import Principal
 
-__all__ = ["TokenFunction"]
-
 _Found: TypeAlias = Principal | None
 
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-__all__ = ["Networks", "address_of", "networks_of", "place_of"]
-
 _Address: TypeAlias = IPv4Address | IPv6Address
 Networks: TypeAlias = Sequence[IPv4Network | IPv6Network]
 

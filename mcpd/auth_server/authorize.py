@@ -18,8 +18,6 @@ from mcpd.auth_server.redirects import host_of, is_loopback_redirect, matching, 
 from mcpd.auth_server.replies import OAuthError, failed, query
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["Authorize", "is_resource", "page_or_json"]
-
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 _is_thumbprint = _is_challenge
 _LONGEST_STATE = 4096

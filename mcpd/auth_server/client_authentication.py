@@ -19,8 +19,6 @@ from mcpd.auth_server.replies import OAuthError
 from mcpd.auth_server.store import digest
 from mcpd.registry.routes import RouteRequest
 
-__all__ = ["authenticated"]
-
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ALGORITHMS = ["ES256", "RS256", "PS256", "ES384", "EdDSA"]
 _LONGEST_ASSERTION = 8192

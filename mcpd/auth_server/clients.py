@@ -20,8 +20,6 @@ from mcpd.auth_server.redirects import why_not
 from mcpd.auth_server.replies import OAuthError
 from mcpd.printable import printable
 
-__all__ = ["METHODS", "Client", "ClientDocuments", "is_document_id", "read_metadata", "told"]
-
 log = logging.getLogger("mcpd")
 
 METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")

@@ -26,8 +26,6 @@ from mcpd.auth_server.users import Users, read_users
 from mcpd.errors import ConfigurationError
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["OFFLINE", "Core"]
-
 log = logging.getLogger("mcpd")
 
 OFFLINE = "offline_access"

@@ -26,8 +26,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["Interaction"]
-
 log = logging.getLogger("mcpd")
 
 _Step: TypeAlias = Callable[[RouteRequest], Awaitable[RouteResponse]]

@@ -18,8 +18,6 @@ from mcpd.auth_server.store import Store
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Keys", "b64"]
-
 ROTATE_SECONDS = 90 * 86400
 OVERLAP_SECONDS = 2 * 86400
 """A key signs for so long, and is told of for so much longer: tokens live an hour, and others keep the list of keys."""

@@ -25,8 +25,6 @@ from mcpd.errors import AccessDenied, ConfigurationError
 from mcpd.registry.routes import Route, RouteRequest
 from mcpd.transports.authentication import RequestHeaders
 
-__all__ = ["LoginServer"]
-
 _SECONDS = 300.0
 _NOWHERE = "http://127.0.0.1"
 

@@ -13,8 +13,6 @@ from html import escape
 from mcpd.auth_server.replies import NO_STORE
 from mcpd.registry.routes import RouteResponse
 
-__all__ = ["button", "facts", "field", "form", "form_page", "hidden", "message_page", "warning"]
-
 _STYLE = """
 :root { color-scheme: light dark; --line: #8a8f98; --soft: #f2f3f5; --ink: #1c1e21; --paper: #fff; --act: #0b57d0;
   --on-act: #fff; --warn: #8a4b00; --warn-soft: #fff4e0; }

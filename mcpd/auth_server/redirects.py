@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlencode, urlsplit
 
-__all__ = ["answer_url", "host_of", "is_loopback_redirect", "matching", "why_not"]
-
 _LONGEST = 1024
 # By the text itself: two readers of URLs may differ about what the host of an odd one is.
 _loopback = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?((?:[/?][^#]*)?)").fullmatch

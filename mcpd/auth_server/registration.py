@@ -18,8 +18,6 @@ from mcpd.auth_server.replies import OAuthError, failed, json_answer
 from mcpd.auth_server.store import digest
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["Registration"]
-
 _GRANTS = ("authorization_code", "refresh_token")
 
 

@@ -10,8 +10,6 @@ from urllib.parse import parse_qsl
 from mcpd.errors import McpdError
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["NO_STORE", "OAuthError", "failed", "form", "json_answer", "query", "redirect"]
-
 NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
 _MOST_FIELDS = 64
 

@@ -19,8 +19,6 @@ from mcpd.auth_server.settings import Settings
 from mcpd.auth_server.token_endpoint import CheckProof, TokenEndpoint
 from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 
-__all__ = ["AuthorizationServer"]
-
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 _PATHS = tuple("".join(f"/{{part{number}}}" for number in range(count)) for count in range(1, 5))

@@ -15,8 +15,6 @@ from mcpd.auth_server.addresses import networks_of
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["ListedClient", "Provider", "Settings", "UserFile", "development", "read"]
-
 _MOST_BYTES = 256 * 1024
 _is_name = re.compile(r"[a-z0-9][a-z0-9-]{0,31}").fullmatch
 _is_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}").fullmatch

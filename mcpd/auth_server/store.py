@@ -21,8 +21,6 @@ from mcpd.auth_server.clients import Client
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Code", "Grant", "Rotation", "Store", "User", "digest"]
-
 T = TypeVar("T")
 
 MOST_UNCONFIRMED = 1000

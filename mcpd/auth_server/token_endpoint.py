@@ -21,8 +21,6 @@ from mcpd.auth_server.replies import OAuthError, failed, form, json_answer
 from mcpd.auth_server.store import Grant
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
-__all__ = ["CheckProof", "TokenEndpoint"]
-
 _is_verifier = re.compile(r"[A-Za-z0-9._~-]{43,128}").fullmatch
 
 CheckProof: TypeAlias = Callable[[RouteRequest], str]

@@ -17,8 +17,6 @@ from mcpd.auth_server.keys import Keys
 from mcpd.auth_server.replies import OAuthError
 from mcpd.auth_server.store import User
 
-__all__ = ["Transaction", "Transactions"]
-
 SECONDS = 600.0
 MOST = 4096
 

@@ -28,8 +28,6 @@ from mcpd.auth_server.settings import Provider
 from mcpd.auth_server.store import User
 from mcpd.auth_server.transactions import Transaction
 
-__all__ = ["GitHub", "Tokens", "Upstream", "is_allowed", "upstreams"]
-
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60
 _KEYS = Limits(max_bytes=128 * 1024)

@@ -23,8 +23,6 @@ from mcpd.auth.secret_files import warn_if_shared
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Busy", "FileUser", "Users", "add_user", "hash_password", "is_user_name", "matches", "read_users"]
-
 _LOG_N, _R, _P = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024
 _MOST_BYTES = 1024 * 1024

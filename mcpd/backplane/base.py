@@ -8,18 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-__all__ = [
-    "Backplane",
-    "BackplaneAway",
-    "ChangeBus",
-    "EventStore",
-    "Item",
-    "Kind",
-    "Receive",
-    "Subscriber",
-]
-
-
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 

@@ -13,8 +13,6 @@ from typing import Any, TypeAlias, cast
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
-__all__ = ["MOST_FRAME_BYTES", "Frame", "FrameProtocol", "connect_frames", "encode_frame"]
-
 MOST_FRAME_BYTES = 80 * 1024 * 1024
 """More than the largest message that is taken over any transport."""
 

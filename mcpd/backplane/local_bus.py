@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from mcpd.backplane.base import Receive
 
-__all__ = ["LocalBus", "OwnBus"]
-
 log = logging.getLogger("mcpd")
 
 

@@ -8,8 +8,6 @@ from typing import TypeAlias
 
 from mcpd.budget import SMALL, Charge
 
-__all__ = ["MemoryEventStore"]
-
 _EMPTY_LINE = b"\n\n"
 
 

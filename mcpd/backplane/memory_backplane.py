@@ -10,8 +10,6 @@ from time import monotonic
 from mcpd.backplane.base import Item
 from mcpd.backplane.local_bus import OwnBus
 
-__all__ = ["MemoryBackplane"]
-
 _MOST_BYTES = 64 * 1024 * 1024
 _PER_KEY = 200
 """What a key takes beside its bytes."""

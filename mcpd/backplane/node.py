@@ -21,8 +21,6 @@ from mcpd.backplane.base import Backplane, BackplaneAway
 from mcpd.printable import printable
 from mcpd.state_keys import StateKeys
 
-__all__ = ["NODE_ID_LENGTH", "Node", "Take"]
-
 log = logging.getLogger("mcpd")
 
 NODE_ID_LENGTH = 10

@@ -11,8 +11,6 @@ from weakref import WeakSet
 from mcpd.backplane.base import Kind, Subscriber
 from mcpd.backplane.node import Node
 
-__all__ = ["ListDigest", "NodeChanges"]
-
 _LIFE = 7 * 24 * 3600.0
 _KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
 _MARK = 6

@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from mcpd.backplane.base import Backplane
 from mcpd.errors import ConfigurationError
 
-__all__ = ["SCHEMES", "SHARED", "namespace_of", "open_backplane"]
-
 SCHEMES = ("memory", "sqlite", "redis", "rediss", "unix", "redis+cluster", "rediss+cluster",
            "redis+sentinel", "rediss+sentinel")  # fmt: skip
 SHARED = "shared://"

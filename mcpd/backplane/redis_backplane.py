@@ -26,8 +26,6 @@ from mcpd.backplane.redis_bus import RedisBus
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["RedisBackplane"]
-
 log = logging.getLogger("mcpd")
 
 _CONNECT = 1.0

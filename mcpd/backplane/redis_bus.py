@@ -18,8 +18,6 @@ from mcpd.backplane.base import BackplaneAway, Receive
 from mcpd.backplane.local_bus import LocalBus
 from mcpd.printable import printable
 
-__all__ = ["RedisBus"]
-
 log = logging.getLogger("mcpd")
 
 _QUIET = 1.5

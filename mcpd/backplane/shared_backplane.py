@@ -15,8 +15,6 @@ from mcpd.backplane.base import BackplaneAway, Item, Receive
 from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
 from mcpd.backplane.local_bus import LocalBus
 
-__all__ = ["GAP", "SharedBackplane"]
-
 log = logging.getLogger("mcpd")
 
 GAP = "gap"

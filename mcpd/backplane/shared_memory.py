@@ -18,8 +18,6 @@ from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
 from mcpd.backplane.memory_backplane import MemoryBackplane
 from mcpd.backplane.shared_backplane import GAP
 
-__all__ = ["SharedMemory"]
-
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
 """What waits for a worker that does not read: over that nothing more is read from it, and what others say is left out
 for it, which it is told afterwards."""

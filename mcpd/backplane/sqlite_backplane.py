@@ -18,8 +18,6 @@ from mcpd.backplane.base import BackplaneAway, Item
 from mcpd.backplane.local_bus import OwnBus
 from mcpd.errors import ConfigurationError
 
-__all__ = ["SqliteBackplane"]
-
 _T = TypeVar("_T")
 _WAIT = 2.0
 _SWEEP_EVERY = 256

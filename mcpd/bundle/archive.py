@@ -10,8 +10,6 @@ from contextlib import suppress
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["write_archive"]
-
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """The oldest time that a zip file can hold."""
 _MODE = 0o100644

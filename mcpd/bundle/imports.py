@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import packages_distributions
 
-__all__ = ["distributions_of", "imported_names", "local_files"]
-
 _SUFFIX = ".py"
 
 

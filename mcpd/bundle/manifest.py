@@ -13,20 +13,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = [
-    "Author",
-    "Compatibility",
-    "Icon",
-    "Launch",
-    "ListedPrompt",
-    "ListedTool",
-    "Manifest",
-    "Question",
-    "Repository",
-    "ServerPart",
-    "checked",
-]
-
 _Url = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*://[^\s/]+\S*$")]
 _Email = Annotated[str, Meta(pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$")]
 _Text = Annotated[str, Meta(min_length=1)]

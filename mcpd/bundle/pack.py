@@ -40,8 +40,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers
 from mcpd.sources.lookup import FOLDERS, place_of
 
-__all__ = ["Bundle", "Gathered", "Said", "gather", "make_bundle", "unpack"]
-
 _SOURCES = "src"
 """The folder in a bundle with the files of the target: of a folder below its own name, which may be the server's."""
 _MAIN = "main.py"

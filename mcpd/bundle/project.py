@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Project", "normalized", "read_project", "requirement_name"]
-
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _MOST_BYTES = 1024 * 1024
 

@@ -11,8 +11,6 @@ from msgspec import UNSET, Struct
 from mcpd.bundle.manifest import Question
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Asked", "is_secret", "questions"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 

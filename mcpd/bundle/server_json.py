@@ -17,23 +17,6 @@ from mcpd.bundle.questions import is_secret
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = [
-    "SCHEMA",
-    "Input",
-    "Package",
-    "Remote",
-    "Repository",
-    "ServerJson",
-    "Transport",
-    "bundle_package",
-    "checked",
-    "pypi_package",
-    "remote",
-    "repository",
-    "shortened",
-    "variables",
-]
-
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 MOST_DESCRIPTION = 100
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Collected", "Selection", "collect", "ignored_here", "is_meant"]
-
 IGNORE = ".mcpbignore"
 """Patterns of more that is left out, one in a line, as the official tool reads it."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcpd.verdict.options import TryOptions
     from mcpd.verdict.report import AppReport, AppsReport, Check, Status
 
-__all__ = ["command"]
-
 _HELP = """Try the apps of a server (MCP Apps: tools with a page that hosts show), and say what would not work.
 
 Each app is looked at: what is said of it, what its HTML loads and whether that was declared. Then it is shown in

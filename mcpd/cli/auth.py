@@ -8,8 +8,6 @@ import click
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["command"]
-
 _LEAST = 8
 
 

@@ -19,8 +19,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Verdict, verify_target
 from mcpd.printable import printable
 
-__all__ = ["command", "files_of", "tried"]
-
 _HELP = """Write a server into one file, which Claude Desktop and others install by a double click.
 
 \b

@@ -13,8 +13,6 @@ from mcpd.cli.talk.questions import LOG_LEVELS
 from mcpd.cli.talk.reach import run
 from mcpd.cli.talk.words import split_words
 
-__all__ = ["command"]
-
 _HELP = """Call a tool, which is a function that the server offers, and print what it gives.
 
 \b

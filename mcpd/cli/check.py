@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from mcpd.registry.entries import ToolEntry
     from mcpd.server import Server
 
-__all__ = ["command"]
-
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
 TARGET is a folder, file.py, file.py:object or package.module:object; without one it is the folder that this is in, or

@@ -12,17 +12,6 @@ from mcpd.cli.talk.words import WrongUse
 from mcpd.serve_defaults import DEMO
 from mcpd.versions.table import SUPPORTED
 
-__all__ = [
-    "TARGET_HELP",
-    "ClientCommand",
-    "called",
-    "client_command",
-    "demo_option",
-    "json_option",
-    "or_demo",
-    "reach_of",
-]
-
 TARGET_HELP = """\b
 TARGET is the MCP server:
   server.py                   a file with a server, started for this; server.py:object names one of several

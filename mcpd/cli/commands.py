@@ -18,8 +18,6 @@ from mcpd import __version__
 from mcpd.cli.talk.words import WrongUse
 from mcpd.printable import printable
 
-__all__ = ["cli", "run"]
-
 _COMMANDS = {
     "apps": "Try the apps of a server in a browser: a verdict for CI.",
     "auth": "Say who may log in at a server of yours.",

@@ -11,8 +11,6 @@ from mcpd.cli.talk.reach import Reach, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest
 
-__all__ = ["command"]
-
 _KINDS = ("prompt", "resource")
 
 _HELP = """Print what a server suggests for an argument of a prompt, or for a variable in the URI of a resource.

@@ -21,8 +21,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.masking import mask_command
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """Try a server step by step, as a host would (an AI program such as Claude Code), and say what works, what does
 not and what to do.
 

@@ -14,8 +14,6 @@ from mcpd.install.entry_checks import Finding
 from mcpd.install.health import CheckedFile, CheckedServer, State, check_hosts
 from mcpd.printable import printable
 
-__all__ = ["run"]
-
 _SIGNS: dict[State, str] = {"works": "✓", "broken": "✗", "off": "–", "not started": "–"}
 _WORDS: dict[State, str] = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": "not started"}
 _NAME_WIDTH = 24

@@ -10,8 +10,6 @@ from mcpd.serve_options import Options
 from mcpd.sources.configuration import serve_keys
 from mcpd.sources.lookup import ServerFolder
 
-__all__ = ["take"]
-
 _TRANSPORTS = frozenset(("stdio", "ws", "http"))
 _NO_FILES = {"auth_server": "dev"}
 """What may stand where a file does, and is none."""

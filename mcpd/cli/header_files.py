@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from mcpd.cli.target import Found, split
 
-__all__ = ["surroundings"]
-
 _MARK = b"# /// script"
 _MOST_HEADER_BYTES = 1024 * 1024
 _MOST_FILES = 1000  # `MOST_OF_A_KIND` of `sources.tree`, which most starts do not load

@@ -13,8 +13,6 @@ from inspect import signature
 import mcpd
 from mcpd.server import Server
 
-__all__ = ["LIBRARIES", "hint"]
-
 # Whose servers people bring along: what `libraries.LIBRARIES` are called.
 LIBRARIES = {"fastmcp": "FastMCP", "mcp": "the official SDK", "mcp_types": "the official SDK"}
 

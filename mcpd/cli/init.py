@@ -8,8 +8,6 @@ import click
 
 from mcpd.sources.scaffold import write_folder
 
-__all__ = ["command"]
-
 _HELP = """Write a small server into DIR, to begin with: tools, a page for one, a resource, a prompt, mcpd.toml.
 
 Nothing that is there already is changed. Exit codes: 0 written, 1 not written, 2 wrong use.

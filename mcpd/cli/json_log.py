@@ -14,8 +14,6 @@ from typing import Any
 
 from mcpd.wire import carrying
 
-__all__ = ["JsonFormatter", "as_records"]
-
 # How our own messages begin that belong to a call: which fields their first arguments are.
 _BEGINNINGS = (
     ("tool %s (request %s)", ("tool", "request")),

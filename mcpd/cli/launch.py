@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mcpd.server import Server
     from mcpd.transports.authentication import Protection
 
-__all__ = ["launch", "read_token"]
-
 _WORKER = "_MCPD_WORKER"
 """As in `workers.handover`, which few starts load."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from mcpd.compat.program import Program
 
-__all__ = ["LIBRARIES", "Watch"]
-
 LIBRARIES = ("mcp", "mcp_types", "fastmcp")
 """The first part of the modules that are ours then: the keys of `compat.install.LIBRARIES`."""
 

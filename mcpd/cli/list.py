@@ -18,8 +18,6 @@ from mcpd.host.listed import KIND, OFFER, view_uri
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
 
-__all__ = ["command"]
-
 KINDS = ("tools", "resources", "prompts", KIND)
 _OR = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from mcpd.compat.program import Wanted
     from mcpd.server import Server
 
-__all__ = ["LoadedBy"]
-
 
 class LoadedBy(Protocol):
     """Who loads a target, and serves what calls `run()` in it; a `compat.program.Program`."""

@@ -14,8 +14,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["MOST_ALIKE", "MOST_TRACEBACK_CHARACTERS", "WINDOW", "make_handler"]
-
 MOST_ALIKE = 10
 """How many lines of one kind are written within `WINDOW`."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
         def put(self, data: bytes, *, waits: bool = False) -> None: ...
 
 
-__all__ = ["configure", "text_stream"]
-
 _MOST_CHARACTERS = 4000
 """Of a record that is written in the plain way."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mcpd.client.auth.settings import OAuth
     from mcpd.client.targets.named import UrlTarget
 
-__all__ = ["command"]
-
 _HELP = """Log in to a server behind a URL, in a browser. The login is kept for `mcpd list URL` and all other commands,
 and for `Client(URL)` in programs, until `mcpd logout URL`.
 

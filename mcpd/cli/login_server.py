@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mcpd.auth_server.login_server import LoginServer
     from mcpd.server import Server
 
-__all__ = ["login_server"]
-
 _OTHERS = ("issuer", "tokens_file")
 
 

@@ -11,8 +11,6 @@ from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """End the login at a server: its tokens are revoked where that is offered, and deleted in any case.
 
 \b

@@ -12,8 +12,6 @@ from mcpd.cli.sizes import Size
 from mcpd.extensions.serving import ServeOption, serve_options
 from mcpd.serve_options import SECTIONS, Option, command_options
 
-__all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extensions", "target"]
-
 
 def target() -> click.Argument:
     """The argument that names a server; without one it is the folder that this is in, or the demo server."""

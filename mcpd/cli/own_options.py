@@ -15,8 +15,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.serving import ServeOption, serve_options
 from mcpd.serve_options import command_options
 
-__all__ = ["read"]
-
 
 def read(found: Sequence[ServeOption], words: Sequence[str]) -> dict[str, dict[str, Any]]:
     """What was said to the target's own extensions, by their id.

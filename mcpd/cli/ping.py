@@ -15,8 +15,6 @@ from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import McpdError
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """Ask a server several times whether it is there, and print how long each answer took.
 
 \b

@@ -15,8 +15,6 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _SYSTEM: str = sys.platform
 
 _HELP = """Open a page in the browser with all that a server offers, until Ctrl-C.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mcpd.compat.program import Wanted
     from mcpd.server import Server
 
-__all__ = ["Looker", "find_command", "is_program", "look_into", "program_of", "run", "run_command"]
-
 
 class Looker:
     """Serves nothing: what calls `run()` is kept for `mcpd check`, and its program ends there."""

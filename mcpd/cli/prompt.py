@@ -18,8 +18,6 @@ from mcpd.printable import printable
 if TYPE_CHECKING:
     from mcpd.types.prompts import GetPromptResult, Prompt
 
-__all__ = ["command"]
-
 _HELP = """Fill in a prompt, and print its messages: texts to begin a conversation with, which the server makes.
 
 All arguments are texts: name=value, or name=@FILE for that of a file. What has to be given and was not is asked for

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
 
-__all__ = ["protection_of", "table_of"]
-
 _FLAGS = {"issuer": "issuer", "audience": "audience", "scope": "scopes", "tokens_file": "tokens_file"}
 """Members of `Options`, and those of the settings of authorization that they go before."""
 

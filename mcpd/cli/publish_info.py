@@ -27,8 +27,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """Write server.json, by which the registry of servers knows one, held to its schema and rules.
 
 \b

@@ -14,8 +14,6 @@ from mcpd.serve_options import Option, Options, command_option
 if TYPE_CHECKING:
     from mcpd.extensions.serving import ServeOption
 
-__all__ = ["read"]
-
 # The variables that are read further in, whichever way the command line was read.
 _READ_ELSEWHERE = ("MCPD_TOKEN", "MCPD_STATE_KEY")
 

@@ -15,8 +15,6 @@ from mcpd.errors import RemoteError
 from mcpd.host.listed import OFFER
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500
 

@@ -23,8 +23,6 @@ from mcpd.cli.script_headers import Header, as_script, own_version, read_header,
 from mcpd.cli.uv import Unsolved, cache_folder, find_uv, python_with
 from mcpd.errors import ConfigurationError
 
-__all__ = ["ENTERED", "enter"]
-
 ENTERED = "_MCPD_SCRIPT"
 """Set in the process that has what the headers of these files ask for: which, and what of them is left out."""
 

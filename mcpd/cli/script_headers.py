@@ -14,8 +14,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Header", "as_script", "own_version", "read_header", "requirement_name"]
-
 _BLOCK = r"(?m)^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+)^# ///\s*$"
 _NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
 

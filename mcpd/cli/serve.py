@@ -13,8 +13,6 @@ from mcpd.extensions.builtin import BUILT_IN
 from mcpd.extensions.serving import serve_options
 from mcpd.serve_options import Options, command_options
 
-__all__ = ["command", "options_of"]
-
 _HELP = """Serve TARGET to MCP clients until it is stopped; several TARGETs as one server.
 
 TARGET is a folder, file.py, package.module:object, or the command or package of a server that was installed with pip.

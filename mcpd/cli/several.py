@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mcpd.cli.target import Found, Watcher
     from mcpd.server import Server
 
-__all__ = ["load_all"]
-
 
 def load_all(
     options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None = None

@@ -8,8 +8,6 @@ import click
 
 from mcpd.serve_options import parse_size
 
-__all__ = ["Size"]
-
 if TYPE_CHECKING:
     _IntType = click.ParamType[int]
 else:

@@ -16,8 +16,6 @@ from mcpd.observe.status import Status
 from mcpd.printable import printable
 from mcpd.serve_options import Option
 
-__all__ = ["command", "lines_of", "no_answer"]
-
 _HELP = """Say what the servers do that this user runs: since when, for whom, which calls run, what failed.
 
 TARGET names one of them by its process id. Asked are those that serve HTTP or WebSocket, and others if they were

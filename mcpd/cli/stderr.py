@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable
 from select import POLLOUT, poll
 
-__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "DescriptorWriter"]
-
 MOST_WAITING_BYTES = 1024 * 1024
 """How much waits for a reader of stderr; more is dropped."""
 

@@ -13,8 +13,6 @@ from mcpd.observe.asking import stop, those_that_run
 from mcpd.printable import printable
 from mcpd.serve_options import Option
 
-__all__ = ["command"]
-
 _HELP = """Stop a server that this user runs: PID, or the only one there is. mcpd status names them.
 
 Calls that run get the time that the server gives them (--grace there); then it ends.

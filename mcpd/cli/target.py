@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mcpd.sources.lookup import ServerFolder
     from mcpd.sources.watch import Watched
 
-__all__ = ["Found", "Watcher", "find", "load", "split"]
-
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 """Makes what is watched, of the options and the time in nanoseconds before which it was not loaded."""
 

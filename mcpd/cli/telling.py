@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-__all__ = ["tell", "tell_to"]
-
 
 def _write(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

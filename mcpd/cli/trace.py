@@ -11,8 +11,6 @@ from mcpd.cli.sizes import Size
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """Stand between a host and the server that it starts, and write to a file what they say to each other.
 
 In the host's configuration put `mcpd trace --` before the server's command: as `command` the path of mcpd, as first

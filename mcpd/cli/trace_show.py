@@ -15,8 +15,6 @@ from mcpd.printable import printable
 from mcpd.trace.reading import Entry, TraceReader, read_lines
 from mcpd.trace.showing import Filter, as_json, as_line, readable_time
 
-__all__ = ["show"]
-
 _HELP = """Print a trace, a line for each message.
 
 FILE was written by mcpd trace, by mcpd serve --wire-log, or saved in the preview. Without FILE it is the one in your

@@ -10,8 +10,6 @@ from mcpd.cli import install
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["command"]
-
 _HELP = """Take a server out of a host's file: the entry that `mcpd install` has written, and nothing else.
 
 If nothing else has changed since, the file is byte for byte what it was before. NAME or TARGET says which server; it

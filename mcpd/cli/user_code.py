@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mcpd.cli.libraries import Watch
     from mcpd.cli.loaded_by import LoadedBy
 
-__all__ = ["Loading", "guarded", "is_server"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from mcpd.client.targets.grammar import near_target
 from mcpd.errors import McpdError
 from mcpd.printable import printable
 
-__all__ = ["is_own", "names_nothing", "told"]
-
 
 def names_nothing(error: BaseException, name: str, function: str) -> bool:
     """Whether the module that `name` is, or a package above it, is not there."""

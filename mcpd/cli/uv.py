@@ -11,8 +11,6 @@ import tempfile
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Unsolved", "cache_folder", "find_uv", "python_with"]
-
 _UV_SECONDS = 600
 _MOST_LINES = 12
 _NO_PYTHON = r"No interpreter found|No download found for request|Failed to download\W[^\n]*/c?python-"

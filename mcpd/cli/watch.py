@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcpd.client.callbacks import ListKind
     from mcpd.types.notifications import LogMessageParams
 
-__all__ = ["command"]
-
 _HELP = """Print what a server tells, each with its time, until Ctrl-C.
 
 That is: changes of its lists of tools, resources and prompts, changes of the resources whose URIs are named here, what

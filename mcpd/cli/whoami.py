@@ -8,8 +8,6 @@ from mcpd.cli.client_options import json_option
 from mcpd.cli.talk.logins import show_logins
 from mcpd.cli.talk.reach import Reach, run
 
-__all__ = ["command"]
-
 _HELP = """Show where you are logged in: the server, who issued the tokens, as which client, which rights, how long. No
 token is shown.
 

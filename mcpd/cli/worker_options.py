@@ -12,8 +12,6 @@ from mcpd.cli.telling import tell, tell_to
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 
-__all__ = ["become_worker", "check", "run_parent", "serve_below_init", "speak"]
-
 
 def check(options: Options, from_file: frozenset[str]) -> None:
     """Raises ConfigurationError for options that make no sense for several processes; `from_file` came from a folder's

@@ -11,8 +11,6 @@ from types import ModuleType
 from mcpd.cli.hints import LIBRARIES
 from mcpd.client.targets.grammar import UnknownTarget, install_hint, near_target
 
-__all__ = ["have", "no_file", "why_not"]
-
 
 def why_not(target: str, place: str, attribute: str) -> UnknownTarget:
     """What is wrong with a target that is neither a Python file nor a module with an object."""

@@ -14,8 +14,6 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import fields
 
-__all__ = ["Auth", "AuthSettings", "TokenSource", "has_login", "login_file"]
-
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
 """Gives a token, anew for each connection and after each refusal; a plain function, or one that is awaited."""
 

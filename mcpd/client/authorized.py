@@ -12,8 +12,6 @@ from mcpd.transports.http_client.options import HttpOptions
 if TYPE_CHECKING:
     from mcpd.transports.authorization import Authorization
 
-__all__ = ["authorization_for"]
-
 
 def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:
     """What `auth` means for this server; without it the login that the user has there. None for none.

@@ -17,8 +17,6 @@ from msgspec.json import Decoder
 from mcpd.jsonrpc import MALFORMED
 from mcpd.types.base import Wire
 
-__all__ = ["ResultCache"]
-
 _CHANGED = {
     "notifications/tools/list_changed": ("tools/list",),
     "notifications/prompts/list_changed": ("prompts/list",),

@@ -26,8 +26,6 @@ from mcpd.types.notifications import LogMessageParams
 from mcpd.types.resources import ResourceUpdatedParams
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, ListRootsResult, Root
 
-__all__ = ["Callbacks", "ListKind", "answer_to", "capabilities", "is_heard", "is_state", "tell"]
-
 T = TypeVar("T")
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 _Maybe: TypeAlias = T | Awaitable[T]

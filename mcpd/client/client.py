@@ -56,8 +56,6 @@ from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
 from mcpd.versions import table
 
-__all__ = ["Client"]
-
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")

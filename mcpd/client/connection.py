@@ -41,8 +41,6 @@ from mcpd.errors import (
 from mcpd.jsonrpc import Id
 from mcpd.printable import printable
 
-__all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
-
 log = logging.getLogger("mcpd.client")
 
 

@@ -24,8 +24,6 @@ from mcpd.printable import printable
 from mcpd.types.notifications import LogLevel
 from mcpd.versions import table
 
-__all__ = ["ClientEra", "agree"]
-
 log = logging.getLogger("mcpd.client")
 
 

@@ -14,8 +14,6 @@ from mcpd.pending import PendingRequest
 if TYPE_CHECKING:
     from asyncio import Task, Timeout
 
-__all__ = ["Answered", "Asked", "ClientRequest", "Event", "Notified", "OnProgress", "Progressed", "Withdrawn"]
-
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
 """Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["MOST_LINES", "Faults"]
-
 MOST_LINES = 10
 """So many of one kind are logged one by one."""
 

@@ -22,8 +22,6 @@ from mcpd.client.values import plain_value
 from mcpd.errors import ConfigurationError
 from mcpd.types.tools import CallToolResult, Tool
 
-__all__ = ["awaited_functions", "plain_functions"]
-
 
 def awaited_functions(
     tools: Iterable[Tool],

@@ -37,8 +37,6 @@ from mcpd.types.prompts import GetPromptResult, Prompt
 from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
 
-__all__ = ["ClientGroup"]
-
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")

@@ -22,8 +22,6 @@ from mcpd.types.prompts import Prompt
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import Tool
 
-__all__ = ["Collision", "GroupLists"]
-
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")

@@ -13,8 +13,6 @@ from mcpd.errors import ConnectionLost, McpdError, RemoteError
 from mcpd.printable import printable
 from mcpd.types.notifications import LogLevel
 
-__all__ = ["FIRST_RETRY_SECONDS", "LONGEST_RETRY_SECONDS", "Member"]
-
 log = logging.getLogger("mcpd.client")
 
 FIRST_RETRY_SECONDS = 0.5

@@ -17,8 +17,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 from mcpd.types.tools import Tool
 
-__all__ = ["Prefix", "server_names"]
-
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")
 _OWN_SCHEMES = ("http", "https")

@@ -16,8 +16,6 @@ from mcpd.types.base import META
 from mcpd.types.lifecycle import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from mcpd.versions import table
 
-__all__ = ["Agreement", "read_discovery", "read_initialize"]
-
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 """What no legacy server answers: header mismatch, missing capability, unsupported version."""
 

@@ -22,8 +22,6 @@ from mcpd.types.tools import Tool
 from mcpd.wire.headers import encode_value
 from mcpd.wire.mirrors import Mirror, mirrors
 
-__all__ = ["Headings"]
-
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of the params the header `Mcp-Name` repeats."""
 

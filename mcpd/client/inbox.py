@@ -20,8 +20,6 @@ from mcpd.client.faults import Faults
 from mcpd.client.limits import ClientLimits
 from mcpd.errors import ConnectionLost, McpdError
 
-__all__ = ["Inbox", "detached"]
-
 _PATIENCE = 4
 """How many times the limit may wait while the server has to be read on."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 
-__all__ = ["forget_eras", "is_known_legacy", "remember_era"]
-
 _MOST = 1000
 _legacy: dict[object, None] = {}
 

@@ -12,8 +12,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.transports.process import STDERR_BYTES_PER_SECOND
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
-__all__ = ["ClientLimits"]
-
 
 class ClientLimits(Struct, frozen=True, kw_only=True):
     """The limits of one client; each is a number above 0. What happens at them:

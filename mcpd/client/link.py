@@ -60,8 +60,6 @@ from mcpd.wire import carrying
 if TYPE_CHECKING:
     from mcpd.transports.authorization import Authorization
 
-__all__ = ["ServerLink"]
-
 log = logging.getLogger("mcpd.client")
 
 TRIES = 4

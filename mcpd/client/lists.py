@@ -18,8 +18,6 @@ from mcpd.errors import ProtocolError
 from mcpd.jsonrpc import MALFORMED, explain
 from mcpd.printable import printable
 
-__all__ = ["read_list"]
-
 T = TypeVar("T")
 
 _COMMAS = 10

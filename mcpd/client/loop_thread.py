@@ -21,8 +21,6 @@ from typing import Any, TypeVar
 from mcpd.errors import ConnectionLost, LocalProtocolError
 from mcpd.transports.process import open_process  # noqa: F401 - its handler of the exit has to run after ours
 
-__all__ = ["CLOSE_SECONDS", "LoopThread", "in_thread"]
-
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")

@@ -10,8 +10,6 @@ from msgspec.json import Decoder
 from mcpd.jsonrpc import ABSENT, MALFORMED, Id
 from mcpd.wire.torn import answered_by
 
-__all__ = ["decode_result", "id_answered", "is_utf8", "params_to_keep"]
-
 
 class _PlainResult(Struct, forbid_unknown_fields=True):
     """A `Response` that has nothing else in its message."""

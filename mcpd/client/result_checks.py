@@ -25,8 +25,6 @@ from mcpd.types.tools import CallToolResult, Tool
 if TYPE_CHECKING:
     from mcpd.registry.json_schema import JsonSchema
 
-__all__ = ["ResultChecks", "cost_of"]
-
 _MOST_PARTS = 10_000
 """A schema with more parts, those that are referred to counted each time, is not held against anything."""
 _MOST_REFERRED = 300

@@ -21,8 +21,6 @@ from mcpd.jsonrpc import MALFORMED, encode, explain
 from mcpd.types.base import Wire
 from mcpd.versions import table
 
-__all__ = ["MAX_ROUNDS", "needed", "run_rounds"]
-
 MAX_ROUNDS = 32
 """A server that still asks after so many answers would ask for ever."""
 

@@ -22,8 +22,6 @@ else:
 
 from mcpd.references import target_of
 
-__all__ = ["SchemaTypes", "allows_null"]
-
 _MOST_TYPES = 2000
 _MOST_CHOICES = 500
 _DEEPEST = 40

@@ -57,8 +57,6 @@ from mcpd.versions import table
 from mcpd.versions.table import Version
 from mcpd.wire import carrying
 
-__all__ = ["ClientSession", "Frame"]
-
 log = logging.getLogger("mcpd.client")
 
 _MARK = b"\xef\xbb\xbf"

@@ -24,8 +24,6 @@ from mcpd.printable import printable
 from mcpd.types.base import META
 from mcpd.types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
 
-__all__ = ["Subscription"]
-
 log = logging.getLogger("mcpd.client")
 
 ACKNOWLEDGED_SECONDS = 5.0

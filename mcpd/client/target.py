@@ -19,8 +19,6 @@ from mcpd.transports.authorization import Authorization
 from mcpd.transports.http_client.options import HttpOptions
 from mcpd.transports.process import open_process
 
-__all__ = ["InProcess", "Target", "connect", "named"]
-
 _DEFAULT_LIMITS = ClientLimits()
 
 

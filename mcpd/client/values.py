@@ -20,8 +20,6 @@ from mcpd.printable import printable
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 
-__all__ = ["plain_value", "typed_value"]
-
 _MOST_SHOWN = 200
 _ANYTHING = (Any, object)
 

@@ -15,8 +15,6 @@ from mcpd.errors import RemoteError, UrlElicitationRequired
 from mcpd.jsonrpc import MALFORMED
 from mcpd.types.base import Wire
 
-__all__ = ["Visits"]
-
 _MOST = 1000
 """So many are remembered: of more the oldest are forgotten, and a word about them is dropped."""
 

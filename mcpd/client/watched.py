@@ -8,8 +8,6 @@ from mcpd.errors import McpdError, ProtocolError
 from mcpd.jsonrpc import Id
 from mcpd.principal import Origin
 
-__all__ = ["ChannelWatcher", "watched"]
-
 
 class ChannelWatcher:
     """What is told, before it is passed on: a base whose methods do nothing."""

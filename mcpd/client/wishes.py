@@ -11,8 +11,6 @@ from mcpd.client.callbacks import Callbacks
 from mcpd.types.lifecycle import ServerCapabilities
 from mcpd.types.notifications import LogLevel
 
-__all__ = ["Wishes"]
-
 
 class Wishes:
     """The resources that are watched, and the log level; changes of lists are heard by who has a callback for them."""

@@ -15,8 +15,6 @@ from mcpd.types.lifecycle import ClientCapabilities, Implementation
 from mcpd.types.notifications import LogLevel
 from mcpd.versions.table import Version
 
-__all__ = ["Envelope", "as_members", "with_meta"]
-
 _members = Decoder(dict[str, Raw]).decode
 _object = Decoder(dict[str, Any]).decode
 

@@ -36,8 +36,6 @@ from mcpd.types.sampling import CreateMessageParams
 if TYPE_CHECKING:
     from mcpd.context.peer import Peer
 
-__all__ = ["Asking", "asking_for"]
-
 
 def asking_for(call: Call, peer: Peer) -> Asking:
     """What asks the client of this request, in the way of its version. Raises InvalidParams for a forged state."""

@@ -37,8 +37,6 @@ else:
         __class_getitem__ = classmethod(GenericAlias)
 
 
-__all__ = ["Context", "RequestInfo"]
-
 T = TypeVar("T")
 
 _ENDLESS = float("inf")

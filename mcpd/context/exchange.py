@@ -18,8 +18,6 @@ from mcpd.jsonrpc import Id
 from mcpd.principal import Origin
 from mcpd.session import Call
 
-__all__ = ["Exchange", "this_thread"]
-
 T = TypeVar("T")
 
 if TYPE_CHECKING:

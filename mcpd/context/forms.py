@@ -17,8 +17,6 @@ from msgspec.json import encode, schema as json_schema
 
 from mcpd.errors import LocalProtocolError
 
-__all__ = ["check_values", "choices", "form_schema", "read_form"]
-
 _ROOT = ("$schema", "type", "properties", "required")
 _KEPT = {
     "string": ("title", "description", "default", "minLength", "maxLength", "format", "enum", "enumNames", "oneOf"),

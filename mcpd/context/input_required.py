@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mcpd.context.questions import Question
 
-__all__ = ["InputRequired", "is_failure", "questions_of"]
-
 
 class InputRequired(BaseException):
     """Ends a handler whose question has no answer yet. Not an Exception: tools that catch those let it pass."""

@@ -7,8 +7,6 @@ from typing import Any, Literal, TypedDict
 from mcpd.types.sampling import ModelPreferences, ToolChoice
 from mcpd.types.tools import Tool
 
-__all__ = ["SamplingOptions"]
-
 
 class SamplingOptions(TypedDict, total=False):
     """The members of `types.sampling.CreateMessageParams` beside the messages and how long the answer may be."""

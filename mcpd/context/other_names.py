@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["unknown"]
-
 _STATE = "what outlives a question is in ctx.state, a dict"
 _SERVER = "use the Server object of your module"
 _REQUEST = "request_id, meta, client_info, lifespan, headers and user are on ctx itself"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mcpd.session import Call
     from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
-__all__ = ["Peer"]
-
 
 class Peer(Protocol):
     """The connection as a context sees it."""

@@ -33,17 +33,6 @@ else:
     # For whoever evaluates annotations: the real one would cost the start.
     SamplingOptions = NewType("SamplingOptions", dict)
 
-__all__ = [
-    "Answer",
-    "Question",
-    "conversation_problem",
-    "elicit_form",
-    "elicit_url",
-    "is_offered",
-    "list_roots",
-    "sample",
-]
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from msgspec.json import Decoder, Encoder
 
 from mcpd.errors import InvalidParams
 
-__all__ = ["RequestState", "RequestStateCodec"]
-
 
 class RequestState(Struct, array_like=True):
     """What travels: when it ends (Unix seconds), the answers so far by key, and what the tool keeps."""

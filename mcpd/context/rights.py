@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from mcpd.principal import Origin
 
-__all__ = ["is_asked", "lacking"]
-
 _OPEN_TO_MANY = ("http", "websocket")
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcpd.types.notifications import LogLevel
     from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
 
-__all__ = ["SyncContext"]
-
 T = TypeVar("T")
 
 if TYPE_CHECKING:

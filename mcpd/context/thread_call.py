@@ -12,8 +12,6 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from typing import Any
 
-__all__ = ["ThreadCall"]
-
 
 class ThreadCall:
     """One coroutine that runs as a task of `loop`; the thread that made this waits for it in `result`.

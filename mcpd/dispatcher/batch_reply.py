@@ -7,8 +7,6 @@ from collections.abc import Callable
 from mcpd.errors import ResultTooLarge
 from mcpd.session import Session
 
-__all__ = ["BatchReply"]
-
 
 class BatchReply:
     """Gathers the answers of one batch and hands them on as one array, as many as one message may hold."""

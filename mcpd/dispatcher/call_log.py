@@ -11,8 +11,6 @@ from typing import Any
 from mcpd.observer import ObservedCall, Observer, Outcome
 from mcpd.printable import printable
 
-__all__ = ["MOST_ARGUMENT_CHARACTERS", "CallLog"]
-
 log = logging.getLogger("mcpd")
 
 MOST_ARGUMENT_CHARACTERS = 4096

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcpd.dispatcher.subscriptions import Subscriptions
     from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
-__all__ = ["ClientPeer"]
-
 _TURN_BYTES = 64 * 1024
 """After so many bytes about one call the event loop turns: a reader may be so fast that nothing ever has to wait."""
 

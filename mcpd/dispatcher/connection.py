@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from mcpd.context.request_state import RequestStateCodec
     from mcpd.dispatcher.batch_reply import BatchReply
 
-__all__ = ["Handler", "NotificationListener", "ServerConnection"]
-
 log = logging.getLogger("mcpd")
 
 # What is raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` leaves neither.

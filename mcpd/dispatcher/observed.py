@@ -24,8 +24,6 @@ from mcpd.observer import ObservedCall, Observer, Outcome
 from mcpd.printable import printable
 from mcpd.session import Call, Session
 
-__all__ = ["ObservedSession", "tell"]
-
 log = logging.getLogger("mcpd")
 
 _numbers = count(1)

@@ -18,8 +18,6 @@ from mcpd.jsonrpc import Batch, Failure, Id, Message, Notification, Request, Res
 from mcpd.observer import ObservedFrame, Observer, SessionObserver, hears_frames
 from mcpd.session import Session
 
-__all__ = ["ObservedConnection", "PostFrames", "observed_by"]
-
 log = logging.getLogger("mcpd")
 
 

@@ -18,8 +18,6 @@ from mcpd.session import Call, Session
 from mcpd.types.notifications import CancelledParams
 from mcpd.wire import carrying
 
-__all__ = ["OutgoingRequests"]
-
 
 class OutgoingRequests:
     """What one connection's client was asked and has not answered yet."""

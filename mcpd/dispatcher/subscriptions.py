@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcpd.channel import Channel
     from mcpd.dispatcher.announcer import Kind
 
-__all__ = ["Subscriptions"]
-
 _SUBSCRIPTION = f"{META}subscriptionId"
 
 

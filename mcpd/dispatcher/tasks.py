@@ -11,8 +11,6 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-__all__ = ["EagerTaskRunner", "FirstStepAlways", "Resumption"]
-
 Work = Coroutine[Any, Any, None]
 
 

@@ -11,8 +11,6 @@ from mcpd.errors import InternalError, ProtocolError, RequestTimeout, ResultTooL
 from mcpd.printable import printable
 from mcpd.session import Call
 
-__all__ = ["fail_call", "wire_error"]
-
 log = logging.getLogger("mcpd")
 
 

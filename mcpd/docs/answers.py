@@ -9,8 +9,6 @@ from mcpd.docs.results import SearchHit, SearchResult
 from mcpd.docs.search import MOST_HITS, MOST_LIMIT, Found, Scope, State, find, plan
 from mcpd.docs.snippets import Marker
 
-__all__ = ["search_result"]
-
 
 def search_result(
     state: State, query: str, section: str | None, kind: str | None, limit: int, cursor: str | None

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from mcpd.docs.page import CodeBlock, Page
 
-__all__ = ["MOST_CHUNKS", "Chunk", "chunks_of", "indexed"]
-
 MOST_CHUNKS = 4096
 """How many pieces a page has at most; what is behind them is in the last one."""
 

@@ -12,8 +12,6 @@ from mcpd.docs.results import CodeHit, CodeResult
 from mcpd.docs.search import MOST_HITS, MOST_LIMIT, Plan, Scope, State, plan
 from mcpd.docs.snippets import Marker
 
-__all__ = ["code_result"]
-
 _MOST_CODE_CHUNKS = 400
 
 

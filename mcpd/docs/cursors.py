@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from mcpd.docs.results import BadCursor
 
-__all__ = ["Cursors"]
-
 
 class Cursors:
     """Those of one question in one state of the index."""

@@ -11,8 +11,6 @@ from mcpd.docs.results import Entry, EntryResult
 from mcpd.docs.search import MOST_LIMIT, Scope, State
 from mcpd.docs.spelling import near_names
 
-__all__ = ["entry_result"]
-
 _MOST_ENTRY = 4000
 _NO_NAME = re.compile(r"[\W_]+")
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from msgspec import json
 
-__all__ = ["FrontMatterError", "number_in", "read_front_matter", "split_page", "text_in"]
-
 _MAX_CHARACTERS = 64 * 1024
 _MAX_DEPTH = 20
 _INSTALL = "pip install 'mcpd-server[yaml]'"

@@ -14,8 +14,6 @@ from mcpd.docs.settings import DocsSettings
 from mcpd.docs.tree import hides
 from mcpd.folder_files import read_within
 
-__all__ = ["MOST_BYTES", "MOST_SHOWN_BYTES", "PageImages", "read_image"]
-
 MOST_BYTES = 4 * 1024 * 1024
 """The largest image that is served."""
 

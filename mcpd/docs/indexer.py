@@ -22,8 +22,6 @@ from mcpd.docs.store import Store, is_broken
 from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
 from mcpd.printable import printable
 
-__all__ = ["Indexer"]
-
 log = logging.getLogger("mcpd")
 
 # Files in a batch, and the seconds after which one ends. Large ones are faster; who searches waits for one in memory.

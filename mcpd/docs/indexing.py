@@ -12,8 +12,6 @@ from mcpd.docs.names import folder_of
 from mcpd.docs.page import Page
 from mcpd.docs.tree import File
 
-__all__ = ["CHUNK_BITS", "CODE_BITS", "Known", "known_files", "put_page", "put_problem", "remove", "touch"]
-
 CHUNK_BITS = 12
 """The number of a chunk is its file's, then so many bits."""
 CODE_BITS = 10

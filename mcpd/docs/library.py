@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from mcpd.docs.indexer import Indexer
     from mcpd.docs.search import State
 
-__all__ = ["Library"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

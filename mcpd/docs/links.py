@@ -9,8 +9,6 @@ from urllib.parse import unquote
 
 from mcpd.docs.names import shown
 
-__all__ = ["is_shown", "names_of", "resolved"]
-
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SHOWN = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _MOST = 2000

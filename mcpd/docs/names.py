@@ -6,18 +6,6 @@ import re
 
 from mcpd.docs.page import Kind
 
-__all__ = [
-    "NO_ORDER",
-    "folder_of",
-    "kind_of",
-    "mime_type_of",
-    "order_of",
-    "section_of",
-    "shown",
-    "title_of",
-    "titled_page",
-]
-
 NO_ORDER = 1_000_000
 """The place of what has none."""
 

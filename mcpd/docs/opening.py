@@ -14,8 +14,6 @@ from mcpd.docs.settings import DocsSettings
 from mcpd.docs.tree import File
 from mcpd.folder_files import read_within
 
-__all__ = ["Opener", "most_bytes"]
-
 _HAS_FOLDERS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
 _FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _FOLDER = _FILE | getattr(os, "O_DIRECTORY", 0)

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from mcpd.errors import McpdError
 
-__all__ = ["CodeBlock", "Heading", "Kind", "Link", "Page", "UnreadablePage"]
-
 Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
 """What a document was written in."""
 

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from mcpd.docs.chunks import indexed
 
-__all__ = ["MOST_CHARACTERS", "Term", "parsed", "storable", "words_of"]
-
 MOST_CHARACTERS = 1000
 """How much of a query is read."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["MOST_CHARACTERS", "render"]
-
 MOST_CHARACTERS = 400_000
 """How much of a page is shown."""
 

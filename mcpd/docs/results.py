@@ -8,23 +8,6 @@ from mcpd.docs.page import Kind
 from mcpd.errors import McpdError
 from mcpd.printable import printable
 
-__all__ = [
-    "BadCursor",
-    "CodeHit",
-    "CodeResult",
-    "Entry",
-    "EntryResult",
-    "LeftOut",
-    "Overview",
-    "PageInfo",
-    "Progress",
-    "SearchHit",
-    "SearchResult",
-    "Section",
-    "UnknownPage",
-    "UnknownSection",
-]
-
 
 class UnknownPage(McpdError):
     """There is no such page; `near` are paths that look like it, best first."""

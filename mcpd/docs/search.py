@@ -12,8 +12,6 @@ from mcpd.docs.query import Term, parsed, storable
 from mcpd.docs.results import Progress
 from mcpd.docs.spelling import Vocabulary
 
-__all__ = ["MOST_HITS", "MOST_LIMIT", "Found", "Plan", "Scope", "State", "find", "plan"]
-
 MOST_HITS = 100
 """How many pages, or blocks of code, one query finds at most."""
 

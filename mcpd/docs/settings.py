@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["DocsSettings"]
-
 
 class DocsSettings(Struct, frozen=True, kw_only=True):
     """Limits and choices of a library. What goes beyond a limit is left out and named in `Library.left_out`."""

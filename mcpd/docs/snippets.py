@@ -7,8 +7,6 @@ import re
 from mcpd.docs.query import Term
 from mcpd.docs.readers.markdown_lines import plain_text
 
-__all__ = ["Marker"]
-
 _LENGTH = 280
 _MOST_READ = 20_000
 _MOST_MATCHES = 400

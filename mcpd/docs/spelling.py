@@ -7,8 +7,6 @@ import sqlite3
 import sys
 from collections.abc import Iterable
 
-__all__ = ["Vocabulary", "named_like", "near_names"]
-
 _MOST_LENGTH = 40
 _MOST_TERMS = 300_000
 _NO_NAME = re.compile(r"[\W_]+")

@@ -13,8 +13,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Store", "is_broken"]
-
 _APPLICATION = 0x6D637064
 _VERSION = 1
 _SECONDS_TO_WAIT = 15.0

@@ -20,8 +20,6 @@ from mcpd.docs.results import LeftOut
 from mcpd.docs.settings import DocsSettings
 from mcpd.folder_files import is_below
 
-__all__ = ["MOST_LEFT_OUT", "File", "Tree", "file_at", "hides", "scan"]
-
 MOST_LEFT_OUT = 200
 """How many files that are left out are named one by one."""
 

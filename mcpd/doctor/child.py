@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from mcpd.client.targets.named import CommandTarget
 
-__all__ = ["PASSED_ON", "Child", "Ending"]
-
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read to its end, and nothing behind it."""
 

@@ -13,8 +13,6 @@ from mcpd.doctor.dialogue import Answer, NoAnswer
 from mcpd.errors import McpdError, RemoteError
 from mcpd.printable import printable
 
-__all__ = ["ClientPeer"]
-
 
 class ClientPeer:
     """A client as someone who is asked: errors are answers, silence is none."""

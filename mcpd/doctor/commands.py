@@ -25,8 +25,6 @@ from mcpd.printable import printable
 from mcpd.types.base import META
 from mcpd.versions import table
 
-__all__ = ["try_command"]
-
 _CODEX_SECONDS = 10.0
 """The shortest time that a host gives a server to start."""
 

@@ -16,8 +16,6 @@ from mcpd.errors import McpdError
 from mcpd.host.listed import OFFER
 from mcpd.printable import printable
 
-__all__ = ["try_client"]
-
 
 async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
     """Connect as a client of ours does, and look at what the server offers."""

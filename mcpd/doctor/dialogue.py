@@ -18,18 +18,6 @@ from mcpd.doctor.last_words import ending
 from mcpd.types.base import META
 from mcpd.versions import table
 
-__all__ = [
-    "WITHOUT_HANDSHAKE",
-    "WITH_HANDSHAKE",
-    "Answer",
-    "Dialogue",
-    "NoAnswer",
-    "Peer",
-    "has_handshake",
-    "initialize_params",
-    "modern_params",
-]
-
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 """The versions that a server is greeted in: what most hosts speak, and the newest."""
 

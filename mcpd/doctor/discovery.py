@@ -15,8 +15,6 @@ from mcpd.doctor.web import Reply, Web
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = ["walk_discovery"]
-
 
 async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:
     """Walk it, and say what is there; whether the user is logged in, so that all else can be tried."""

@@ -12,8 +12,6 @@ from mcpd.doctor.web import MOST_BYTES, Reply, Web
 from mcpd.printable import printable
 from mcpd.transports.authorization import advice_on
 
-__all__ = ["Endpoint", "discover", "find_endpoint", "hello", "modern_headers", "opening_of"]
-
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 
 

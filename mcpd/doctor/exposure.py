@@ -9,8 +9,6 @@ from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
 from mcpd.printable import printable
 
-__all__ = ["try_exposure"]
-
 _STRANGER = "https://stranger.example"
 _NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session-id")
 

@@ -11,8 +11,6 @@ from difflib import get_close_matches
 from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.report import Report
 
-__all__ = ["find_command"]
-
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 _FOLDERS = ("~/.local/bin", "~/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "/usr/local/bin", "/opt/homebrew/bin")
 

@@ -16,8 +16,6 @@ from mcpd.doctor.streams import try_streams
 from mcpd.doctor.web import Web
 from mcpd.versions import table
 
-__all__ = ["try_http"]
-
 
 async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
     """All steps behind the way to it. `timeout` is how many seconds the server has for each answer."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import signal
 
-__all__ = ["ending", "mending", "telling_line"]
-
 _TELLS = re.compile(
     r"error|exception|cannot|can't|could not|failed|fatal|denied|refused|not found|no such|unable|required|missing"
     r"|invalid|unknown|not in this registry",

@@ -18,8 +18,6 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.report import Report
 from mcpd.printable import printable
 
-__all__ = ["is_loopback", "try_network"]
-
 _SOON_DAYS = 14
 _SECONDS = 10.0
 _PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}

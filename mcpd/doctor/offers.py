@@ -13,8 +13,6 @@ from mcpd.printable import printable
 from mcpd.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
 from mcpd.registry.problems import Problem
 
-__all__ = ["look_at_offers", "say_extensions", "say_who_it_is"]
-
 MOST_PAGES = 1000
 """A list with more pages is taken for one without end."""
 

@@ -14,8 +14,6 @@ from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
 from mcpd.printable import printable
 
-__all__ = ["judge_refusal"]
-
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _METADATA = re.compile(r'\bresource_metadata\s*=\s*"([^"]{1,2000})"', re.IGNORECASE)

@@ -7,8 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-__all__ = ["Report", "Status", "Step"]
-
 Status: TypeAlias = Literal["ok", "warning", "problem", "skipped"]
 """`warning`: works, but not everywhere, or not as well as it could. `problem`: does not work."""
 

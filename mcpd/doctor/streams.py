@@ -10,8 +10,6 @@ from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply
 from mcpd.printable import printable
 
-__all__ = ["try_streams"]
-
 _SECONDS = 5.0
 """How long a stream may take to begin."""
 

@@ -7,8 +7,6 @@ from mcpd.doctor.conversation import try_client
 from mcpd.doctor.network import try_network
 from mcpd.doctor.report import Report
 
-__all__ = ["try_url"]
-
 
 async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
     """All steps. `timeout` is how many seconds the server has for each answer."""

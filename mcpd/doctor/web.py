@@ -19,8 +19,6 @@ from mcpd.transports.http_client.inbound import Body
 from mcpd.transports.http_client.link import Link
 from mcpd.transports.http_client.options import HttpOptions
 
-__all__ = ["MOST_BYTES", "Reply", "Web", "message_in"]
-
 MOST_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"
 

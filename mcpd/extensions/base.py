@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mcpd.registry.problems import Problem
 from mcpd.errors import collects
 
-__all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

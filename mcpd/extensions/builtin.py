@@ -18,8 +18,6 @@ from mcpd.extensions.ui import api as ui
 if TYPE_CHECKING:
     from mcpd.extensions.base import Extension
 
-__all__ = ["BUILT_IN", "BuiltIn", "BuiltInMethods", "make_extensions", "with_help"]
-
 C = TypeVar("C", bound=type)
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from mcpd.extensions.ui.options import AppToolOptions
 from mcpd.extensions.ui.server_options import AppsServerOptions
 
-__all__ = ["BuiltInOptions", "BuiltInServeOptions", "BuiltInToolOptions"]
-
 
 class BuiltInServeOptions(AppsServerOptions, total=False):
     """What `Server.run(…)` takes for them."""

@@ -13,8 +13,6 @@ from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import BUILT_IN
 from mcpd.serve_options import Option, options_in
 
-__all__ = ["ServeOption", "by_extension", "configure", "serve_options", "serve_options_of"]
-
 
 class ServeOption(Struct, frozen=True):
     """An option of an extension that can be said when a server is served."""

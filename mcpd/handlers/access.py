@@ -30,8 +30,6 @@ from mcpd.types.base import NO_JSON
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 
-__all__ = ["denied_in", "guarding"]
-
 log = logging.getLogger("mcpd")
 
 _OF_ENTRIES = frozenset(("tools/call", "resources/read", "resources/subscribe", "prompts/get", "completion/complete",

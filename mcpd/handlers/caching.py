@@ -18,8 +18,6 @@ from mcpd.registry.catalog import Catalog
 from mcpd.types.base import CacheableResult
 from mcpd.types.resources import ReadResourceResult
 
-__all__ = ["put_hints"]
-
 
 def put_hints(handlers: HandlerTable, catalog: Catalog, hints: Mapping[str, CacheHint]) -> None:
     """Write hints into results; call it once, before any middleware is added."""

@@ -17,8 +17,6 @@ from msgspec import Struct
 from mcpd.budget import Charge
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 
-__all__ = ["PREFIX", "KeptResults"]
-
 PREFIX = "mcpd-result:///"
 """What the URIs of kept results begin with; the rest cannot be guessed."""
 

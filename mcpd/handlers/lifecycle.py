@@ -16,8 +16,6 @@ from mcpd.types.lifecycle import (
 )
 from mcpd.versions.table import SUPPORTED
 
-__all__ = ["check_session", "discover", "initialize", "ping"]
-
 
 def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:
     """The legacy handshake; the session has chosen the version already."""

@@ -27,8 +27,6 @@ from mcpd.registry.content import encode_data
 from mcpd.registry.tools import failed
 from mcpd.types.base import NO_JSON, Result
 
-__all__ = ["CallNext", "Middleware", "MiddlewareRequest", "Piece", "check_methods", "put_round"]
-
 _READ = "resources/read"
 
 _OPEN_TO_MANY = ("http", "websocket")

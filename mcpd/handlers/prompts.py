@@ -11,8 +11,6 @@ from mcpd.registry.catalog import Catalog
 from mcpd.types.base import PageParams
 from mcpd.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 
-__all__ = ["get_prompt", "list_prompts"]
-
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
     """One page of prompts."""

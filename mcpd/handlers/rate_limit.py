@@ -12,8 +12,6 @@ from mcpd.errors import RateLimited, RegistrationError
 from mcpd.handlers.middleware import CallNext, MiddlewareRequest, Piece
 from mcpd.types.base import Result
 
-__all__ = ["MOST_BUCKETS", "RateLimit"]
-
 MOST_BUCKETS = 16_384
 """How many pairs of a caller and a tool are told apart; beyond them the caller who called longest ago is forgotten."""
 

@@ -10,8 +10,6 @@ from mcpd.registry.catalog import Catalog
 from mcpd.types.base import PageParams
 from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
 
-__all__ = ["list_resource_templates", "list_resources", "read_resource"]
-
 
 def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
     """One page of the resources that this client gets to see."""

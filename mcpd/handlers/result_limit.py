@@ -25,8 +25,6 @@ from mcpd.types.content import (
 from mcpd.types.resources import ReadResourceResult
 from mcpd.types.tools import AnyValue, CallToolResult
 
-__all__ = ["KEEP_SECONDS", "MOST_KEPT_BYTES", "ResultLimit"]
-
 KEEP_SECONDS = 600.0
 """How long a result that was cut can be read."""
 

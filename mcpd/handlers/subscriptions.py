@@ -19,8 +19,6 @@ from mcpd.types.resources import SubscribeParams
 if TYPE_CHECKING:
     from mcpd.types.rounds import ListenParams, ListenResult
 
-__all__ = ["MAX_WATCHED", "listen", "subscribe", "unsubscribe"]
-
 MAX_WATCHED = 10_000
 """How many resources one subscription, or one legacy session, may watch."""
 

@@ -12,8 +12,6 @@ from mcpd.errors import InternalError
 from mcpd.handlers import lifecycle, prompts, resources, subscriptions, tools, utilities
 from mcpd.registry.catalog import Catalog
 
-__all__ = ["HANDLERS", "BoundHandler", "HandlerTable", "Wrapper", "bind"]
-
 BoundHandler: TypeAlias = Callable[[Exchange, Any], Any]
 """(exchange, params) -> a result, or a coroutine of one."""
 

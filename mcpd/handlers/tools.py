@@ -12,8 +12,6 @@ from mcpd.registry.pages import ActiveExtensions
 from mcpd.types.base import PageParams
 from mcpd.types.tools import CallToolParams, CallToolResult, ListToolsResult
 
-__all__ = ["call_tool", "list_tools"]
-
 
 def list_tools(
     catalog: Catalog, exchange: Exchange, params: PageParams

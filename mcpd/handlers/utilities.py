@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mcpd.registry.entries import PromptEntry, TemplateEntry
     from mcpd.types.completion import CompleteParams, CompleteResult
 
-__all__ = ["complete", "set_level"]
-
 
 async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams) -> CompleteResult:
     """Suggestions for one argument of a prompt or one variable of a template.

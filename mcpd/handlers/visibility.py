@@ -15,8 +15,6 @@ from mcpd.context.exchange import Exchange
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.visibility import view
 
-__all__ = ["METHODS", "seeing"]
-
 METHODS = frozenset((
     "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe",
     "prompts/list", "prompts/get", "completion/complete", "subscriptions/listen",

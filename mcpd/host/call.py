@@ -29,8 +29,6 @@ from mcpd.types.tools import CallToolResult, Tool
 if TYPE_CHECKING:
     from mcpd.host.view import View
 
-__all__ = ["AttachedView", "ToolCall"]
-
 _read_arguments = Decoder(dict[str, Any]).decode
 _read_result = Decoder(CallToolResult).decode
 

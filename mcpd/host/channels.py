@@ -17,8 +17,6 @@ from mcpd.errors import ConfigurationError, McpdError, ProtocolError
 from mcpd.host.shown import ShownView
 from mcpd.printable import printable
 
-__all__ = ["CallbackChannel", "MessageChannel", "Pump", "ViewChannel", "ViewReceiver", "attach"]
-
 log = logging.getLogger("mcpd.host")
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024

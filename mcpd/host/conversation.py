@@ -19,8 +19,6 @@ from mcpd.host.view.refusals import Denied
 from mcpd.jsonrpc import encode
 from mcpd.types.content import ContentBlock
 
-__all__ = ["Conversation", "ViewContext", "ViewMessage"]
-
 
 class ViewMessage(Struct, frozen=True):
     """A message that a View put in the user's mouth: it stands in the conversation with the role `user`."""

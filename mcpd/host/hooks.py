@@ -26,8 +26,6 @@ from mcpd.types.lifecycle import ListChanged, ServerCapabilities
 from mcpd.types.sampling import CreateMessageResult
 from mcpd.types.tools import Tool
 
-__all__ = ["Hooks", "offered", "settle"]
-
 T = TypeVar("T")
 _Maybe: TypeAlias = T | Awaitable[T]
 

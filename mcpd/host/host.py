@@ -45,8 +45,6 @@ from mcpd.printable import printable
 from mcpd.transports.websocket_server import WebSocketLimits
 from mcpd.types.tools import Tool
 
-__all__ = ["Host", "OfferedTool"]
-
 log = logging.getLogger("mcpd.host")
 
 _NO_HOOKS = Hooks()

@@ -8,8 +8,6 @@ from typing import Any
 from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, UI
 from mcpd.types.tools import Tool
 
-__all__ = ["KIND", "OFFER", "view_uri"]
-
 KIND = "apps"
 """What such tools are called in a list, and on a command line."""
 

@@ -13,8 +13,6 @@ from mcpd.host.view import ViewLimits
 from mcpd.host.view.context import HostContext
 from mcpd.types.lifecycle import Implementation
 
-__all__ = ["HostOptions", "default_context"]
-
 
 def default_context() -> HostContext:
     """The surroundings of a host that says nothing about them: our theme, inline only."""

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["MAX_CHARS", "PartialArguments"]
-
 MAX_CHARS: Final = 4 * 1024 * 1024
 
 # The text is read anew on each chunk while it is short, and then each time it has grown by 1/256, or may have ended:

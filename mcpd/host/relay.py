@@ -33,8 +33,6 @@ from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket import WebSocketChannel
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["Relay", "ViewMaker", "open_relay"]
-
 log = logging.getLogger("mcpd.host")
 
 PATH = "/view/"

@@ -31,8 +31,6 @@ from mcpd.host.view.events import (
 from mcpd.host.view.refusals import Denied
 from mcpd.types.tools import Tool
 
-__all__ = ["ViewRequestHandler"]
-
 log = logging.getLogger("mcpd.host")
 
 

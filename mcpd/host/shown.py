@@ -34,8 +34,6 @@ from mcpd.host.view.refusals import Denied
 from mcpd.printable import printable
 from mcpd.types.tools import CallToolResult, Tool
 
-__all__ = ["RequestHandler", "ShownView"]
-
 log = logging.getLogger("mcpd.host")
 
 

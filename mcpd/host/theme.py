@@ -13,8 +13,6 @@ from typing import Final
 
 from mcpd.host.view.context import HostCss, HostStyles
 
-__all__ = ["DEFAULT_VARIABLES", "STYLE_VARIABLES", "styles"]
-
 
 def _palette(role: str, **pairs: tuple[str, str]) -> dict[str, str]:
     return {f"--color-{role}-{name}": f"light-dark({light}, {dark})" for name, (light, dark) in pairs.items()}

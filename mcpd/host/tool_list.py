@@ -12,8 +12,6 @@ from mcpd.client import Client
 from mcpd.printable import printable
 from mcpd.types.tools import Tool
 
-__all__ = ["ToolList"]
-
 
 class ToolList:
     """All tools of one server by name, whoever may call them. `was_read` is called with each list that was read."""

@@ -11,8 +11,6 @@ from msgspec import Raw, Struct
 
 from mcpd.host.documents.csp import Profile
 
-__all__ = ["Treatment"]
-
 
 class Treatment(Struct, frozen=True, kw_only=True):
     """What is None is the host's.

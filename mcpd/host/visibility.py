@@ -14,8 +14,6 @@ from typing import Any
 
 from mcpd.types.tools import Tool
 
-__all__ = ["is_for_app", "is_for_model", "model_tools", "resource_uri"]
-
 
 def is_for_model(tool: Tool) -> bool:
     """Whether the model may see and call this tool."""

@@ -31,8 +31,6 @@ from mcpd.transports.authentication import Authentication, Refusal, RequestHeade
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["HttpApp"]
-
 log = logging.getLogger("mcpd.http")
 
 _MOST_CHECKED = 1024

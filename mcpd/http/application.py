@@ -12,8 +12,6 @@ from mcpd.listener import Ending
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["Application"]
-
 
 class Application(Protocol):
     """An ASGI application, with what its listener has to know of it."""

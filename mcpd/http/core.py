@@ -38,23 +38,6 @@ if TYPE_CHECKING:
     from mcpd.http.sharing import Changing, Sharing
     from mcpd.observer import Observer
 
-__all__ = [
-    "Answering",
-    "Backend",
-    "Companion",
-    "Connect",
-    "Core",
-    "Facts",
-    "HttpSettings",
-    "Identify",
-    "ServerLifespan",
-    "Told",
-    "ToolHiding",
-    "is_error",
-    "status_for",
-    "status_of",
-]
-
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
     """How HTTP is served. Times are in seconds.

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 
 from mcpd.http.request import Header, HttpRequest
 
-__all__ = ["Cors"]
-
 _METHODS = b"GET, POST, DELETE"
 _EXPOSED = b"DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate"
 _ALLOWED = (

@@ -13,8 +13,6 @@ from typing import Any
 
 from mcpd.http.request import WHEN_GONE, HttpRequest, Receive
 
-__all__ = ["Departure", "departed", "on_departure", "when_gone"]
-
 
 class Departure:
     """Set when the client of a request that was read has left, or its answer is complete. The callback is called once,

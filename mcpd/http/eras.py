@@ -21,8 +21,6 @@ from mcpd.http.request import HttpRequest
 from mcpd.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
 from mcpd.versions import table
 
-__all__ = ["EraEndpoint", "Eras", "Other", "Step"]
-
 Step: TypeAlias = Coroutine[Any, Any, Any]
 """A part of the work on a request; it gives the next one, or None."""
 

@@ -9,8 +9,6 @@ from mcpd.http.outbox import Outbox
 from mcpd.http.request import EVENT_STREAM, Header, HttpRequest, Send
 from mcpd.wire.sse import KEEP_ALIVE
 
-__all__ = ["HEADERS", "EventStreamResponse"]
-
 HEADERS: tuple[Header, ...] = (
     EVENT_STREAM,
     # no-transform: a proxy that compresses would hold events back. X-Accel-Buffering says the same to nginx.

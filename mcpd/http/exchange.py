@@ -21,8 +21,6 @@ from mcpd.http.departure import Departure
 from mcpd.http.request import Header
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 
-__all__ = ["Connection", "Exchange", "HttpState"]
-
 log = logging.getLogger("mcpd.http")
 
 _MOST_JOINED = 64 * 1024

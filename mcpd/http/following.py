@@ -23,8 +23,6 @@ from mcpd.http.http_session import HttpSession
 from mcpd.http.request import HttpRequest
 from mcpd.http.resumable_streams import ResumableStream
 
-__all__ = ["Followed", "Following"]
-
 _MOST_BYTES = 4 * 1024 * 1024
 """An event that is larger is to be had on its own node only."""
 _LOG_LIFE = 600.0

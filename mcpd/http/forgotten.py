@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from mcpd.principal import Principal
 
-__all__ = ["Forgotten"]
-
 
 class Forgotten:
     """A moment. Moments hold those after them and none before, so that what nobody asks about any more is gone."""

@@ -9,17 +9,6 @@ from typing import Any
 from mcpd.http.request import Header
 from mcpd.transports.authentication import Refusal
 
-__all__ = [
-    "STATUS_LINES",
-    "address_of",
-    "bad_framing",
-    "head_bytes",
-    "least_size",
-    "refusal_bytes",
-    "wishes_for_websocket",
-    "without_upgrade",
-]
-
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 

@@ -17,8 +17,6 @@ from mcpd.jsonrpc import ABSENT, MALFORMED
 from mcpd.wire.headers import decode_value, is_same
 from mcpd.wire.mirrors import Mirror
 
-__all__ = ["Mirrors", "check_mirrors", "check_standard"]
-
 Mirrors = Callable[[str], Sequence[Mirror]]
 """The mirrored arguments of the tool of that name."""
 

@@ -21,8 +21,6 @@ from mcpd.http.request import HttpRequest, Receive, Scope, Send
 from mcpd.http.shutdown_watch import ShutdownWatch
 from mcpd.transports.authentication import Refusal
 
-__all__ = ["HostedApp"]
-
 _ENDING = Refusal(503, "The server is shutting down.\n", (("Retry-After", "5"),))
 
 

@@ -26,8 +26,6 @@ try:
 except ModuleNotFoundError as error:
     raise missing_extra(error, "serving HTTP", "http") from None
 
-__all__ = ["LINGER", "Http1Protocol"]
-
 log = logging.getLogger("mcpd.http")
 
 LINGER = 1.0

@@ -18,8 +18,6 @@ from mcpd.http.resumable_streams import ResumableStream, ResumableStreams
 from mcpd.jsonrpc import Id
 from mcpd.principal import ANONYMOUS, Origin, Principal
 
-__all__ = ["CannotRestore", "Elsewhere", "HttpSession", "Sealed", "Waiting"]
-
 _MOST_HELD = 64
 _MOST_LISTENING = 16
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-__all__ = ["KeepAlive"]
-
 
 class _Member(Protocol):
     """What lasts: a reply or an event stream."""

@@ -31,8 +31,6 @@ from mcpd.transports.guards import Refusal
 from mcpd.versions import table
 from mcpd.versions.table import Version
 
-__all__ = ["LegacyEndpoint"]
-
 log = logging.getLogger("mcpd.http")
 
 Parts = list[Message | ProtocolError]

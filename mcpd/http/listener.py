@@ -22,8 +22,6 @@ from mcpd.transports.address import Address, authority, bind, bind_unix, check_g
 from mcpd.transports.guards import Access
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["HttpListener"]
-
 _DEFAULT_ACCESS = Access()
 
 

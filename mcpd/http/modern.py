@@ -37,8 +37,6 @@ from mcpd.transports.guards import Refusal
 from mcpd.types.base import NO_JSON, Params, RequestMeta, Wire
 from mcpd.versions import table
 
-__all__ = ["ModernEndpoint"]
-
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 

@@ -17,8 +17,6 @@ from mcpd.http.sealed_sessions import SealedSessions
 from mcpd.http.sharing import Sharing
 from mcpd.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 
-__all__ = ["Nodes"]
-
 _SAID_BY_ALL = frozenset(
     (
         "notifications/tools/list_changed",

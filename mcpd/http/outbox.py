@@ -12,8 +12,6 @@ from abc import ABC, abstractmethod
 
 from mcpd.budget import SMALL, Charge, client_of
 
-__all__ = ["Outbox"]
-
 log = logging.getLogger("mcpd")
 
 _HIGH_WATER = 1024 * 1024

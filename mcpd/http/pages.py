@@ -23,8 +23,6 @@ from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["Answer", "MakeEndpoint", "PageAnswer", "PageApp"]
-
 log = logging.getLogger("mcpd.http")
 
 _FAILED = Refusal(500, "The page could not be made; details are in the log.\n")

@@ -18,8 +18,6 @@ from mcpd.jsonrpc import Id
 from mcpd.principal import Origin
 from mcpd.wire.sse import KEEP_ALIVE
 
-__all__ = ["Reply"]
-
 _MOST_EARLY = 64 * 1024
 _MORE_HEADERS = HEADERS[1:]
 

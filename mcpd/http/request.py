@@ -17,21 +17,6 @@ from mcpd.jsonrpc import Id, encode, error_answer
 from mcpd.principal import ANONYMOUS, Origin, Principal
 from mcpd.transports.guards import Refusal
 
-__all__ = [
-    "EVENT_STREAM",
-    "JSON",
-    "WHEN_GONE",
-    "BadBody",
-    "ClientDisconnected",
-    "FrameWatch",
-    "Header",
-    "HttpRequest",
-    "Receive",
-    "Scope",
-    "Send",
-    "counted_request",
-]
-
 T = TypeVar("T")
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -15,9 +15,6 @@ from mcpd.backplane.memory import MemoryEventStore
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.wire.sse import event, events, numbered, priming
 
-__all__ = ["NOT_RESUMABLE", "Relay", "ResumableStream", "ResumableStreams", "StreamMaker"]
-
-
 _MOST_LEFT = 16
 _MOST_AT_ONCE = 64 * 1024
 """The bytes of a stream that is kept in one piece: what is larger would be copied too often to be taken apart."""

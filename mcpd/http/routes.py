@@ -30,8 +30,6 @@ from mcpd.registry.threads import run_in_thread
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Guard
 
-__all__ = ["FindSender", "HasRoutes", "Router"]
-
 log = logging.getLogger("mcpd.http")
 
 # Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).

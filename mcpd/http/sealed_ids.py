@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 from mcpd.versions import table
 
-__all__ = ["LIFE", "MOST_CHARACTERS", "IdSealer", "SealedId"]
-
 LIFE = 7 * 24 * 3600.0
 """For so many seconds an id is good, in which all processes have to keep the key."""
 

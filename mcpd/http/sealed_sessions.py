@@ -27,8 +27,6 @@ from mcpd.types.lifecycle import ClientCapabilities, Implementation
 from mcpd.versions import table
 from mcpd.versions.table import Version
 
-__all__ = ["SealedSessions", "SessionRecord"]
-
 log = logging.getLogger("mcpd")
 
 _Set: TypeAlias = tuple[str | None, frozenset[str]]

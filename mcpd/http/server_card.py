@@ -19,8 +19,6 @@ from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.types.lifecycle import Implementation
 from mcpd.versions import table
 
-__all__ = ["CARD", "CATALOG", "ServerCard", "checked_public_url"]
-
 CARD = "/server-card"
 """Where the card is, below the endpoint."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mcpd.http.nodes import Nodes
     from mcpd.http.sealed_sessions import SealedSessions
 
-__all__ = ["SPARE_AFTER", "Sessions"]
-
 ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to begin a new one"
 
 SPARE_AFTER = 300.0

@@ -17,8 +17,6 @@ from mcpd.http.sealed_ids import IdSealer
 from mcpd.observer import Observer, SessionObserver
 from mcpd.state_keys import StateKeys
 
-__all__ = ["Changing", "Sharing", "make_sharing"]
-
 
 class Changing(Protocol):
     """A server whose clients are told of changes."""

@@ -21,8 +21,6 @@ from typing import Any
 
 from mcpd.http.request import Scope
 
-__all__ = ["ShutdownWatch"]
-
 _SERVERS = {"uvicorn.server": "self", "hypercorn.asyncio.run": "servers"}
 """The modules of the coroutines that run a server, and which local variable is the list of listening asyncio servers,
 or has it as its `servers`. Gunicorn's workers for uvicorn run uvicorn's."""

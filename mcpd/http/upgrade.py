@@ -17,8 +17,6 @@ from mcpd.transports.apart import Apart
 from mcpd.transports.expiring import at_expiry
 from mcpd.transports.guards import Refusal
 
-__all__ = ["AsgiWebSocket", "serve_websocket"]
-
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:
     """Serve one WebSocket, from its handshake to its end; with a `refusal` that is all it gets."""

@@ -21,8 +21,6 @@ from mcpd.install.own_command import has_own_command, tell
 from mcpd.install.plan import Plan, holds_secrets
 from mcpd.printable import printable
 
-__all__ = ["Done", "apply", "exposed", "is_told", "notes"]
-
 _WITH = {"cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own, of which one takes over the other's."""
 

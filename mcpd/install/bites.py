@@ -8,8 +8,6 @@ from typing import Any
 from mcpd.client.targets.hosts import Host
 from mcpd.install.launch import Offers
 
-__all__ = ["bites"]
-
 _CUT_BYTES = 2048
 _CUT = frozenset(("claude-code", "xcode-claude"))
 """Hosts that cut instructions and the descriptions of tools behind so many bytes."""

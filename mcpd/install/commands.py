@@ -28,19 +28,6 @@ from mcpd.install.running import refuse_running, running
 from mcpd.install.shapes import shaped
 from mcpd.printable import printable
 
-__all__ = [
-    "Listed",
-    "Outcome",
-    "Wishes",
-    "hosts_for_all",
-    "install",
-    "listed",
-    "name_to_remove",
-    "names_in",
-    "undo",
-    "uninstall",
-]
-
 _STAYS_SECONDS = 2.0
 """How long an entry is looked after, in the file of a host that runs and writes it, too."""
 

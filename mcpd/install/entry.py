@@ -25,20 +25,6 @@ from mcpd.printable import printable
 from mcpd.serve_defaults import DEMO
 from mcpd.sources.lookup import place_here
 
-__all__ = [
-    "APPS_OFF",
-    "SWITCHES",
-    "Entry",
-    "Made",
-    "Transport",
-    "as_started",
-    "as_target",
-    "entry_name",
-    "entry_of_files",
-    "make_entry",
-    "server_name",
-]
-
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
 SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}

@@ -22,8 +22,6 @@ from mcpd.install.files import Content
 from mcpd.install.shapes import shaped
 from mcpd.printable import printable
 
-__all__ = ["Finding", "entry_findings", "is_off", "is_unreadable", "key_findings", "strictness_findings"]
-
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _COMMAND = ("command", "cmd")
 _URL = ("url", "httpUrl", "serverUrl", "uri")

@@ -14,8 +14,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry_checks import entry_findings, is_off
 from mcpd.printable import printable
 
-__all__ = ["look_at_entry"]
-
 
 def look_at_entry(target: str, report: Report) -> None:
     """Judge the entry that HOST:NAME names; nothing for other targets."""

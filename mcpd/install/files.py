@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["MOST_BYTES", "Content", "back_up", "check", "read", "write"]
-
 MOST_BYTES = 64 * 1024 * 1024
 """A larger file is no configuration."""
 

@@ -31,8 +31,6 @@ from mcpd.install.launch import Verdict, verify_target
 from mcpd.install.surroundings import passed_on, stripped
 from mcpd.printable import printable
 
-__all__ = ["CheckedFile", "CheckedServer", "State", "check_hosts"]
-
 State: TypeAlias = Literal["works", "broken", "off", "not started"]
 
 _AT_ONCE = 2

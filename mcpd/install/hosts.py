@@ -13,8 +13,6 @@ from msgspec import Struct
 from mcpd.client.targets.hosts import HOSTS, Host, places, project_places, system
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Found", "Scope", "file_of", "find_host", "found_hosts", "has_folder", "is_here", "with_twin"]
-
 Scope: TypeAlias = Literal["user", "project"]
 
 _MIGRATED = "~/.gemini/config/.migrated"

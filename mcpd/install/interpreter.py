@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from mcpd import __version__
 
-__all__ = ["made_for_one_run_by", "serving_command"]
-
 _SERVE = ("serve", "--stdio")
 _AGAIN = {
     "uvx": ("--from", f"mcpd-server[all]=={__version__}", "mcpd"),

@@ -22,8 +22,6 @@ from mcpd.install.files import Content, read, write
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Journal", "Record", "entry_fingerprint", "fingerprint", "state_folder"]
-
 _MOST_RECORDS = 200
 
 

@@ -27,8 +27,6 @@ from mcpd.masking import mask_text
 from mcpd.printable import printable
 from mcpd.types.base import META
 
-__all__ = ["SECONDS", "Offers", "Verdict", "verify", "verify_target"]
-
 SECONDS = 60.0
 """How long a server may take for its first answer, and for each other: what the most patient hosts give it."""
 

@@ -11,8 +11,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.shapes import shaped
 
-__all__ = ["link_to"]
-
 
 def link_to(host: Host, name: str, entry: Entry) -> str:
     """The link. Raises ConfigurationError for a host that has none, or whose links cannot say this entry."""

@@ -12,8 +12,6 @@ from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 from mcpd.install.journal import Record, entry_fingerprint
 
-__all__ = ["essence", "is_ours", "same_server", "shown"]
-
 
 def essence(entry: Any) -> list[str] | None:
     """What an entry starts (its words) or reaches (its URL), in any host's shape; None if that cannot be seen."""

@@ -18,8 +18,6 @@ from mcpd.install.ours import same_server
 from mcpd.install.plan import Plan, entries_of
 from mcpd.printable import printable
 
-__all__ = ["has_own_command", "tell"]
-
 _SECONDS = 60.0
 _SCOPE = ("--scope", "user")
 

@@ -22,8 +22,6 @@ from mcpd.install.surroundings import is_secret
 from mcpd.masking import mask_text
 from mcpd.printable import printable
 
-__all__ = ["Change", "Plan", "entries_of", "holds_secrets", "plan_install", "plan_uninstall", "rendered"]
-
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
 
 

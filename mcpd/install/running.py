@@ -17,8 +17,6 @@ from msgspec import Struct
 from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Process", "processes", "refuse_running", "running"]
-
 _PROC = "/proc"
 _SECONDS = 10.0
 _INTERPRETERS = ("node", "bun", "deno", "python", "electron")

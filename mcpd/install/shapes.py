@@ -9,8 +9,6 @@ from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 
-__all__ = ["OURS", "shaped"]
-
 OURS = frozenset(
     {
         "type", "transport", "command", "cmd", "args", "env", "envs", "environment", "cwd", "envFile",

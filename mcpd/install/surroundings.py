@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from mcpd.client.targets.hosts import Host
 from mcpd.doctor.child import PASSED_ON
 
-__all__ = ["is_secret", "passed_on", "stripped", "working_folder"]
-
 _WINDOWS = (
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",
     "TEMP", "USERNAME", "USERPROFILE", "PROGRAMFILES",

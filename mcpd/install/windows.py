@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 
 from mcpd.printable import printable
 
-__all__ = ["plain_words", "short_name"]
-
 
 def plain_words(
     words: Sequence[str], *, platform: str = sys.platform, short: Callable[[str], str] | None = None

@@ -18,8 +18,6 @@ from mcpd.observe.status import Status
 from mcpd.printable import printable
 from mcpd.transports.address import parse
 
-__all__ = ["Found", "NoStatus", "ask", "ask_address", "stop", "those_that_run"]
-
 _SECONDS = 5.0
 _MOST_BYTES = 4 * 1024 * 1024
 

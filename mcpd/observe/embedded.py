@@ -18,8 +18,6 @@ from mcpd.observe.routes import routes_of
 from mcpd.registry.routes import Route
 from mcpd.transports.guards import Access
 
-__all__ = ["Embedded"]
-
 
 class Embedded:
     """Of one application; `routes` are for it. Raises ConfigurationError where others could read them (OBS-04)."""

@@ -7,8 +7,6 @@ from itertools import accumulate
 
 from mcpd.observe.families import Family, Labels, Sample
 
-__all__ = ["OPEN_METRICS", "TEXT", "expose", "is_label", "wants_open_metrics"]
-
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["BOUNDS", "SHORT_BOUNDS", "Family", "Kind", "Labels", "Sample", "Total", "summed"]
-
 Kind: TypeAlias = Literal["counter", "gauge", "histogram", "info"]
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-__all__ = ["STUCK_SECONDS", "Heartbeat"]
-
 STUCK_SECONDS = 10.0
 """A loop that has not turned for so long is not healthy (OBS-13)."""
 

@@ -29,8 +29,6 @@ from mcpd.observer import SessionObserver
 from mcpd.session import Call, Session
 from mcpd.versions.table import Version
 
-__all__ = ["MOST_SERIES", "Meter"]
-
 MOST_SERIES = 5000
 """So many series of calls are kept; what would be one more is counted for the tool `_other`, with the error `_other`
 if that is a new one too."""

@@ -17,8 +17,6 @@ from msgspec import Struct
 
 from mcpd.observe.runtime_folder import check_peer
 
-__all__ = ["Asked", "Outside", "Said", "Site"]
-
 _MOST_AT_ONCE = 128
 _MOST_HEAD_BYTES = 16 * 1024
 _SECONDS = 5.0

@@ -7,9 +7,6 @@ import time
 
 from mcpd.observe.families import Family, Sample
 
-__all__ = ["STARTED", "process_families"]
-
-
 STARTED = time.time()
 """When this process began to be watched, in seconds since 1970. Only the system knows more; see `_start`."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcpd.observe.meter import Meter
     from mcpd.types.lifecycle import Implementation
 
-__all__ = ["JSON", "Facts", "Report"]
-
 JSON = "application/json"
 
 

@@ -7,8 +7,6 @@ from msgspec.json import encode
 from mcpd.observe.report import JSON, Report
 from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 
-__all__ = ["routes_of"]
-
 
 def routes_of(report: Report) -> tuple[Route, ...]:
     """Both. They ask for what the endpoint asks for, so that it has to ask for a token, or be this machine's alone."""

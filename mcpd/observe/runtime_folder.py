@@ -10,8 +10,6 @@ from pathlib import Path
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["MOST_PATH_BYTES", "check_peer", "checked_folder", "control_path", "control_sockets", "folder_path"]
-
 MOST_PATH_BYTES = 100
 """What the kernel takes as the path of a socket is 108 bytes, or 104."""
 

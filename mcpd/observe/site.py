@@ -28,8 +28,6 @@ from mcpd.transports.address import Address, authority, bind, is_loopback
 from mcpd.transports.authentication import TokenAuthenticator
 from mcpd.transports.guards import Access, Guard
 
-__all__ = ["Site", "exposed"]
-
 log = logging.getLogger("mcpd")
 
 

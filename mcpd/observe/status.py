@@ -17,8 +17,6 @@ from msgspec import Struct
 from mcpd.masking import mask_text
 from mcpd.printable import printable
 
-__all__ = ["MOST_CALLS", "CallNow", "ErrorThen", "LastErrors", "Running", "Status", "WorkerNow", "running"]
-
 MOST_CALLS = 100
 """Of so many calls more is told than that they run."""
 

@@ -8,8 +8,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from mcpd.backplane.base import Backplane, BackplaneAway, Item, Receive
 
-__all__ = ["Commanded", "TimedBackplane"]
-
 T = TypeVar("T")
 
 Commanded: TypeAlias = Callable[[str, float, str], object]

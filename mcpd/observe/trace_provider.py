@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["provider_of", "provider_of_program"]
-
 
 def provider_of_program() -> Any:
     """The provider that the program has set; None if it has set none, or has not loaded OpenTelemetry."""

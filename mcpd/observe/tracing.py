@@ -28,8 +28,6 @@ from mcpd.printable import printable
 from mcpd.wire import carrying, trace_context
 from mcpd.wire.trace_context import TraceContext
 
-__all__ = ["Tracing"]
-
 log = logging.getLogger("mcpd")
 
 _END_SECONDS = 1.0

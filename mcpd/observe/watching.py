@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mcpd.registry.routes import Route
     from mcpd.serve_options import Settings
 
-__all__ = ["Watching"]
-
 T = TypeVar("T")
 
 _PATIENCE = 1.0

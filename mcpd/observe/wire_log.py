@@ -21,8 +21,6 @@ from mcpd.masking import is_secret, mask_json, mask_text
 from mcpd.observer import ObservedFrame, Observer
 from mcpd.printable import printable
 
-__all__ = ["MOST_CHARACTERS", "MOST_WAITING_BYTES", "WireLog"]
-
 MOST_CHARACTERS = 200
 """Of each text in a message so much is written."""
 

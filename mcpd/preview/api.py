@@ -52,8 +52,6 @@ from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket import WebSocketChannel
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["ApiEndpoint", "MakeHandler", "PageConnection"]
-
 log = logging.getLogger("mcpd.preview")
 
 PATH = "/api"

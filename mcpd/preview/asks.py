@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from mcpd.errors import McpdError
 from mcpd.jsonrpc import MALFORMED, read_object
 
-__all__ = ["Asks", "NobodyAnswers", "Page"]
-
 
 class Page(Protocol):
     """A page that is connected."""

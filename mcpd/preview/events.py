@@ -17,8 +17,6 @@ from mcpd.host.view.events import (
     TeardownRequested,
 )
 
-__all__ = ["told"]
-
 
 def told(event: Event) -> dict[str, Any] | None:
     """An event in JSON; None for what the page asks for or is asked in another way."""

@@ -16,8 +16,6 @@ from mcpd.preview.views import PageViews
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 
-__all__ = ["Front"]
-
 MOST_FRAME_BYTES = 64 * 1024 * 1024
 """Of a message of the page, which may hold one of a View, or what a user gave in a model's place."""
 

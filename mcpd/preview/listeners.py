@@ -11,8 +11,6 @@ from mcpd.preview.page_files import PageFiles
 from mcpd.preview.sandbox import Sandbox
 from mcpd.transports.accepting import ConnectionLimit
 
-__all__ = ["Listeners"]
-
 MOST_HEAD_BYTES = 1024 * 1024
 """All cookies that a browser keeps for one site fit: a View may set them for the page, which must still be found."""
 

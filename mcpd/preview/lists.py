@@ -11,8 +11,6 @@ from mcpd.client import Client
 from mcpd.errors import ProtocolError
 from mcpd.jsonrpc import MALFORMED, explain
 
-__all__ = ["read_all"]
-
 MOST_PAGES = 1000
 
 

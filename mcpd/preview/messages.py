@@ -15,39 +15,6 @@ from mcpd.host.view.context import HostContext
 from mcpd.types.base import Wire
 from mcpd.types.notifications import LogLevel
 
-__all__ = [
-    "CallId",
-    "CallPartial",
-    "CallResult",
-    "Cancel",
-    "ChangeContext",
-    "Complete",
-    "Connect",
-    "GetPrompt",
-    "Hello",
-    "HelloResult",
-    "Nothing",
-    "OpenView",
-    "Permission",
-    "Permissions",
-    "Quirks",
-    "SandboxInfo",
-    "ServerInfo",
-    "SetLevel",
-    "SetProfile",
-    "SetQuirks",
-    "ToolsCall",
-    "TraceFilter",
-    "TraceGet",
-    "Uri",
-    "ViewId",
-    "ViewInfo",
-    "ViewLost",
-    "ViewMessage",
-    "ViewReason",
-    "ViewToolsCall",
-]
-
 
 class Quirks(Wire, kw_only=True):
     """What other hosts do wrong, for Views opened from now on. `hidden_until_initialized` is the page's to do."""

@@ -55,8 +55,6 @@ from mcpd.preview.views import PageViews
 from mcpd.types.tools import Tool
 from mcpd.versions import table
 
-__all__ = ["HEARD", "METHODS", "Heard", "Method", "PageRequestHandler"]
-
 FRESH_SECONDS = 2.0
 """The server's tools are not listed again so soon."""
 

@@ -17,8 +17,6 @@ from secrets import token_hex
 
 from msgspec import Struct
 
-__all__ = ["PAGE_NAME", "WARM_NAME", "Origins", "Place"]
-
 PAGE_NAME = "mcpd.localhost"
 WARM_NAME = f"warm.{PAGE_NAME}"
 """Where the page finds an empty document of the site of all proxies."""

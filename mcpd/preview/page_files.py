@@ -15,8 +15,6 @@ from mcpd.preview.origins import Origins
 from mcpd.preview.sandbox import forget_cookies
 from mcpd.transports.authentication import Refusal
 
-__all__ = ["PageFiles", "page_folder"]
-
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",

@@ -12,8 +12,6 @@ from mcpd.preview.session import PreviewSession, SessionOptions
 if TYPE_CHECKING:
     from mcpd.preview.front import Front
 
-__all__ = ["Preview"]
-
 _BEGUN_SECONDS = 0.05
 """Until then the server's process is there."""
 

@@ -18,8 +18,6 @@ from mcpd.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.jsonrpc import encode
 from mcpd.preview.messages import Quirks
 
-__all__ = ["FAILED_RESULT", "OPENAI", "rewriter", "treatment"]
-
 FAILED_RESULT = {"content": [{"type": "text", "text": "The tool failed (mcpd preview: errorResult)"}], "isError": True}
 """What a View is told in place of its result."""
 

@@ -15,8 +15,6 @@ from mcpd.host.host import Host
 from mcpd.host.shown import ShownView
 from mcpd.printable import printable
 
-__all__ = ["Freshness"]
-
 log = logging.getLogger("mcpd.preview")
 
 

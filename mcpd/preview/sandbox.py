@@ -28,8 +28,6 @@ from mcpd.jsonrpc import encode
 from mcpd.preview.origins import PAGE_NAME, WARM_NAME, Place
 from mcpd.transports.authentication import Refusal
 
-__all__ = ["OnReport", "Sandbox", "forget_cookies", "policy_of"]
-
 OnReport = Callable[[bytes, bool], object]
 """Is given the body of a report, and whether the proxy's policy blocked it (then a navigation)."""
 

@@ -36,8 +36,6 @@ from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlPara
 from mcpd.types.notifications import LogMessageParams
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
 
-__all__ = ["PERMISSIONS", "PreviewSession", "SessionOptions"]
-
 log = logging.getLogger("mcpd.preview")
 
 PERMISSIONS = ("camera", "microphone", "geolocation", "clipboardWrite")

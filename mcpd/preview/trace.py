@@ -26,8 +26,6 @@ from mcpd.masking import mask_json, mask_text, may_hold_secrets
 from mcpd.preview.messages import TraceFilter, TraceGet
 from mcpd.trace.records import Head, head_of
 
-__all__ = ["ServerWatcher", "Trace", "TraceEntry"]
-
 MOST_ENTRIES = 50_000
 MOST_BYTES = 64 * 1024 * 1024
 CUT_BYTES = 64 * 1024

@@ -27,8 +27,6 @@ from mcpd.preview.violations import Violation, explain_stopped, explain_violatio
 from mcpd.printable import printable
 from mcpd.trace.records import head_of
 
-__all__ = ["GUEST_GONE", "PageViews"]
-
 log = logging.getLogger("mcpd.preview")
 
 RESERVED = "ui/notifications/sandbox-"

@@ -18,8 +18,6 @@ from msgspec.json import Decoder
 
 from mcpd.jsonrpc import MALFORMED
 
-__all__ = ["Violation", "explain_stopped", "explain_violation", "read_report"]
-
 _MOST_CHARACTERS = 2000
 
 _FIELDS = {

@@ -18,24 +18,6 @@ from mcpd.errors import RegistrationError
 if sys.version_info >= (3, 14):
     import annotationlib  # `inspect` has loaded it
 
-__all__ = [
-    "PLAIN_TYPES",
-    "call_method",
-    "docstring_of",
-    "find_kind",
-    "is_annotated",
-    "is_coroutine_function",
-    "may_need_pydantic",
-    "own_hints",
-    "plain_field",
-    "plain_function",
-    "read_plainly",
-    "resolved",
-    "takes_positions_only",
-    "untyped_context",
-    "written_annotations",
-]
-
 PLAIN_TYPES = (Any, str, int, float, bool)
 """Types that need no second look."""
 

@@ -20,8 +20,6 @@ from mcpd.registry.coercion import coerce, follow
 from mcpd.registry.defaults import complete
 from mcpd.registry.hooks import dec_hook
 
-__all__ = ["ArgumentParser"]
-
 # msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
 # Patterns are compiled by `re` when they are first needed.
 _WHERE = r"(?s)(.*) - at (`key` in )?`\$(.*)`\Z"

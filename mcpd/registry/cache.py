@@ -14,8 +14,6 @@ from msgspec.structs import replace
 from mcpd.errors import RegistrationError
 from mcpd.types.base import CacheableResult
 
-__all__ = ["CACHEABLE", "CacheHint", "CacheableMethod", "apply_hint", "as_private", "checked_hint", "checked_hints"]
-
 CacheableMethod: TypeAlias = Literal[
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"
 ]

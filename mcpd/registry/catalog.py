@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mcpd.registry.rules import VisibilityRule
     from mcpd.registry.switches import Switches
 
-__all__ = ["Catalog"]
-
 Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
 _NONE_ACTIVE: ActiveExtensions = frozenset()

@@ -27,8 +27,6 @@ import msgspec
 from mcpd.references import is_local, target_of
 from mcpd.registry.datetimes import DATETIME_FORMATS, reread
 
-__all__ = ["admitted_types", "coerce", "follow"]
-
 _ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _NONE: Final[frozenset[str]] = frozenset()
 

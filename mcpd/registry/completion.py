@@ -23,8 +23,6 @@ from mcpd.types.completion import Completion
 if TYPE_CHECKING:
     from mcpd.registry.dependencies import Overrides
 
-__all__ = ["MAX_VALUES", "Completer", "choices", "rank"]
-
 log = logging.getLogger("mcpd")
 
 MAX_VALUES = 100

@@ -19,8 +19,6 @@ from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.signature import bind
 from mcpd.registry.threads import run_in_thread
 
-__all__ = ["CONDITION_TIMEOUT", "Condition", "with_conditions"]
-
 log = logging.getLogger("mcpd")
 
 CONDITION_TIMEOUT = 5.0

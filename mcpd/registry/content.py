@@ -26,20 +26,6 @@ from mcpd.types.content import (
 )
 from mcpd.types.tools import CallToolResult
 
-__all__ = [
-    "BLOCKS",
-    "Unwritable",
-    "audio",
-    "embedded",
-    "encode_data",
-    "image",
-    "is_content",
-    "link",
-    "resource_contents",
-    "text",
-    "tool_result",
-]
-
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
 _BYTES = (bytes, bytearray, memoryview)

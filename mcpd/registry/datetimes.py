@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["DATETIME_FORMATS", "reread"]
-
 DATETIME_FORMATS: Final = {
     "python datetime": "date-time",
     "python date": "date",

@@ -17,8 +17,6 @@ from msgspec import Struct, inspect as types
 from mcpd.registry.annotations import written_annotations
 from mcpd.registry.msgspec_hooks import parts_of
 
-__all__ = ["complete", "completed", "needs_completion"]
-
 _LEAVES = frozenset((str, int, float, bool, bytes, type(None)))
 
 

@@ -27,8 +27,6 @@ from mcpd.registry.annotations import find_kind, is_annotated, is_coroutine_func
 from mcpd.registry.depends import Dependency, dependency_of
 from mcpd.registry.threads import ThreadStep
 
-__all__ = ["Calling", "Overrides", "Source", "read"]
-
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 """The functions that are called instead of others, see `Server.override`."""
 

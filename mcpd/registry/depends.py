@@ -13,8 +13,6 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct
 
-__all__ = ["Dependency", "Depends", "dependency_of"]
-
 T = TypeVar("T")
 
 

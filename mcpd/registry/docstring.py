@@ -12,8 +12,6 @@ import re
 
 from msgspec import Struct
 
-__all__ = ["Docstring", "parse"]
-
 _BLANK_LINES = r"\n\s*\n\s*\n+"
 
 _TITLE_LENGTH = 60

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["PARAMETER_SECTIONS", "take"]
-
 PARAMETER_SECTIONS = frozenset(
     ("args", "arguments", "keyword args", "keyword arguments", "other parameters", "parameters", "params")
 )

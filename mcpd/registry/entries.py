@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mcpd.types.completion import Completion
     from mcpd.wire.mirrors import Mirror
 
-__all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "metadata_of"]
-
 T = TypeVar("T")
 Later: TypeAlias = T | Coroutine[Any, Any, T]
 """A result, or a coroutine of it."""

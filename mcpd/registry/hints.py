@@ -20,8 +20,6 @@ from mcpd.registry.msgspec_hooks import UNION, problem
 from mcpd.registry.records import record_type
 from mcpd.registry.type_adapter import is_pydantic_here, stand_in
 
-__all__ = ["WrittenDefault", "argument", "readable", "readable_output"]
-
 # Types whose defaults are JSON as they are.
 _JSON = frozenset((bool, int, float, str))
 _INSTALL = "; or install pydantic, which reads it: pip install pydantic"

@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["dec_hook", "enc_hook", "output_hook", "to_builtins"]
-
 
 def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["MAX_NODES", "inlined", "mapped", "subschemas"]
-
 MAX_NODES: Final = 2000
 """A schema with more parts than this keeps references to what it uses often, or would double with each level."""
 

@@ -17,8 +17,6 @@ from mcpd.errors import ArgumentsError, RegistrationError
 from mcpd.jsonrpc import read_object
 from mcpd.registry.coercion import coerce
 
-__all__ = ["JsonSchema", "SchemaCallee"]
-
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100
 

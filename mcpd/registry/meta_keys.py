@@ -11,8 +11,6 @@ from typing import Any
 
 from mcpd.errors import RegistrationError
 
-__all__ = ["checked_meta", "is_meta_key"]
-
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"

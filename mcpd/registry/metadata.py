@@ -19,17 +19,6 @@ from msgspec.inspect import type_info
 
 from mcpd.registry.annotations import written_annotations
 
-__all__ = [
-    "BeyondMsgspecError",
-    "beyond_msgspec",
-    "in_msgspec_terms",
-    "is_field_info",
-    "is_third_party",
-    "optional",
-    "rebuilt",
-    "texts_beside",
-]
-
 LIMITS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 
 _LIBRARIES = ("pydantic", "pydantic_core", "pydantic_extra_types", "annotated_types")

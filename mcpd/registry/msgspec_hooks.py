@@ -35,17 +35,6 @@ from msgspec import inspect as types
 from mcpd.registry.records import attributes
 from mcpd.registry.type_adapter import StandIn
 
-__all__ = [
-    "ANYTHING",
-    "UNION",
-    "Definitions",
-    "dec_hook",
-    "enc_hook",
-    "output_hook",
-    "parts_of",
-    "problem",
-]
-
 _log = logging.getLogger("mcpd.registry")
 
 _KNOWN = (

@@ -13,8 +13,6 @@ from mcpd.context.context import Context
 from mcpd.errors import AccessDenied, RegistrationError
 from mcpd.principal import Principal
 
-__all__ = ["Guarding", "Needs", "ScopesOf", "checked_needs", "is_scope", "sees"]
-
 ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
 """The scopes that a call needs, by its arguments as they came."""
 

@@ -16,8 +16,6 @@ from mcpd.types.base import Icon
 from mcpd.types.content import Annotations
 from mcpd.types.tools import ToolAnnotations
 
-__all__ = ["Described", "DescribedPrompt", "DescribedResource", "DescribedTool", "Icons"]
-
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
 
-__all__ = ["DECORATORS", "ActiveExtensions", "Entry", "Listing"]
-
 ActiveExtensions = frozenset[str]
 """The ids of the extensions that are active for one request; in lists, the keys of the conditions that hold too."""
 

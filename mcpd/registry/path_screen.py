@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["MOST_ENCODINGS", "path_problem", "problem_of"]
-
 MOST_ENCODINGS = 8
 """How often a value may be percent-encoded over again; each is looked at, and nobody needs more."""
 

@@ -16,8 +16,6 @@ from mcpd.registry.datetimes import DATETIME_FORMATS
 from mcpd.registry.inlining import inlined, mapped
 from mcpd.registry.patterns import portable
 
-__all__ = ["AWARE_DATE_TIME", "AWARE_TIME", "Direction", "plain"]
-
 Direction = Literal["input", "output"]
 
 AWARE_DATE_TIME: Final = "aware date-time"

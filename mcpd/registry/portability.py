@@ -13,16 +13,6 @@ from typing import Any
 from mcpd.registry.portable_schemas import input_schema_problems, output_schema_problems
 from mcpd.registry.problems import Problem
 
-__all__ = [
-    "MOST_TOOLS_ANYWHERE",
-    "description_problems",
-    "instructions_problems",
-    "list_problems",
-    "name_problems",
-    "resource_problems",
-    "tool_problems",
-]
-
 MOST_TOOLS_ANYWHERE = 100
 """Windsurf takes so many tools, of all servers together."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from mcpd.references import is_local, target_of
 from mcpd.registry.problems import Problem
 
-__all__ = ["input_schema_problems", "output_schema_problems"]
-
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED = ("oneOf", "anyOf", "allOf")
 _UNKNOWN_TO_GEMINI = (

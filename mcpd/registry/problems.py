@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["Problem"]
-
 
 class Problem(Struct, frozen=True):
     """One problem. An error will fail some client; a warning is worth correcting."""

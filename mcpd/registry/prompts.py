@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
 
-__all__ = ["FunctionPrompt"]
-
 log = logging.getLogger("mcpd")
 
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 from mcpd.registry.annotations import written_annotations
 
-__all__ = ["attributes", "record_type"]
-
 
 def attributes(value: Any) -> dict[str, Any] | None:
     """The annotated public attributes that an object has; None if there are none, or its class is no such class."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mcpd.registry.uri_template import UriTemplate
     from mcpd.types.completion import Completion
 
-__all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
-
 log = logging.getLogger("mcpd")
 
 Finisher: TypeAlias = Callable[[Any], Any]

@@ -13,8 +13,6 @@ from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
-__all__ = ["awaited", "data_type", "is_block_list", "is_data"]
-
 _TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
 _LISTS = frozenset(
     (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)

@@ -20,8 +20,6 @@ from mcpd.principal import ANONYMOUS, Principal
 from mcpd.registry.annotations import is_coroutine_function
 from mcpd.registry.segments import values_between
 
-__all__ = ["Route", "RouteRequest", "RouteResponse"]
-
 T = TypeVar("T")
 
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,30}").fullmatch

@@ -10,8 +10,6 @@ from msgspec import Struct
 from mcpd.context.context import Context
 from mcpd.registry.switches import Component
 
-__all__ = ["CatalogEntry", "EntryRule", "VisibilityRule"]
-
 
 class CatalogEntry(Struct, frozen=True, kw_only=True):
     """A tool, resource, template or prompt, as a rule is told of it."""

@@ -15,8 +15,6 @@ from msgspec import inspect as types
 from mcpd.registry.metadata import texts_beside
 from mcpd.registry.plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction
 
-__all__ = ["Marks"]
-
 _DATETIMES: dict[Any, str] = {
     types.DateTimeType: "python datetime",
     types.DateType: "python date",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-__all__ = ["values_across", "values_between"]
-
 
 def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
     """What stands between these texts, two or more: each one character or more, and no "/"; None if that cannot be.

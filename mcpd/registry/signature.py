@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from mcpd.registry.depends import Dependency
     from mcpd.registry.type_adapter import StandIn
 
-__all__ = ["Argument", "Callee", "bind"]
-
 
 class Argument(Struct, frozen=True):
     """One argument of a function, as a prompt lists it."""

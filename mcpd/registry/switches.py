@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from mcpd.errors import RegistrationError
 
-__all__ = ["Component", "Switches", "names_of"]
-
 Component: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 """A kind of entry."""
 

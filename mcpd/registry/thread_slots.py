@@ -32,8 +32,6 @@ from mcpd.printable import printable
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Borrower", "RunsFor", "ThreadSlots"]
-
 log = logging.getLogger("mcpd")
 
 _TIMES_FREE = 2

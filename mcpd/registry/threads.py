@@ -22,8 +22,6 @@ from mcpd.context.exchange import this_thread
 from mcpd.registry.thread_slots import Borrower, RunsFor, ThreadSlots
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 
-__all__ = ["StepsFor", "ThreadStep", "limit_threads", "run_in_thread"]
-
 
 class StepsFor(RunsFor, Protocol):
     """The request that a `ThreadStep` is part of."""

@@ -14,8 +14,6 @@ from mcpd.printable import printable
 from mcpd.registry.tools import FunctionTool, failed
 from mcpd.types.tools import CallToolResult
 
-__all__ = ["TimedTool"]
-
 log = logging.getLogger("mcpd")
 
 T = TypeVar("T")

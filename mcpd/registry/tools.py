@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mcpd.registry.rules import EntryRule
     from mcpd.wire.mirrors import Mirror
 
-__all__ = ["Finisher", "FunctionTool", "OutputError", "ToolMeta", "failed", "typed_check"]
-
 log = logging.getLogger("mcpd")
 
 _NO_ARGUMENTS = Raw(b"{}")

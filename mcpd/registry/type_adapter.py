@@ -15,8 +15,6 @@ from msgspec import Meta
 
 from mcpd.registry.metadata import LIMITS, is_third_party, rebuilt
 
-__all__ = ["StandIn", "is_pydantic_here", "stand_in"]
-
 
 class StandIn(type):
     """The class of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic makes."""

@@ -33,8 +33,6 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 from mcpd.registry.uris import NOT_URI, PLAIN, percent
 
-__all__ = ["MAX_URI_CHARS", "UriTemplate"]
-
 MAX_URI_CHARS: Final = 65_536
 """A longer URI matches no template."""
 

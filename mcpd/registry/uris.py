@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["NOT_URI", "PLAIN", "as_uri", "percent"]
-
 # Patterns are compiled by `re` when they are first needed, a third of a millisecond each: most URIs need none.
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;="
 """What may stand anywhere in a URI, but "%"."""

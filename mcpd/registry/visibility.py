@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mcpd.registry.catalog import Catalog
     from mcpd.registry.entries import TemplateEntry
 
-__all__ = ["view"]
-
 log = logging.getLogger("mcpd")
 
 E = TypeVar("E", bound=Entry)

@@ -34,8 +34,6 @@ from mcpd.registry.tools import FunctionTool
 from mcpd.registry.type_adapter import StandIn
 from mcpd.types.prompts import GetPromptResult, PromptMessage
 
-__all__ = ["advise", "summary", "token_problems"]
-
 # Classes of which one in place of another may do.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
 

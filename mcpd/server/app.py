@@ -60,8 +60,6 @@ else:
     for _name in ("BuiltInOptions", "RunOptions"):
         globals()[_name] = NewType(_name, dict)
 
-__all__ = ["Server"]
-
 log = logging.getLogger("mcpd")
 
 _OPENING = Opening()

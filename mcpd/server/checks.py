@@ -14,8 +14,6 @@ from mcpd.registry.tools import FunctionTool
 from mcpd.server.advice import advise
 from mcpd.wire.mirrors import mirrors
 
-__all__ = ["find_problems"]
-
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:
     """Every problem, errors first. Builds every schema on the way."""

@@ -7,8 +7,6 @@ import inspect
 from types import CodeType
 from typing import Any
 
-__all__ = ["mark_of"]
-
 
 def mark_of(value: Any) -> object:
     """What is equal for two of the same code; of what has none, its class alone. Lines do not count."""

@@ -36,14 +36,6 @@ if TYPE_CHECKING:
     from mcpd.registry.uri_template import UriTemplate
     from mcpd.server.options import ToolOptions
 
-__all__ = [
-    "checked_uri",
-    "prompt_entry",
-    "resource_entry",
-    "text_entry",
-    "tool_entry",
-]
-
 # -- tools -------------------------------------------------------------------------------------
 
 

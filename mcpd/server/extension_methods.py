@@ -10,8 +10,6 @@ from mcpd.extensions.base import Extension
 from mcpd.versions.table import is_known_method
 from mcpd.versions.vocabulary import Vocabulary
 
-__all__ = ["ExtensionMethods"]
-
 
 class ExtensionMethods:
     """`serve` puts what answers a request in its place, `listen` what hears a notification."""

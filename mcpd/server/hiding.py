@@ -14,8 +14,6 @@ from mcpd.session import Call
 if TYPE_CHECKING:
     from mcpd.server.lifespan import Lifespan
 
-__all__ = ["Hiding"]
-
 
 class Hiding:
     """Whether a tool exists for whoever asks."""

@@ -13,8 +13,6 @@ else:
     Route = object  # for whoever evaluates annotations
 from mcpd.errors import collects
 
-__all__ = ["RouteMethods"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

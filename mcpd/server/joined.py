@@ -31,8 +31,6 @@ from mcpd.types.resources import ReadResourceParams, ReadResourceResult, Resourc
 from mcpd.types.tools import CallToolParams, CallToolResult, Tool
 from mcpd.wire.mirrors import Mirror
 
-__all__ = ["join"]
-
 _MOST_NAME = 128
 
 

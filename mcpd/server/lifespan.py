@@ -27,8 +27,6 @@ from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.handlers.table import HandlerTable
 from mcpd.printable import printable
 
-__all__ = ["Lifespan", "guarded"]
-
 log = logging.getLogger("mcpd")
 
 _CALLS_SECONDS = 5.0

@@ -11,8 +11,6 @@ from mcpd.server.servable import Servable
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.guards import Access
 
-__all__ = ["host_of", "listeners_of", "take_handed_over"]
-
 
 def listeners_of(server: Servable, settings: Settings) -> list[Listener]:
     """All that others connect to, which is not stdin."""

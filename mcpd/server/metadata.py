@@ -27,22 +27,6 @@ if TYPE_CHECKING:
     from mcpd.registry.resources import FunctionResource, FunctionTemplate
     from mcpd.registry.tools import FunctionTool
 
-__all__ = [
-    "OPTIONS",
-    "check_options",
-    "checked",
-    "checked_seconds",
-    "decorate",
-    "hints_of",
-    "icons_of",
-    "identity_of",
-    "meta_of",
-    "offer",
-    "one_of",
-    "state_keys_of",
-    "tagged",
-]
-
 S = TypeVar("S", bound=Struct)
 
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible", "scopes", "hide",

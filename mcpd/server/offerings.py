@@ -29,8 +29,6 @@ else:
     for _name in ("DescribedPrompt", "DescribedResource", "ToolOptions"):
         globals()[_name] = NewType(_name, dict)
 
-__all__ = ["Offerings"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from mcpd.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket_server import WebSocketLimits
 
-__all__ = ["RunOptions", "ToolOptions"]
-
 
 class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):
     """What a tool may say, to us and to the extensions that every server has."""

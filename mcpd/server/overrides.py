@@ -7,8 +7,6 @@ from typing import Any, Self
 
 from mcpd.errors import RegistrationError
 
-__all__ = ["Override"]
-
 
 class Override:
     """One function that is called instead of another, from now on; as a context manager until the end of the block."""

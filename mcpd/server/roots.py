@@ -14,8 +14,6 @@ from mcpd.errors import as_told
 from mcpd.printable import printable
 from mcpd.registry.threads import run_in_thread
 
-__all__ = ["RootsWatchers"]
-
 log = logging.getLogger("mcpd")
 
 

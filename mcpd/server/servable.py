@@ -15,8 +15,6 @@ from mcpd.session import Opening
 from mcpd.transports.authentication import Authenticator
 from mcpd.transports.guards import Access
 
-__all__ = ["Servable"]
-
 
 class Servable(Protocol):
     """What is served, see `app.Server`."""

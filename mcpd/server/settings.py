@@ -9,8 +9,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.base import Extension
 from mcpd.serve_options import Settings
 
-__all__ = ["settings_for"]
-
 
 def settings_for(
     *, stdio: bool, ws: str | None, http: str | None, installed: Iterable[Extension] = (), **others: Any

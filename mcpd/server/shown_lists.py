@@ -10,8 +10,6 @@ from msgspec.json import encode
 if TYPE_CHECKING:
     from mcpd.registry.catalog import Catalog, Kind
 
-__all__ = ["ListDigests", "shown"]
-
 _DIGEST_BYTES = 16
 
 

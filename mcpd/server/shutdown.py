@@ -19,8 +19,6 @@ from typing import Any
 
 from mcpd.printable import printable
 
-__all__ = ["ENDING_SECONDS", "HURRY_SECONDS", "ExitDeadline", "StdinWatchdog", "Stop", "end_if_hung", "take_once"]
-
 log = logging.getLogger("mcpd")
 
 ENDING_SECONDS = 3.0

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-__all__ = ["SiblingNames"]
-
 _ODD = re.compile(r"[A-Za-z0-9](?:[_.-]+|(?<=[a-z])(?=[A-Z]))[A-Za-z0-9]")
 
 

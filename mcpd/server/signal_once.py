@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-__all__ = ["leave_once"]
-
 
 def leave_once(number: int) -> None:
     """Whatever handles that signal does so once; the next one ends the process. Raises OSError without such a way."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcpd.registry.catalog import Catalog, Kind
     from mcpd.server.app import Server
 
-__all__ = ["take_over"]
-
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 

@@ -16,8 +16,6 @@ else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Component, VisibilityRule = NewType("Component", str), NewType("VisibilityRule", object)
 
-__all__ = ["VisibilityMethods"]
-
 R = TypeVar("R", bound="VisibilityRule")
 
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")

@@ -17,8 +17,6 @@ from mcpd.server import Server
 from mcpd.sources.reports import Report
 from mcpd.sources.tree import MOST_OF_A_KIND, files_of
 
-__all__ = ["Page", "apps_of", "has_page"]
-
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 

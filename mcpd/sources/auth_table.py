@@ -6,8 +6,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-__all__ = ["AuthTable", "IntrospectionTable"]
-
 _Url = Annotated[str, Meta(pattern="^https?://[^ #?]+$")]
 _Scope = Annotated[str, Meta(pattern="^[!#-\\[\\]-~]+$")]
 

@@ -7,8 +7,6 @@ from typing import Protocol
 from mcpd.registry.entries import Entries
 from mcpd.server import Server
 
-__all__ = ["Source", "refresh"]
-
 
 class Source(Protocol):
     """Where entries come from besides decorators."""

@@ -27,8 +27,6 @@ from mcpd.sources.tree import MOST_OF_A_KIND, files_of
 if TYPE_CHECKING:
     from mcpd.sources.sharing import Sharing
 
-__all__ = ["Code"]
-
 _LIFESPAN = "lifespan.py:lifespan"
 FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
 

@@ -22,8 +22,6 @@ from mcpd.sources.docs_table import DOING, PROFILES, DocsTable, ToolTable
 from mcpd.sources.lookup import FILE, FOLDERS
 from mcpd.sources.toml_patterns import FILES_URI, SKILL_PREFIX, in_words
 
-__all__ = ["Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
-
 _MOST_BYTES = 1024 * 1024
 
 _Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, below this file's.")]

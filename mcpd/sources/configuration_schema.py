@@ -11,8 +11,6 @@ from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.sources.configuration import Configuration, serve_keys
 from mcpd.sources.docs_table import PROFILES, ToolTable
 
-__all__ = ["configuration_schema", "shipped_file"]
-
 
 def configuration_schema() -> dict[str, Any]:
     """The schema, made of what is read: the structs of `configuration`, and the options of `mcpd serve`."""

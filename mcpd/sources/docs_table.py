@@ -8,8 +8,6 @@ from msgspec import Meta, Struct
 
 from mcpd.sources.toml_patterns import ARGUMENT, BASE_URL, PAGES_URI, TOOL_NAME
 
-__all__ = ["DOING", "PROFILES", "ArgumentTable", "DocsTable", "Doing", "ToolTable"]
-
 Doing: TypeAlias = Literal["search", "list_sections", "read_section", "read_page", "find_code", "look_up"]
 """What a tool over documents can do."""
 

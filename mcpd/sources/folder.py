@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from mcpd.sources.notebooks import Notebooks
     from mcpd.sources.prompt_files import FilePrompt
 
-__all__ = ["Folder", "open_folder"]
-
 
 def open_folder(place: ServerFolder, configuration: Configuration | None = None) -> Server:
     """The server that a folder is; `configuration` is what its file says, if that was read already.

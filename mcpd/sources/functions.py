@@ -15,8 +15,6 @@ from mcpd.registry.annotations import plain_function, untyped_context
 from mcpd.sources.marks import options_of
 from mcpd.sources.reports import Report
 
-__all__ = ["ToolFunction", "tool_functions"]
-
 _EMPTY = inspect.Parameter.empty
 
 

@@ -16,8 +16,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["FILE", "FOLDERS", "ServerFolder", "place_here", "place_of"]
-
 FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
 """The sub-folders that make a folder a server."""

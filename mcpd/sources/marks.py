@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 else:
     ToolOptions = NewType("ToolOptions", dict)  # for whoever evaluates annotations
 
-__all__ = ["options_of", "tool"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "__mcpd_tool__"

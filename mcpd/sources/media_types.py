@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["BINARY", "PLAIN", "is_text_type", "media_type", "uri_name"]
-
 PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 """The bytes that a segment of a path may have as they are (RFC 3986 section 2.3)."""
 

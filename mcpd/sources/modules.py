@@ -25,8 +25,6 @@ from mcpd.printable import printable
 from mcpd.server import Server
 from mcpd.sources.reports import Report
 
-__all__ = ["FolderPackage", "Stamps", "spawn_problem"]
-
 _numbers = count(1)
 _MOST_HEADER_BYTES = 1024 * 1024
 

@@ -27,8 +27,6 @@ from mcpd.server.entries import tool_entry
 from mcpd.sources.resource_files import FileResource
 from mcpd.types.content import TextContent
 
-__all__ = ["MOST_BYTES", "NotebookFile", "Notebooks", "notebooks_among", "notebooks_below"]
-
 SUFFIX: Final = ".ipynb"
 
 _PAGE: Final = "notebook-viewer"

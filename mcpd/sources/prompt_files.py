@@ -28,8 +28,6 @@ from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMe
 if TYPE_CHECKING:
     from mcpd.types.completion import Completion
 
-__all__ = ["MOST_BYTES", "FilePrompt", "prompts_of"]
-
 MOST_BYTES = 1024 * 1024
 """The largest file that is a prompt."""
 

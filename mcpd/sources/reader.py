@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mcpd.docs.page import Page
     from mcpd.extensions.ui.extension import AppsExtension
 
-__all__ = ["ReaderParts"]
-
 _HITS: Final = 10
 _MOST_LISTED: Final = 2_000
 _MOST_HTML: Final = 2_500_000

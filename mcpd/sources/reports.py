@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from mcpd.printable import printable
 from mcpd.registry.problems import Problem
 
-__all__ = ["MOST_TOLD", "Report"]
-
 log = logging.getLogger("mcpd")
 
 MOST_TOLD = 50

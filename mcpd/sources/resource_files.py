@@ -28,8 +28,6 @@ from mcpd.sources.tree import File, files_of
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
-__all__ = ["FileResource", "FileTemplate", "Origin", "escaped", "resources_of", "uri_prefix"]
-
 # Compiled by `re` when they are first needed.
 _VARIABLE = r"\[([A-Za-z_][A-Za-z0-9_]*)\]"
 _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"

@@ -9,8 +9,6 @@ from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.printable import printable
 from mcpd.sources.configuration_schema import shipped_file
 
-__all__ = ["write_folder"]
-
 _SCHEMA = ".mcpd.schema.json"
 
 

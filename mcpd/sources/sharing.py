@@ -19,8 +19,6 @@ from mcpd.errors import RegistrationError
 from mcpd.registry.annotations import plain_function, resolved
 from mcpd.registry.depends import Dependency
 
-__all__ = ["Sharing", "sharing_of"]
-
 _NO_THINGS = ("builtins", "typing", "collections.abc", "types")
 
 

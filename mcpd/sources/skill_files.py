@@ -39,8 +39,6 @@ from mcpd.sources.tree import MOST_OF_A_KIND, File, files_of
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 from mcpd.types.resources import ReadResourceResult, Resource
 
-__all__ = ["FolderSkill", "SkillFile", "add_skills", "offer_skills", "skills_of"]
-
 log = logging.getLogger("mcpd")
 
 

@@ -14,8 +14,6 @@ from mcpd.extensions.skills.constants import MOST_TOTAL_BYTES
 from mcpd.extensions.skills.entries import is_name
 from mcpd.types.base import META
 
-__all__ = ["MOST_DESCRIPTION", "SkillHead", "read_head"]
-
 MOST_DESCRIPTION = 1024
 """How many characters the description of a skill may have."""
 

@@ -19,8 +19,6 @@ from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.server import Server
 from mcpd.versions.table import SUPPORTED
 
-__all__ = ["ServerInfo", "make_server"]
-
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
 _DIAGNOSTICS = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "diagnostics")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ARGUMENT", "BASE_URL", "FILES_URI", "PAGES_URI", "SKILL_PREFIX", "TOOL_NAME", "in_words"]
-
 FILES_URI = r"^(?!ui:)[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~/-]+$"
 PAGES_URI = r"^(?!ui:)[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~/-]+/$"
 BASE_URL = r"^https?://[^\s?#]+/$"

@@ -16,8 +16,6 @@ from msgspec import Struct
 from mcpd.folder_files import is_below
 from mcpd.sources.reports import Report
 
-__all__ = ["MOST_LOOKED_AT", "MOST_OF_A_KIND", "File", "files_of"]
-
 MOST_LOOKED_AT = 200_000
 """How many names in one folder and all below it are looked at."""
 

@@ -24,8 +24,6 @@ from mcpd.printable import printable
 if TYPE_CHECKING:
     from watchfiles import Change
 
-__all__ = ["MOST_FOLDERS", "Watched", "can_watch", "folders_below", "watch_later", "watching"]
-
 log = logging.getLogger("mcpd")
 
 MOST_FOLDERS = 2000

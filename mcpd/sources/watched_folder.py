@@ -10,8 +10,6 @@ from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import FILE, FOLDERS
 from mcpd.sources.watch import folders_below
 
-__all__ = ["WatchedFolder"]
-
 log = logging.getLogger("mcpd")
 
 

@@ -21,8 +21,6 @@ from mcpd.testing.asgi_eras import Legacy, Modern, as_dict
 from mcpd.testing.asgi_exchange import Exchange
 from mcpd.testing.caller import Caller, access_of
 
-__all__ = ["AsgiChannel"]
-
 _BOTH = b"application/json, text/event-stream"
 
 

@@ -11,8 +11,6 @@ from mcpd.server import Server
 from mcpd.types.base import META
 from mcpd.wire.headers import encode_value
 
-__all__ = ["Headers", "Legacy", "Modern", "as_dict"]
-
 Headers = Sequence[tuple[bytes, bytes]]
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

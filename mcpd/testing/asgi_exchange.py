@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
-__all__ = ["Exchange"]
-
 _Message: TypeAlias = MutableMapping[str, Any]
 _App: TypeAlias = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
 

@@ -9,8 +9,6 @@ from mcpd.client.blocking import BlockingClient
 from mcpd.testing.client import TestClient
 from mcpd.testing.recording import WireMessage
 
-__all__ = ["SyncTestClient"]
-
 
 class SyncTestClient(BlockingClient[TestClient]):
     """`with SyncTestClient(lambda: TestClient(server)) as client:`, or by the fixture `mcpd_client`.

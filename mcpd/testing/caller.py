@@ -8,8 +8,6 @@ from mcpd.principal import ANONYMOUS, Origin, Principal, Transport
 from mcpd.server import Server
 from mcpd.transports.guards import Access
 
-__all__ = ["TRANSPORTS", "Caller", "access_of"]
-
 TRANSPORTS: tuple[Transport, ...] = ("memory", "stdio", "websocket", "http")
 """What can carry the messages, the quickest first."""
 

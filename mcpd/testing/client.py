@@ -16,8 +16,6 @@ from mcpd.testing.recording import WireMessage, recorded
 from mcpd.types.lifecycle import Implementation
 from mcpd.versions.table import SUPPORTED
 
-__all__ = ["VERSIONS", "TestClient"]
-
 VERSIONS: tuple[str, ...] = SUPPORTED[::-1]
 """Every protocol version, oldest first: `@pytest.mark.parametrize("version", VERSIONS)`."""
 

@@ -10,8 +10,6 @@ from mcpd.principal import Transport
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["mcpd_every_version"]
-
 F = TypeVar("F", bound=Callable[..., Any] | type)
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mcpd.client.connection import StartableChannel
     from mcpd.dispatcher import ServerConnection
 
-__all__ = ["join"]
-
 _CALLS_SECONDS = 5.0
 
 

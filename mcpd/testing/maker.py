@@ -14,8 +14,6 @@ from mcpd.testing.blocking import SyncTestClient
 from mcpd.testing.client import TestClient
 from mcpd.types.lifecycle import Implementation
 
-__all__ = ["ClientMaker", "UnopenedClient"]
-
 
 class UnopenedClient(AbstractAsyncContextManager[TestClient], AbstractContextManager[SyncTestClient]):
     """A client that begins with `async with` in a coroutine, with `with` in a plain function."""

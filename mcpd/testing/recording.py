@@ -10,8 +10,6 @@ from msgspec.json import decode
 from mcpd.client.connection import StartableChannel
 from mcpd.client.watched import ChannelWatcher, watched
 
-__all__ = ["WireMessage", "recorded"]
-
 
 class WireMessage(Struct, frozen=True):
     """One message that passed: who sent it, and the JSON-RPC message, decoded.

@@ -11,8 +11,6 @@ from mcpd.errors import McpdError, ProtocolError
 from mcpd.jsonrpc import Id
 from mcpd.trace.recorder import Recorder
 
-__all__ = ["record_channel"]
-
 
 def record_channel(channel: StartableChannel, recorder: Recorder) -> StartableChannel:
     """A channel that writes down each frame and passes it on. The recorder is the caller's to close."""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["MOST_BYTES", "MOST_KEPT", "TraceFile", "default_folder", "new_default_path", "newest_trace"]
-
 MOST_BYTES = 64 * 1024 * 1024
 """A file of this size is full, unless its owner says otherwise."""
 

@@ -11,8 +11,6 @@ import signal
 import time
 from contextlib import suppress
 
-__all__ = ["Guardian"]
-
 GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 _MOST_DESCRIPTORS = 65536

@@ -24,8 +24,6 @@ from mcpd.trace.pump import Pump
 from mcpd.trace.recorder import Recorder
 from mcpd.trace.records import Source
 
-__all__ = ["CANNOT_RUN", "NOT_FOUND", "end_like", "run"]
-
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes for commands that cannot be started, as shells and `env` have them."""
 

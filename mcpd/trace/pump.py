@@ -10,8 +10,6 @@ import os
 import select
 from collections.abc import Callable
 
-__all__ = ["Pump"]
-
 _READ_BYTES = 128 * 1024
 
 

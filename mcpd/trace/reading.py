@@ -17,8 +17,6 @@ from msgspec.json import Decoder, decode
 
 from mcpd.trace.records import Head, head_of
 
-__all__ = ["Entry", "Role", "TraceReader", "read_lines"]
-
 Role: TypeAlias = Literal["request", "notification", "result", "error", "text", "stderr", "event", "run"]
 """What an entry is. `text` is a line that is no message; `run` is the beginning of a process."""
 

@@ -17,8 +17,6 @@ from mcpd.printable import printable
 from mcpd.trace.files import TraceFile
 from mcpd.trace.records import FORMAT, SOURCES, Lines, Recording, Source, encode_record, to_record
 
-__all__ = ["MOST_WAITING_BYTES", "Recorder"]
-
 MOST_WAITING_BYTES = 32 * 1024 * 1024
 """So much waits for the disk. With more whoever passes bytes on waits for it too, for a second."""
 

@@ -14,8 +14,6 @@ from msgspec.json import Encoder, decode
 
 from mcpd.masking import mask_json, mask_text, may_hold_secrets
 
-__all__ = ["FORMAT", "SOURCES", "Head", "Lines", "Recording", "Source", "encode_record", "head_of", "to_record"]
-
 FORMAT = 1
 """The number of this format, in the first line of each run; it changes if a reader has to know."""
 

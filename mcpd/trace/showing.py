@@ -16,8 +16,6 @@ from msgspec.json import decode, encode
 from mcpd.printable import printable
 from mcpd.trace.reading import Entry
 
-__all__ = ["Filter", "as_json", "as_line", "readable_size", "readable_time"]
-
 _MOST_DECODED = 256 * 1024
 
 

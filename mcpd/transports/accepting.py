@@ -26,15 +26,6 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = [
-    "Acceptor",
-    "ConnectionLimit",
-    "CountedConnections",
-    "WebSocketLimits",
-    "is_tls",
-    "raise_descriptor_limit",
-]
-
 log = logging.getLogger("mcpd")
 
 T = TypeVar("T")

@@ -19,22 +19,6 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 
-__all__ = [
-    "Address",
-    "address_of",
-    "authority",
-    "bind",
-    "bind_beside",
-    "bind_shared",
-    "bind_unix",
-    "check_guarded",
-    "close",
-    "is_ip_address",
-    "is_local",
-    "is_loopback",
-    "parse",
-]
-
 _LOOPBACK = ("127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")
 _BACKLOG = 512

@@ -14,8 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Apart", "unread"]
-
 _TICK = 0.001
 _TIMEOUT = 1.0
 _MOST_BYTES = 1024 * 1024

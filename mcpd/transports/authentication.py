@@ -24,17 +24,6 @@ from mcpd.principal import ANONYMOUS, Origin, Principal
 from mcpd.printable import printable
 from mcpd.state_keys import StateKeys
 
-__all__ = [
-    "Authentication",
-    "Authenticator",
-    "HandshakeFields",
-    "Protection",
-    "Refusal",
-    "RequestHeaders",
-    "TokenAuthenticator",
-    "warn_of_readers",
-]
-
 log = logging.getLogger("mcpd")
 
 T = TypeVar("T")

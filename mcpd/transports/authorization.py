@@ -15,8 +15,6 @@ from msgspec.json import decode
 
 from mcpd.printable import printable
 
-__all__ = ["Authorization", "AuthorizedRequest", "advice_on", "has_judged", "said_in"]
-
 _error = re.compile(r"""\berror\s*=\s*"?([\w-]+)""").search
 _scope = re.compile(r"""\bscope\s*=\s*"([^"]{1,500})""").search
 _description = re.compile(r"""\berror_description\s*=\s*"([^"]{1,300})""").search

@@ -15,8 +15,6 @@ from codecs import getincrementaldecoder
 
 from mcpd.printable import printable, printable_lines
 
-__all__ = ["StderrCopy"]
-
 BURST_SECONDS = 16.0
 """How many seconds' worth may come at once: a traceback or a long greeting is passed on whole."""
 

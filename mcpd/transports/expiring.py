@@ -8,8 +8,6 @@ from time import time
 
 from mcpd.principal import Principal
 
-__all__ = ["at_expiry"]
-
 _LONGEST = 24 * 60 * 60.0
 """What lasts longer is ended all the same, and may begin again: no clock of ours has to be right for years."""
 

@@ -11,9 +11,6 @@ from mcpd.errors import McpdError
 from mcpd.jsonrpc import Id
 from mcpd.principal import Origin
 
-__all__ = ["MemoryChannel", "pair"]
-
-
 _HIGH_WATER = 1024 * 1024
 
 

@@ -33,8 +33,6 @@ from mcpd.transports.apart import unread
 from mcpd.transports.child_stderr import StderrCopy
 from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
-__all__ = ["STDERR_BYTES_PER_SECOND", "ChildProcess", "ProcessChannel", "open_process"]
-
 GRACE_SECONDS = 2.0
 STDERR_BYTES_PER_SECOND = 65536.0
 """How much of what a child writes to stderr is passed on, in the long run."""

@@ -11,8 +11,6 @@ import sys
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["claim", "fill_gaps"]
-
 
 def claim() -> tuple[int, int]:
     """Take stdin and stdout for the protocol and give their new descriptors (in, out).

@@ -9,8 +9,6 @@ from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 if TYPE_CHECKING:
     from mcpd.listener import Accept
 
-__all__ = ["StdioListener"]
-
 
 class StdioListener:
     """One client, over two descriptors: those that `claim` gave, or any pipes or sockets."""

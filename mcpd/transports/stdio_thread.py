@@ -18,8 +18,6 @@ if TYPE_CHECKING:
             """Take it, b"" at the end; `read_on` lets the thread read more."""
 
 
-__all__ = ["read_in_thread"]
-
 _READ_BYTES = 65536
 
 

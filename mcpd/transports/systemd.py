@@ -12,8 +12,6 @@ from collections.abc import Mapping
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["HANDED_OVER", "is_told", "sockets_at", "tell"]
-
 HANDED_OVER = "fd://"
 """What an address begins with that names sockets which are open already."""
 

@@ -39,8 +39,6 @@ from mcpd.transports.apart import Apart
 from mcpd.transports.authentication import HandshakeFields
 from mcpd.transports.expiring import at_expiry
 
-__all__ = ["HIGH_WATER", "ConnectionOwner", "Opening", "WebSocketChannel"]
-
 log = logging.getLogger("mcpd.websocket")
 
 HIGH_WATER = 1024 * 1024

@@ -27,8 +27,6 @@ from mcpd.transports.websocket import WebSocketChannel
 from mcpd.transports.websocket_dial import Dialed, dial
 from mcpd.transports.wire_log import wire_log
 
-__all__ = ["ClientHandshake", "RefusedHandshake", "open_websocket"]
-
 OPEN_SECONDS = 10.0
 """How long connecting and the handshake may take together."""
 CLOSE_SECONDS = 2.0

@@ -25,8 +25,6 @@ from mcpd.transports.address import is_loopback
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["Dialed", "dial"]
-
 _PORTS = {"ws": 80, "wss": 443}
 _MOST_HEAD = 64 * 1024
 _ERRNO = re.compile(r"\[Errno (\d+)\]")

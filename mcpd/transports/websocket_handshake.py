@@ -24,8 +24,6 @@ from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHead
 from mcpd.transports.websocket import ConnectionOwner, WebSocketChannel
 from mcpd.transports.wire_log import wire_log
 
-__all__ = ["Admission", "Handshake"]
-
 log = logging.getLogger("mcpd.websocket")
 
 SUBPROTOCOL = Subprotocol("mcp")

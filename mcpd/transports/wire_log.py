@@ -9,8 +9,6 @@ import logging
 
 from mcpd.printable import printable
 
-__all__ = ["wire_log"]
-
 wire_log = logging.getLogger("mcpd.websocket.wire")
 """The library's log of our connections."""
 

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from mcpd.references import target_of
 
-__all__ = ["make_arguments"]
-
 _MOST_DEEP: Final = 8
 _FORMATS: Final = {
     "date": "2026-03-01",

@@ -11,8 +11,6 @@ from mcpd.verdict.report import Check, Finding, Severity, checked
 from mcpd.verdict.scene import Scene, Violation, in_app
 from mcpd.verdict.sources import Kind, address, origin_of, refusal
 
-__all__ = ["console_check", "errors_of", "policy_check", "why_not_started"]
-
 _KINDS: Final[dict[str, Kind]] = {
     "script-src": "script",
     "script-src-elem": "script",

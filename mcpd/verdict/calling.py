@@ -17,8 +17,6 @@ from mcpd.verdict.arguments import make_arguments
 from mcpd.verdict.metadata import App
 from mcpd.verdict.report import Check, Finding, checked, skipped
 
-__all__ = ["Called", "call_for"]
-
 _CALL = ("call", "Its tool can be called")
 _FALLBACK = ("text-fallback", "Hosts without Apps get a text")
 

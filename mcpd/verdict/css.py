@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from mcpd.verdict.sources import Kind
 
-__all__ = ["Reference", "css_references"]
-
 _TOKENS = re.compile(
     r"""
       /\*.*?(?:\*/|\Z)                                  # a comment

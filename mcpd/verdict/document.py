@@ -13,8 +13,6 @@ from mcpd.verdict.markup import Load, Markup, read_markup
 from mcpd.verdict.report import Check, Finding, checked
 from mcpd.verdict.sources import refusal
 
-__all__ = ["document_checks"]
-
 _MAY_NOT_RUN = ("navigation", "worker", "resource")
 _MAY_NOT_MATTER = ("base",)
 

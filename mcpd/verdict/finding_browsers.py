@@ -11,8 +11,6 @@ from typing import Final
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["HOW_TO_GET_ONE", "VARIABLE", "find_browser"]
-
 VARIABLE: Final = "MCPD_CHROMIUM"
 """The variable that names the browser."""
 

@@ -16,8 +16,6 @@ from mcpd.types.resources import Resource
 from mcpd.types.tools import Tool
 from mcpd.verdict.metadata import App, linked_uri, plain
 
-__all__ = ["Gathered", "gather"]
-
 _MOST_APPS = 200
 
 

@@ -6,8 +6,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from mcpd.verdict.report import AppsReport, Check
 
-__all__ = ["junit_xml"]
-
 
 def junit_xml(report: AppsReport) -> str:
     """The whole document. Unless the report is strict, a check with warnings passes and has them as its output."""

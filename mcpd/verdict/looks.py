@@ -15,18 +15,6 @@ from mcpd.verdict.blocked import why_not_started
 from mcpd.verdict.report import Check, Finding, checked, skipped
 from mcpd.verdict.scene import Scene
 
-__all__ = [
-    "NOTHING_SEEN",
-    "NO_LOOKS",
-    "contrast_check",
-    "is_unlike",
-    "keyboard_checks",
-    "layout_check",
-    "looks_of",
-    "resize_check",
-    "shows",
-]
-
 NOTHING_SEEN: Final = "nothing is to be seen"
 NO_LOOKS: Final = ("", "")
 _MOST_STOPS: Final = 80

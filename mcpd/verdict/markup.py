@@ -17,8 +17,6 @@ from mcpd.verdict.sources import Kind
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-__all__ = ["Load", "Markup", "read_markup"]
-
 
 class Load(NamedTuple):
     """One address that a document loads from, or would."""

@@ -16,8 +16,6 @@ from mcpd.types.resources import Resource
 from mcpd.types.tools import Tool
 from mcpd.verdict.report import Check, Finding, checked
 
-__all__ = ["App", "app_item", "linked_uri", "plain", "resource_checks", "server_checks", "tool_checks"]
-
 _RESOURCE_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")
 _TOOL_MEMBERS: Final = ("resourceUri", "visibility")
 _CSP_MEMBERS: Final = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")

@@ -7,8 +7,6 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["TryOptions"]
-
 
 class TryOptions(Struct, frozen=True, kw_only=True):
     """How apps are tried.

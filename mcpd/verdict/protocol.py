@@ -18,8 +18,6 @@ from mcpd.verdict.blocked import why_not_started
 from mcpd.verdict.report import Check, Finding, checked, skipped
 from mcpd.verdict.scene import Scene
 
-__all__ = ["HANDSHAKE", "ending_checks", "handshake_check", "protocol_checks", "spy_check"]
-
 HANDSHAKE: Final = ("handshake", "It answers in time")
 _METHOD_NOT_FOUND: Final = -32601
 _MARK: Final = "mcpd-forged-text"

@@ -13,8 +13,6 @@ from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 from mcpd.verdict.sources import address
 
-__all__ = ["FORMAT", "AppReport", "AppsReport", "Cause", "Check", "Finding", "Severity", "Status", "checked", "skipped"]
-
 FORMAT = 1
 """The version of the JSON: another number means that a member has changed its meaning."""
 

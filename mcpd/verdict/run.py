@@ -25,8 +25,6 @@ from mcpd.verdict.protocol import HANDSHAKE
 from mcpd.verdict.report import AppReport, AppsReport, Check, Finding, checked, skipped
 from mcpd.verdict.theatre import Theatre, open_theatre
 
-__all__ = ["try_apps"]
-
 _DEFAULT = TryOptions()
 
 

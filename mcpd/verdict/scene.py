@@ -32,8 +32,6 @@ from mcpd.verdict.theatre import Theatre, script
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, FloatRect, Frame, Page, Request, Response
 
-__all__ = ["Scene", "Violation", "in_app", "show"]
-
 _NO_QUIRKS = Quirks()
 _PREFIX: Final = "mcpd-apps-test-"
 _RESERVED: Final = "ui/notifications/sandbox-"

@@ -15,8 +15,6 @@ from typing import Final, NamedTuple
 from mcpd.verdict.css import Reference, css_references
 from mcpd.verdict.sources import Kind
 
-__all__ = ["MOST_SCRIPT", "ScriptReport", "read_script"]
-
 MOST_SCRIPT: Final = 8 * 1024 * 1024
 """Longer scripts, in characters, are not read."""
 

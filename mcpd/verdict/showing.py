@@ -35,8 +35,6 @@ from mcpd.verdict.report import AppReport, Check, Finding, checked, skipped
 from mcpd.verdict.scene import Scene, show
 from mcpd.verdict.theatre import Theatre
 
-__all__ = ["show_app"]
-
 _WIDE: Final = (1280, 800)
 _NARROW: Final = (320, 800)
 _LOOKS: Final = (

@@ -13,8 +13,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from mcpd.extensions.ui.csp_sources import UiCsp
 
-__all__ = ["Kind", "Refusal", "address", "matches", "origin_of", "refusal"]
-
 Kind: TypeAlias = Literal[
     "script", "style", "image", "font", "media", "resource", "connect", "frame", "base",
     "form", "object", "manifest", "worker", "navigation",

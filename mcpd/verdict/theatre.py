@@ -26,8 +26,6 @@ from mcpd.verdict.finding_browsers import HOW_TO_GET_ONE, find_browser
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
-__all__ = ["Theatre", "open_theatre", "script"]
-
 _FLAGS: Final = (
     # Origins are kept apart all the same, within one process: three for each showing take most of the time.
     "--disable-site-isolation-trials",

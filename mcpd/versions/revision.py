@@ -8,8 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["Back", "Revision"]
-
 Back = Callable[[Any], Any]
 
 

@@ -50,9 +50,6 @@ from mcpd.types.resources import (
 from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from mcpd.versions.revision import Back, Revision
 
-__all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "modern_requests",
-           "negotiate"]  # fmt: skip
-
 _ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 SUPPORTED = _ORDER[::-1]

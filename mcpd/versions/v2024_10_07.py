@@ -11,8 +11,6 @@ from mcpd.types.resources import ReadResourceParams, SubscribeParams
 from mcpd.types.tools import CallToolParams
 from mcpd.versions.revision import Revision
 
-__all__ = ["REVISION"]
-
 REVISION = Revision(
     version="2024-10-07",
     null_id=True,

@@ -21,8 +21,6 @@ from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult
 from mcpd.versions.revision import Revision
 
-__all__ = ["REVISION"]
-
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):
     """A tool result with `toolResult` beside the newer members: results are open objects, so both kinds of

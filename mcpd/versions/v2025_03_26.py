@@ -6,8 +6,6 @@ from mcpd.types.notifications import ProgressParams
 from mcpd.types.tools import Tool
 from mcpd.versions.revision import Revision
 
-__all__ = ["REVISION"]
-
 
 def _audio_as_text(block: AudioContent) -> TextContent:
     return TextContent(f"[audio, {block.mime_type}, {len(block.data)} bytes]", annotations=block.annotations)

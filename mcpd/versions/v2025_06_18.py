@@ -23,8 +23,6 @@ from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
 from mcpd.versions.revision import Revision
 
-__all__ = ["REVISION"]
-
 
 def _link_as_text(block: ResourceLink) -> TextContent:
     text = f"{block.title or block.name}: {block.uri}"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mcpd.types.elicitation import ElicitFormParams
     from mcpd.types.sampling import SamplingMessage
 
-__all__ = ["REVISION"]
-
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:
     """Before, a form knew `enum` with `enumNames`, a default for booleans only, and no choice of several."""

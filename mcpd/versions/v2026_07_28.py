@@ -22,8 +22,6 @@ from mcpd.types.resources import (
 from mcpd.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
 from mcpd.versions.revision import Revision
 
-__all__ = ["REVISION", "is_object_value", "object_schema", "wrapped_content"]
-
 _HINT = ("ttl_ms", "cache_scope")
 
 

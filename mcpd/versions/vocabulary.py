@@ -13,8 +13,6 @@ from msgspec.json import Decoder
 
 from mcpd.versions.table import Version
 
-__all__ = ["NO_EXTENSIONS", "Vocabulary"]
-
 Reader = Callable[[bytes | Raw], Any]
 
 

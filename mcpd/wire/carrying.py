@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Carrier", "Span", "ask", "carried", "carry_by", "is_carried"]
-
 is_carried = False
 """Whether they say anything; a name of the module, for each request asks it."""
 

@@ -10,8 +10,6 @@ import re
 from binascii import Error, a2b_base64, b2a_base64
 from typing import Any
 
-__all__ = ["decode_value", "encode_value", "is_same"]
-
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
 _SAFE_INTEGER = 2**53 - 1
 _is_visible = re.compile(rb"[\t\x20-\x7e]*").fullmatch

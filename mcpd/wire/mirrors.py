@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from mcpd.errors import RegistrationError
 
-__all__ = ["ANNOTATION", "Mirror", "mirrors", "without_mirrors"]
-
 ANNOTATION = "x-mcp-header"
 """The schema keyword that names the header which mirrors a property."""
 

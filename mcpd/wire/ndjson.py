@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from mcpd.wire.torn import END_BYTES, Torn
 
-__all__ = ["Splitter"]
-
 _SKIPPED_BYTES = 64 * 1024
 """So much of a line that is skipped may gather before all but its end is dropped."""
 

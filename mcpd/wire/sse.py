@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["KEEP_ALIVE", "event", "events", "numbered", "priming"]
-
 KEEP_ALIVE = b":\n\n"
 """A comment: no event, but something to read for whoever closes connections that are silent."""
 

@@ -9,8 +9,6 @@ import re
 
 from msgspec import Struct
 
-__all__ = ["SseEvent", "SseReader"]
-
 _BOM = b"\xef\xbb\xbf"
 _COLON = 0x3A
 _LONGEST_ID = 4096

@@ -12,8 +12,6 @@ from functools import cache
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-__all__ = ["END_BYTES", "Torn", "answered_by"]
-
 END_BYTES = 512
 """How much of each end is kept."""
 

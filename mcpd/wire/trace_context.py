@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
 
-__all__ = ["TraceContext", "parse", "read"]
-
 _is_traceparent = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 ).fullmatch

@@ -17,8 +17,6 @@ from mcpd.backplane.frames import Frame
 from mcpd.observe.families import Family
 from mcpd.observe.status import Status
 
-__all__ = ["VARIABLE", "Handover", "Seen", "decode_handover", "decode_seen", "encode_body", "read_frame"]
-
 VARIABLE = "_MCPD_WORKER"
 """Names the descriptor of a worker's control socket. Nothing that is secret is in the environment."""
 

@@ -23,8 +23,6 @@ from mcpd.transports.address import parse
 from mcpd.workers.handover import Seen
 from mcpd.workers.process import Worker
 
-__all__ = ["Overview"]
-
 _LOOK_SECONDS = 1.0
 _PARENT = "parent"
 _STATES = ("starting", "ready", "stuck", "stopping")

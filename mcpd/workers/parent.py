@@ -23,8 +23,6 @@ from mcpd.workers.places import Places
 from mcpd.workers.process import Worker
 from mcpd.workers.restarts import Restarts
 
-__all__ = ["run"]
-
 log = logging.getLogger("mcpd")
 
 _ENDING_SECONDS = 5.0

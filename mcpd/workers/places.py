@@ -15,8 +15,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 
-__all__ = ["Places"]
-
 _SPREADS = sys.platform == "linux"
 
 

@@ -18,8 +18,6 @@ from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
 from mcpd.backplane.shared_memory import SharedMemory
 from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_seen, encode_body
 
-__all__ = ["Worker"]
-
 _SERIAL = count(1)
 _LAST_SECONDS = 1.0
 """So long after a process's end what it has said is read."""

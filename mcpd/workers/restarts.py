@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Restarts"]
-
 _MANY = 3
 _WITHIN = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0

@@ -18,8 +18,6 @@ from mcpd.serve_options import Settings
 from mcpd.transports.address import Address
 from mcpd.workers.handover import Seen
 
-__all__ = ["Asking", "WorkerWatching"]
-
 _PATIENCE = 0.5
 
 

@@ -25,8 +25,6 @@ from mcpd.state_keys import hand_over_keys
 from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
 from mcpd.workers.watching import WorkerWatching
 
-__all__ = ["Parent", "take_over"]
-
 log = logging.getLogger("mcpd")
 
 _SEND_SECONDS = 5

@@ -19,9 +19,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlencode, urlsplit
 
-from mcpd import OAuth
+from support.http_script import Asked, Scripted, Write, modern, reply, scripted, text_result
 
-from .http_script import Asked, Scripted, Write, modern, reply, scripted, text_result
+from mcpd import OAuth
 
 __all__ = ["LoginWorld", "world"]
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
     from mcpd.types.tools import Tool
 
-__all__ = ["CallOptions", "call", "find_tool", "server_name"]
-
 _MOST_NAMED = 500
 
 

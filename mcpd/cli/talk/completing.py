@@ -16,8 +16,6 @@ from click.shell_completion import CompletionItem
 from mcpd.cli.talk.reach import Reach, opened
 from mcpd.errors import McpdError
 
-__all__ = ["complete_kinds", "complete_names"]
-
 _SECONDS = 4.0
 
 What = Literal["tools", "prompts", "resources"]

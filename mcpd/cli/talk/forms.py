@@ -15,8 +15,6 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.printable import printable
 
-__all__ = ["GivenUp", "ask_members"]
-
 _MOST_LISTED = 30
 _MOST_OF_A_TEXT = 1000
 

@@ -14,8 +14,6 @@ from msgspec.json import decode, encode
 from mcpd.jsonrpc import MALFORMED
 from mcpd.references import is_local, target_of
 
-__all__ = ["Choice", "Schema", "in_words", "limits_in_words", "read_schema"]
-
 _MOST_CHOICES = 5
 _DEEPEST = 8
 _FORMATS = {

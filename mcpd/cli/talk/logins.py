@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mcpd.client.auth.settings import OAuth
     from mcpd.client.targets.named import UrlTarget
 
-__all__ = ["lasts", "oauth", "show_logins", "url_target"]
-
 
 def oauth(**said: object) -> OAuth:
     """Settings of a login. Raises ConfigurationError where the package is missing that logging in needs."""

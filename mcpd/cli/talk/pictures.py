@@ -9,8 +9,6 @@ import os
 from base64 import b64encode
 from collections.abc import Mapping
 
-__all__ = ["picture"]
-
 _PNG = b"\x89PNG\r\n\x1a\n"
 _CHUNK = 4096
 _MOST_BYTES = 4 * 1024 * 1024

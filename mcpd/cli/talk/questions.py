@@ -22,8 +22,6 @@ from mcpd.types.sampling import CreateMessageParams, CreateMessageResult
 if TYPE_CHECKING:
     from mcpd.types.notifications import LogMessageParams
 
-__all__ = ["LOG_LEVELS", "Questions", "log_line"]
-
 _MOST_OF_A_TEXT = 4000
 _MOST_DECLINED = 100
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

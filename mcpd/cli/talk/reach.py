@@ -31,8 +31,6 @@ from mcpd.printable import printable
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
 
-__all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "without_secrets"]
-
 EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 3 a login is wanted, 130 Ctrl-C."
 
 _MOST_OF_AN_ERROR = 2000

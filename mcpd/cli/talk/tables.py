@@ -14,8 +14,6 @@ from mcpd.types.prompts import Prompt
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import Tool
 
-__all__ = ["Row", "argument_words", "prompt_row", "resource_row", "show_table", "template_row", "tool_row"]
-
 _NARROWEST = 20
 _WIDEST_NAME = 32
 _WIDEST_ARGUMENTS = 56

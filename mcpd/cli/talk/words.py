@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "split_words", "with_help"]
-
 
 class WrongUse(ConfigurationError):
     """A command line that cannot be meant; the text says what to write. Exit code 2."""

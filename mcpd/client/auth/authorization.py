@@ -20,8 +20,6 @@ from mcpd.client.auth.tokens import Refusal
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = ["Attempt", "authorization_url", "begin", "read_callback", "scopes_to_ask"]
-
 
 class Attempt(Struct, frozen=True, kw_only=True):
     """One authorization request, kept until its response: recorded before the browser starts."""

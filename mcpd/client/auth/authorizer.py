@@ -34,8 +34,6 @@ from mcpd.client.auth.tokens import Refusal
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, McpdError
 from mcpd.printable import printable
 
-__all__ = ["Authorizer"]
-
 log = logging.getLogger("mcpd.client")
 
 _LOGINS = 3

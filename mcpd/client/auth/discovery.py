@@ -20,8 +20,6 @@ from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 from mcpd.versions import table
 
-__all__ = ["Found", "Looked", "challenge_of", "discover", "metadata_urls", "resource_urls"]
-
 
 class Looked(Struct, frozen=True):
     """One place that was asked, and what was there. `doctor` tells of all of them."""

@@ -14,18 +14,6 @@ from msgspec import Struct
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = [
-    "Place",
-    "ResourceMetadata",
-    "ServerMetadata",
-    "check_endpoint",
-    "covers",
-    "is_loopback_url",
-    "origin_of",
-    "plain_url",
-    "shown",
-]
-
 _MOST_SCOPES = 200
 
 

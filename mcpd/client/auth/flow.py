@@ -28,8 +28,6 @@ from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, identified, refus
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = ["LoggedIn", "login", "login_of", "refresh", "refreshed"]
-
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _MOST_DEVICE_SECONDS = 900.0
 _MOST_DEVICE_PAUSE = 60.0

@@ -26,8 +26,6 @@ from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of,
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = ["obtain"]
-
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"

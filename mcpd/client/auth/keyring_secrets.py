@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from mcpd.client.auth.records import Kept, Login, Registration
 from mcpd.errors import ConfigurationError
 
-__all__ = ["KeyringSecrets"]
-
 _SERVICE = "mcpd"
 
 

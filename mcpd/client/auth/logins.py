@@ -17,8 +17,6 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.transports.http_client.options import HttpOptions
 
-__all__ = ["LoggedOut", "forget_all", "log_in", "log_out", "logins"]
-
 
 class LoggedOut(Struct, frozen=True):
     """A login that is no more. `problem` says why the authorization server may still take its tokens, "" if not."""

@@ -13,8 +13,6 @@ from urllib.parse import parse_qs, urlsplit
 from mcpd.client.auth.documents import is_loopback_url
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 
-__all__ = ["LISTEN_SECONDS", "Loopback"]
-
 LISTEN_SECONDS = 300.0
 """So long the user may take."""
 _HEAD_BYTES = 16 * 1024

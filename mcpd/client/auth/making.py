@@ -20,8 +20,6 @@ from mcpd.transports.http_client.options import HttpOptions
 if TYPE_CHECKING:
     from mcpd.transports.authorization import Authorization
 
-__all__ = ["authorization", "authorizer", "store_of"]
-
 _STORED = OAuth(interactive=False)
 _ON_THIS_MACHINE: Reach = frozenset[Literal["loopback", "private"]](("loopback",))
 """What is reached by a unix socket is, whatever its URL says."""

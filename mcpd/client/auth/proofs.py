@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["ALGORITHM", "Prover", "assertion"]
-
 ALGORITHM = "ES256"
 _MOST_ORIGINS = 100
 _ASSERTION_SECONDS = 120

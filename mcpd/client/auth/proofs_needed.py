@@ -15,8 +15,6 @@ from mcpd.printable import printable
 if TYPE_CHECKING:
     from mcpd.client.auth.proofs import Prover
 
-__all__ = ["UNBOUND", "Binding", "binding", "binding_of"]
-
 _ALGORITHM = "ES256"
 
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from mcpd.client.auth.tokens import ClientId
 
-__all__ = ["VERSION", "Kept", "Login", "Registration", "SecretFields"]
-
 VERSION = 1
 """Of the file."""
 

@@ -15,8 +15,6 @@ from mcpd.client.auth.tokens import ClientId, Refusal, choose_method, refusal_of
 from mcpd.errors import AuthorizationFailed
 from mcpd.printable import printable
 
-__all__ = ["known_client", "register"]
-
 _MOST_TEXT = 8 * 1024
 _METHODS = ("none", "client_secret_post", "client_secret_basic")
 """In this order: a secret in the body is read alike by all, which Basic with its encoding is not."""

@@ -22,8 +22,6 @@ from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import Answer, HttpStep, Listen, Step, Steps, Tell, Visit
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 
-__all__ = ["Network", "Person", "has_browser", "open_browser", "run"]
-
 T = TypeVar("T")
 _LIMITS = Limits()
 

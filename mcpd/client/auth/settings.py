@@ -14,17 +14,6 @@ from mcpd.client.auth_settings import AuthSettings, TokenSource
 from mcpd.errors import ConfigurationError
 from mcpd.transports.authorization import Authorization
 
-__all__ = [
-    "ClientCredentials",
-    "EnterpriseManaged",
-    "MachineGrant",
-    "OAuth",
-    "Prepared",
-    "PrivateKeyJwt",
-    "Supplied",
-    "WorkloadIdentity",
-]
-
 
 class OAuth(AuthSettings, frozen=True, kw_only=True):
     """A person logs in, in a browser, once; then tokens are refreshed.

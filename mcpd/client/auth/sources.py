@@ -13,8 +13,6 @@ from mcpd.client.auth.settings import EnterpriseManaged, MachineGrant, Supplied,
 from mcpd.client.auth_settings import TokenSource
 from mcpd.errors import ConfigurationError
 
-__all__ = ["SuppliedTokens", "identity_of", "read_token"]
-
 _LONGEST = 64 * 1024
 
 

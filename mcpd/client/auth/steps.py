@@ -16,8 +16,6 @@ from msgspec.json import decode
 if TYPE_CHECKING:
     from mcpd.auth.fetch import Response
 
-__all__ = ["Answer", "HttpStep", "Listen", "Step", "Steps", "Tell", "Visit", "ask", "form", "json_object"]
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ from mcpd.client.auth_settings import login_file
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["FileStore", "MemoryStore", "Store", "Vault"]
-
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05
 _MOST_BYTES = 16 * 1024 * 1024

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcpd.client.auth.proofs import Prover
 from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, form, json_object
 
-__all__ = ["ClientId", "Refusal", "Tokens", "choose_method", "identified", "refusal_of", "request_tokens", "revoke"]
-
 _PREFERRED = ("client_secret_basic", "client_secret_post")
 _LONGEST = 16 * 1024
 

@@ -19,8 +19,6 @@ from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 
-__all__ = ["all_servers", "host_files", "host_servers", "read_file", "read_host", "servers_in", "split_file"]
-
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _MOST_NAMES = 12
 

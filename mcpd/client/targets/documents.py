@@ -15,8 +15,6 @@ from typing import Any
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["FORMATS", "format_of", "read_document", "without_comments"]
-
 FORMATS = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 """What a file holds, by the end of its name. All JSON is read with comments, as most hosts read theirs."""
 

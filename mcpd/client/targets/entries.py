@@ -15,8 +15,6 @@ from mcpd.client.targets.urls import read_url
 from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 
-__all__ = ["read_entry"]
-
 _COMMANDS = ("command", "cmd")
 _URLS = ("httpUrl", "url", "serverUrl", "uri")
 _ENVIRONMENTS = ("env", "environment", "envs")

@@ -28,8 +28,6 @@ from mcpd.client.targets.urls import is_url, read_url
 from mcpd.errors import ConfigurationError
 from mcpd.serve_defaults import DEMO
 
-__all__ = ["UnknownTarget", "from_words", "install_hint", "installed_commands", "near_target", "parse"]
-
 
 class UnknownTarget(ConfigurationError):
     """There is no such target. The text says what is near; a command adds where its help is."""

@@ -19,8 +19,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["HOSTS", "Files", "Host", "HostLimits", "places", "project_places", "system"]
-
 
 class Files(Struct, frozen=True):
     """Places of a host's file on each system, the likeliest first; none where it does not run."""

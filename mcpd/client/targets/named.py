@@ -16,8 +16,6 @@ from msgspec import Struct, field
 from mcpd.masking import mask_command, mask_text
 from mcpd.serve_defaults import DEMO, OVER_STDIO
 
-__all__ = ["DEMO_NAME", "CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
-
 _LONG = 200
 DEMO_NAME = "the demo server of mcpd"
 

@@ -15,8 +15,6 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError
 
-__all__ = ["SCHEMES", "is_url", "read_url"]
-
 SCHEMES = ("http", "https", "ws", "wss")
 _SOCKETS = {"unix": "http", "http+unix": "http", "ws+unix": "ws"}
 _ENDPOINT = "/mcp"

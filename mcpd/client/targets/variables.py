@@ -19,8 +19,6 @@ from collections.abc import Mapping
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Variables"]
-
 log = logging.getLogger("mcpd.client")
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"

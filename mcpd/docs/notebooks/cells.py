@@ -8,23 +8,6 @@ from msgspec import Struct
 
 from mcpd.errors import McpdError
 
-__all__ = [
-    "BrokenCell",
-    "Cell",
-    "CodeCell",
-    "ErrorOutput",
-    "HtmlOutput",
-    "ImageOutput",
-    "MarkdownCell",
-    "MarkdownOutput",
-    "Notebook",
-    "OmittedOutput",
-    "Output",
-    "RawCell",
-    "TextOutput",
-    "UnreadableNotebook",
-]
-
 
 class UnreadableNotebook(McpdError):
     """A file is no notebook that can be shown; the text says why."""

@@ -10,8 +10,6 @@ from typing import Final
 
 from mcpd.docs.notebooks.maths import MATH_ATTRIBUTES, MATH_TAGS
 
-__all__ = ["clean_html"]
-
 _TAGS: Final = {
     "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "dl", "dt", "dd", "blockquote", "pre", "code", "kbd",
     "samp", "var", "em", "strong", "b", "i", "u", "s", "del", "ins", "sub", "sup", "small", "mark", "abbr", "cite",

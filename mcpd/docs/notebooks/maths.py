@@ -11,8 +11,6 @@ from html import escape, unescape
 from typing import Final
 from xml.etree import ElementTree
 
-__all__ = ["MATH_ATTRIBUTES", "MATH_TAGS", "mathml"]
-
 MATH_TAGS: Final = frozenset(
     (
         *(

@@ -18,8 +18,6 @@ from mcpd.docs.notebooks.cells import (
     TextOutput,
 )
 
-__all__ = ["IMAGES", "MOST_HTML", "MOST_IMAGE", "MOST_TEXT", "output_of", "text_of"]
-
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 
 MOST_TEXT: Final = 60_000

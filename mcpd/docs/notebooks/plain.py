@@ -20,8 +20,6 @@ from mcpd.docs.notebooks.cells import (
     TextOutput,
 )
 
-__all__ = ["MOST_CHARS", "notebook_text", "without_codes"]
-
 MOST_CHARS: Final = 24_000
 """Of one answer."""
 

@@ -25,8 +25,6 @@ from mcpd.docs.notebooks.cells import (
 )
 from mcpd.docs.notebooks.outputs import IMAGES, output_of, text_of
 
-__all__ = ["read_notebook"]
-
 _MOST_CELLS: Final = 20_000
 _MOST_OUTPUTS: Final = 1_000
 _HEADING: Final = r"^ {0,3}#{1,6} ([^\n]{1,300})"

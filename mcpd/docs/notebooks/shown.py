@@ -29,8 +29,6 @@ from mcpd.docs.notebooks.cells import (
 from mcpd.docs.notebooks.clean import clean_html
 from mcpd.docs.notebooks.maths import mathml
 
-__all__ = ["AT_ONCE", "MOST_BYTES", "Shown", "shown_cells"]
-
 AT_ONCE: Final = 100
 MOST_BYTES: Final = 1_500_000
 _MOST_SOURCE: Final = 200_000

@@ -19,8 +19,6 @@ import msgspec
 
 from mcpd.docs.page import Kind, Page, UnreadablePage
 
-__all__ = ["APART", "Apart", "Request"]
-
 APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
 """The kinds that are read apart."""
 

@@ -18,8 +18,6 @@ from mcpd.docs.readers.html import read_html
 from mcpd.docs.readers.pdf import read_pdf
 from mcpd.docs.readers.rst import read_rst
 
-__all__ = ["main"]
-
 _MOST_MEMORY = 2 * 1024**3
 _READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {"html": read_html, "rst": read_rst, "pdf": read_pdf}
 

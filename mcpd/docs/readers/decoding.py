@@ -7,8 +7,6 @@ import re
 
 from mcpd.docs.page import UnreadablePage
 
-__all__ = ["decoded"]
-
 _CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_CONTROLS = 1 / 200  # of its characters: a terminal's recording has some, a program has more

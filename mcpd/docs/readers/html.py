@@ -20,8 +20,6 @@ from mcpd.docs.readers.markdown import markdown_page
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-__all__ = ["read_html"]
-
 _HIDDEN = (
     "script, style, template, noscript, svg, math, iframe, object, nav, footer, form, button, select, textarea, "
     "canvas, video, audio, dialog, menu, [hidden], [role=navigation], [role=search], .headerlink, .sphinxsidebar, "

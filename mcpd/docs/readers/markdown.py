@@ -11,8 +11,6 @@ from mcpd.docs.page import CodeBlock, Heading, Kind, Link, Page
 from mcpd.docs.readers.decoding import decoded
 from mcpd.docs.readers.markdown_lines import Fence, Lines, plain_text, scan_lines, titled
 
-__all__ = ["markdown_page", "read_markdown"]
-
 MOST_DESCRIPTION = 300
 _MOST_LINKS = 5000
 

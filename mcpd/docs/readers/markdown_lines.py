@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-__all__ = ["Fence", "Lines", "Title", "plain_text", "scan_lines", "slug", "titled"]
-
 # Each begins with the newline before the line: that is found fastest. Nothing here goes back over what it has read.
 _MARK = re.compile(
     r"\n(?P<indent>[ \t]*+)(?:"

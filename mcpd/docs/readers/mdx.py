@@ -14,8 +14,6 @@ from mcpd.docs.readers.decoding import decoded
 from mcpd.docs.readers.markdown import markdown_page
 from mcpd.docs.readers.markdown_lines import scan_lines
 
-__all__ = ["read_mdx", "readable"]
-
 _MOST_TAG = 20_000
 _MOST_TAGS = 20_000
 _MOST_SIGNS = 100_000

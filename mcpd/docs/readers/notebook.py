@@ -10,8 +10,6 @@ from mcpd.docs.page import Page, UnreadablePage
 from mcpd.docs.readers.decoding import decoded
 from mcpd.docs.readers.markdown import markdown_page
 
-__all__ = ["read_notebook"]
-
 _MOST_CELLS = 5000
 _MOST_OUTPUT = 4000
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -8,8 +8,6 @@ import logging
 from mcpd.docs.names import order_of, section_of, title_of
 from mcpd.docs.page import Page, UnreadablePage
 
-__all__ = ["read_pdf"]
-
 _MOST_PAGES = 3000
 _MOST_CHARACTERS = 4_000_000
 

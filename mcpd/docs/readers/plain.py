@@ -6,8 +6,6 @@ from mcpd.docs.names import order_of, section_of, title_of
 from mcpd.docs.page import Page
 from mcpd.docs.readers.decoding import decoded
 
-__all__ = ["read_text"]
-
 
 def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of a text file. Raises UnreadablePage for what is binary."""

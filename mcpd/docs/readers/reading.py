@@ -12,8 +12,6 @@ from mcpd.docs.readers.mdx import read_mdx
 from mcpd.docs.readers.notebook import read_notebook
 from mcpd.docs.readers.plain import read_text
 
-__all__ = ["read_page"]
-
 _READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
     "markdown": read_markdown,
     "mdx": read_mdx,

@@ -10,8 +10,6 @@ from mcpd.docs.page import Page, UnreadablePage
 from mcpd.docs.readers.decoding import decoded
 from mcpd.docs.readers.markdown import markdown_page
 
-__all__ = ["read_rst"]
-
 _SETTINGS = {
     "file_insertion_enabled": False,
     "raw_enabled": False,

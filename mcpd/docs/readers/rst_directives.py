@@ -7,8 +7,6 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import Directive, directives, roles
 
-__all__ = ["accept_all"]
-
 _DROPPED = frozenset(
     ("toctree", "index", "highlight", "currentmodule", "tabularcolumns", "automodule", "autoclass", "autofunction",
      "autosummary", "sectnum", "contents", "include", "raw", "image", "testsetup", "testcleanup", "meta", "acks")

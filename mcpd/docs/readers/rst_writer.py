@@ -7,8 +7,6 @@ from typing import Any
 
 from docutils import nodes
 
-__all__ = ["written"]
-
 _MOST_DEPTH = 100
 _SPACES = re.compile(r"\s+")
 _START = re.compile(r"(?<![^\n])(?=#{1,6}\s|>|[-+*]\s)")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["DIRECTORY", "FILE", "MOST_FILES", "MOST_TOTAL_BYTES", "SCHEME", "SKILLS"]
-
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension's id."""
 

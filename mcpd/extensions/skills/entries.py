@@ -9,8 +9,6 @@ from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
 from mcpd.registry.entries import ResourceEntry
 from mcpd.types.base import Wire
 
-__all__ = ["Skill", "SkillResource", "SkillSource", "is_name", "of_skills", "root_uri", "source_of"]
-
 _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 
 

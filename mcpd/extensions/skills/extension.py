@@ -15,8 +15,6 @@ from mcpd.extensions.base import Extension, ExtensionHost, Method
 from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
 from mcpd.types.base import Result
 
-__all__ = ["SkillsExtension"]
-
 
 class SkillsExtension(Extension):
     """The skills of a server. Nothing is announced before there is one, or a place for them."""

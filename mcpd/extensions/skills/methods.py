@@ -23,17 +23,6 @@ from mcpd.registry.threads import run_in_thread
 from mcpd.types.base import CacheableResult, PageParams, Params, Result
 from mcpd.types.resources import Resource
 
-__all__ = [
-    "METHODS",
-    "MOST_NAMED",
-    "GetSkillParams",
-    "GetSkillResult",
-    "ListSkillsResult",
-    "ReadDirectoryParams",
-    "ReadDirectoryResult",
-    "seen_by",
-]
-
 T = TypeVar("T")
 
 MOST_NAMED = 10_000

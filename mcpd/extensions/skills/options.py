@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-__all__ = ["SkillsServerOptions"]
-
 
 class SkillsServerOptions(TypedDict, total=False):
     """The keywords of `SkillsExtension`."""

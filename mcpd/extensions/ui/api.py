@@ -17,8 +17,6 @@ else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)
 
-__all__ = ["HELP", "AppsMethods"]
-
 HELP = {
     "": """\
 For MCP Apps: `apps` says who gets them, clients that offer them (`auto`), all (`always`), none (`never`); with

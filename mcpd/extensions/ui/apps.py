@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from mcpd.extensions.ui.options import AppOptions
     from mcpd.registry.entries import ToolEntry
 
-__all__ = ["AppEntry", "Apps", "AppsChoices"]
-
 log = logging.getLogger("mcpd.apps")
 
 FRESH_MS: Final = 24 * 60 * 60 * 1000

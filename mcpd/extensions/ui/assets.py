@@ -20,8 +20,6 @@ from mcpd.folder_files import read_within
 from mcpd.jsonrpc import MALFORMED
 from mcpd.registry.problems import Problem
 
-__all__ = ["AppFile", "bundled_folder", "load_app", "load_folder"]
-
 MAX_METADATA_BYTES = 1024 * 1024
 
 

@@ -17,8 +17,6 @@ from mcpd.registry.entries import metadata_of
 from mcpd.registry.problems import Problem
 from mcpd.registry.tools import FunctionTool
 
-__all__ = ["app_problems"]
-
 
 def app_problems(apps: Apps) -> list[Problem]:
     """All of it, what is about one thing together."""

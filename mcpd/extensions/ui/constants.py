@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["FLAT_URI", "MIME_TYPE", "SCHEME", "UI", "AppsMode", "has_ui", "is_app_type"]
-
 UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
 

@@ -18,20 +18,6 @@ from msgspec import Struct
 
 from mcpd.types.base import Wire
 
-__all__ = [
-    "MAX_SOURCES",
-    "MAX_SOURCE_CHARS",
-    "SOURCE_KINDS",
-    "SourceKind",
-    "SourceProblem",
-    "UiCsp",
-    "UiPermissions",
-    "read_csp",
-    "read_permissions",
-    "validate_csp",
-    "validate_sources",
-]
-
 SourceKind: TypeAlias = Literal["connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"]
 
 SOURCE_KINDS: Final[tuple[SourceKind, ...]] = get_args(SourceKind)

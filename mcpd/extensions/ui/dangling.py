@@ -11,8 +11,6 @@ from mcpd.registry.problems import Problem
 if TYPE_CHECKING:
     from mcpd.registry.catalog import Catalog
 
-__all__ = ["dangling"]
-
 
 def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:
     """A tool names a View that is not there, and is listed without one (APP-S-05)."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcpd.registry.entries import ResourceEntry
     from mcpd.registry.problems import Problem
 
-__all__ = ["AppsExtension"]
-
 log = logging.getLogger("mcpd")
 
 

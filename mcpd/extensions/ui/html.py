@@ -10,8 +10,6 @@ from typing import Final
 
 from mcpd.registry.problems import Problem
 
-__all__ = ["MAX_HTML_BYTES", "WARN_HTML_BYTES", "html_problems"]
-
 WARN_HTML_BYTES: Final = 1024 * 1024
 MAX_HTML_BYTES: Final = 16 * 1024 * 1024
 

@@ -18,8 +18,6 @@ from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.csp_sources import SOURCE_KINDS, UiCsp, UiPermissions, read_csp, validate_csp
 from mcpd.registry.problems import Problem
 
-__all__ = ["Csp", "Permissions", "ViewMeta", "read_view_meta", "read_visibility", "view_meta", "visibility_of"]
-
 Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
 """{"connectDomains": ["https://api.example.com"], …}: connectDomains, resourceDomains, frameDomains, baseUriDomains."""
 

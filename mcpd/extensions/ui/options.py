@@ -10,8 +10,6 @@ from mcpd.extensions.ui.tools import Visibility
 from mcpd.extensions.ui.views.view import View, ViewKind
 from mcpd.registry.options import Described
 
-__all__ = ["AppOptions", "AppToolOptions"]
-
 
 class AppToolOptions(TypedDict, total=False):
     """What a tool may say of its View."""

@@ -18,8 +18,6 @@ from mcpd.registry.content import encode_data
 from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from mcpd.types.tools import CallToolResult
 
-__all__ = ["VIEW_DATA", "ViewResult", "finished", "view_result"]
-
 VIEW_DATA: Final = "mcpd/data"
 """The key of `_meta` under which a View finds its data if `structuredContent` was lost on the way."""
 

@@ -7,8 +7,6 @@ from typing import Annotated, TypedDict, get_args
 from mcpd.extensions.ui.constants import AppsMode
 from mcpd.serve_options import Option
 
-__all__ = ["AppsServerOptions"]
-
 
 class AppsServerOptions(TypedDict, total=False):
     """The keywords of `AppsExtension`, where their defaults are."""

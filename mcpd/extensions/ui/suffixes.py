@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-__all__ = ["is_public_suffix"]
-
 _COMMON = """
 ac asn bank co com ed edu firm gen go gob gov gouv govt gv id ind info int k12 lg ltd me med mil ne net nhs nic nom or
 org plc police pro res sch web

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mcpd.extensions.ui.views.view import View
     from mcpd.registry.conditions import Condition
 
-__all__ = ["ToolUi", "Visibility", "tool_ui"]
-
 Visibility = Sequence[Literal["model", "app"]]
 
 

@@ -16,8 +16,6 @@ from msgspec.json import encode
 from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.constants import SCHEME
 
-__all__ = ["app_uri", "checked_uri", "unversioned", "versioned"]
-
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-")
 
 

@@ -25,20 +25,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
 
-__all__ = [
-    "INNER_TOKENS",
-    "OUTER_TOKENS",
-    "Grant",
-    "Profile",
-    "allow_attribute",
-    "build_policy",
-    "external_sources",
-    "grant",
-    "grant_csp",
-    "grant_permissions",
-    "sandbox_tokens",
-]
-
 Profile: TypeAlias = Literal["strict", "compat", "opaque"]
 
 OUTER_TOKENS: Final = ("allow-scripts", "allow-same-origin", "allow-forms")

@@ -18,8 +18,6 @@ from mcpd.extensions.ui.constants import MIME_TYPE, is_app_type
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
 from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 
-__all__ = ["ViewDocument", "read_document"]
-
 
 class ViewDocument(Struct, frozen=True, kw_only=True):
     """HTML and the metadata it came with. `digest` is the SHA-256 of the UTF-8 bytes: a cached document may be

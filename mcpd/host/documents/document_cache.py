@@ -27,8 +27,6 @@ from mcpd.jsonrpc import MALFORMED, explain
 from mcpd.printable import printable
 from mcpd.types.base import Wire
 
-__all__ = ["DocumentCache"]
-
 log = logging.getLogger("mcpd.host")
 
 _READ_AT_ONCE = 8

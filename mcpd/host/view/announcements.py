@@ -16,8 +16,6 @@ from mcpd.host.view.output import ViewOutput
 from mcpd.host.view.requests import ViewState
 from mcpd.jsonrpc import encode
 
-__all__ = ["Announcements", "ListKind"]
-
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 

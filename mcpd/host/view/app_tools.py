@@ -21,8 +21,6 @@ from mcpd.host.view.messages import AppToolsPage
 from mcpd.jsonrpc import MALFORMED, explain
 from mcpd.types.tools import CallToolResult, Tool
 
-__all__ = ["AppTools", "model_names", "needs_confirmation", "read_result"]
-
 MAX_PAGES: Final = 10
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")

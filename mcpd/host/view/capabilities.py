@@ -14,8 +14,6 @@ from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.types.base import Wire
 from mcpd.types.lifecycle import ListChanged
 
-__all__ = ["AppCapabilities", "Empty", "HostCapabilities", "Modalities", "SamplingOffer", "SandboxGrant", "can_take"]
-
 
 class Empty(Wire):
     """`{}`: yes, and nothing more to say about it."""

@@ -16,22 +16,6 @@ from mcpd.errors import LocalProtocolError
 from mcpd.types.base import Wire
 from mcpd.types.tools import Tool
 
-__all__ = [
-    "DISPLAY_MODES",
-    "ContainerDimensions",
-    "ContextFeed",
-    "DeviceCapabilities",
-    "DisplayMode",
-    "HostContext",
-    "HostCss",
-    "HostStyles",
-    "SafeAreaInsets",
-    "ToolInfo",
-    "difference",
-    "merge",
-    "shared_modes",
-]
-
 DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
 
 DISPLAY_MODES: Final[tuple[DisplayMode, ...]] = get_args(DisplayMode)

@@ -20,32 +20,6 @@ from mcpd.types.lifecycle import Implementation
 from mcpd.types.notifications import LogLevel
 from mcpd.types.tools import CallToolResult, Tool
 
-__all__ = [
-    "Abort",
-    "AppToolAnswered",
-    "AppToolsChanged",
-    "AppToolsListed",
-    "Ask",
-    "ChatMessage",
-    "Closed",
-    "Connected",
-    "Download",
-    "DownloadItem",
-    "Event",
-    "Failed",
-    "Finding",
-    "Forward",
-    "Live",
-    "Logged",
-    "ModeChange",
-    "ModelContextUpdate",
-    "OpenLink",
-    "Pong",
-    "Sample",
-    "SizeChanged",
-    "TeardownRequested",
-]
-
 
 class Ask(Struct, frozen=True):
     """A request of the View that the program decides or carries out; `ask_id` is this View's and never used again."""

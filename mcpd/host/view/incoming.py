@@ -22,8 +22,6 @@ from mcpd.jsonrpc import Id, Request
 from mcpd.printable import printable
 from mcpd.types.notifications import CancelledParams, ProgressParams
 
-__all__ = ["Incoming", "ViewRequest"]
-
 
 class ViewRequest(RequestInFlight, eq=False):
     """A request of the View that the program decides or carries out, as `ask`."""

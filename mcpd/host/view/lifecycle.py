@@ -24,8 +24,6 @@ from typing import Final
 
 from mcpd.printable import printable
 
-__all__ = ["OVER", "Lifecycle", "ViewPhase"]
-
 log = logging.getLogger("mcpd.host")
 
 

@@ -47,8 +47,6 @@ from mcpd.printable import printable
 from mcpd.types.notifications import CancelledParams
 from mcpd.types.tools import Tool
 
-__all__ = ["ViewMachine"]
-
 _decode_initialize = Decoder(InitializeParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode
 

@@ -20,42 +20,6 @@ from mcpd.types.base import Wire
 from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink
 from mcpd.types.lifecycle import Implementation
 
-__all__ = [
-    "HANDSHAKE_VERSION",
-    "HOST_CONTEXT_CHANGED",
-    "INITIALIZE",
-    "INITIALIZED",
-    "PING",
-    "PROGRESS",
-    "PROXY_READY",
-    "RESOURCE_READY",
-    "RESOURCE_TEARDOWN",
-    "TOOL_CANCELLED",
-    "TOOL_INPUT",
-    "TOOL_INPUT_PARTIAL",
-    "TOOL_RESULT",
-    "AppToolsPage",
-    "CallParams",
-    "CallToolParams",
-    "DenialResult",
-    "DisplayModeParams",
-    "DisplayModeResult",
-    "DownloadFileParams",
-    "InitializeParams",
-    "InitializeResult",
-    "ListParams",
-    "MessageParams",
-    "NoParams",
-    "OpenLinkParams",
-    "ReadResourceParams",
-    "ResourceReadyParams",
-    "SizeChangedParams",
-    "TeardownParams",
-    "ToolCancelledParams",
-    "ToolInputParams",
-    "UpdateModelContextParams",
-]
-
 HANDSHAKE_VERSION = "2026-01-26"
 """The version of the View's handshake; it has nothing to do with the core protocol's."""
 

@@ -21,8 +21,6 @@ from mcpd.host.view.refusals import NotOffered
 from mcpd.host.view.requests import ViewState, decode_params
 from mcpd.types.notifications import LogMessageParams
 
-__all__ = ["NOTIFICATIONS"]
-
 _UNBOUNDED: Final = ContainerDimensions()
 
 _decode_size = Decoder(SizeChangedParams).decode

@@ -31,8 +31,6 @@ from mcpd.host.view.messages import (
 )
 from mcpd.jsonrpc import as_object
 
-__all__ = ["LaunchCall"]
-
 
 class LaunchCall:
     """What has happened, and how much of it the View knows."""

@@ -21,8 +21,6 @@ from mcpd.pending import PendingRequest, PendingRequests
 from mcpd.printable import printable
 from mcpd.types.notifications import CancelledParams
 
-__all__ = ["Outgoing"]
-
 Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 
 

@@ -16,8 +16,6 @@ from mcpd.host.view.refusals import rule_of
 from mcpd.jsonrpc import Id, Result, call, encode, error_answer
 from mcpd.printable import printable
 
-__all__ = ["ViewOutput", "log"]
-
 log = logging.getLogger("mcpd.host")
 
 

@@ -23,16 +23,6 @@ from mcpd.host.view.refusals import Denied
 from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 from mcpd.types.lifecycle import Implementation, ListChanged
 
-__all__ = [
-    "DEFAULT_CAPABILITIES",
-    "RateLimit",
-    "ViewLimits",
-    "ViewSettings",
-    "check_downloads",
-    "check_link",
-    "safe_file_name",
-]
-
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120
 MAX_NAME_BYTES: Final = 240

@@ -7,8 +7,6 @@ from mcpd.host.view.output import ViewOutput
 from mcpd.host.view.policy import RateLimit, ViewLimits
 from mcpd.jsonrpc import Batch, Failure, Notification, Request, Response, decode
 
-__all__ = ["MessageReader"]
-
 
 class MessageReader:
     """Reads the messages of one View within its limits."""

@@ -12,8 +12,6 @@ from typing import ClassVar, Final
 
 from mcpd.errors import FrameTooLarge, InvalidParams, InvalidRequest, MethodNotFound, ParseError, ProtocolError
 
-__all__ = ["Denied", "NotOffered", "NotVisible", "TooMuch", "WrongState", "rule_of"]
-
 
 class WrongState(InvalidRequest):
     """A message that is legal at another time."""

@@ -40,8 +40,6 @@ from mcpd.types.base import Wire
 from mcpd.types.content import ContentBlock
 from mcpd.types.tools import Tool
 
-__all__ = ["REQUESTS", "Row", "ViewState", "decode_params", "find", "progress_token"]
-
 
 class ViewState(Struct):
     """What the functions may know of a View and its host."""

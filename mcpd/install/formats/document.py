@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["changed", "line_end", "position"]
-
 
 def changed(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
     """A copy of the document with `value` at `keys`, or without that member if it is None. New members are last."""

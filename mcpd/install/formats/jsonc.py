@@ -13,8 +13,6 @@ from mcpd.client.targets.documents import without_comments
 from mcpd.errors import ConfigurationError
 from mcpd.install.formats.document import line_end, position
 
-__all__ = ["drop", "parse", "put"]
-
 _TOKEN = re.compile(
     r"(?P<space>(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)+)"
     r'|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'

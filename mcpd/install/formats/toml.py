@@ -13,8 +13,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.install.formats.document import changed, line_end
 
-__all__ = ["drop", "parse", "put"]
-
 _PART = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+)"
 _PAIR = re.compile(rf"[ \t]*(?P<key>{_PART}(?:[ \t]*\.[ \t]*{_PART})*)[ \t]*=[ \t]*")
 _PIECE = re.compile(

@@ -11,8 +11,6 @@ from typing import Any
 from mcpd.errors import ConfigurationError
 from mcpd.install.formats.document import line_end
 
-__all__ = ["drop", "parse", "put"]
-
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _ALIAS = re.compile(r"\s*:\s*\*[^\s,\]}]+")

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["Addresses", "published", "quoted"]
-
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _PATH = _SEGMENT + "/"
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from mcpd.docs.page import Heading, Page
     from mcpd.docs.results import PageInfo, Progress
 
-__all__ = ["MOST_CHARS", "Answers"]
-
 MOST_CHARS = 20_000
 """How much text of pages one answer has; the rest comes with the next cursor."""
 

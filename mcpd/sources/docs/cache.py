@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from hashlib import sha256
 
-__all__ = ["index_file"]
-
 
 def index_file(said: str, folder: str, root: str) -> str | None:
     """The file of the index; None for one in memory. `said` is `disk`, `memory`, or a path that begins at `root`.

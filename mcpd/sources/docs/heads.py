@@ -15,8 +15,6 @@ from mcpd.docs.names import titled_page
 from mcpd.docs.opening import Opener
 from mcpd.docs.settings import DocsSettings
 
-__all__ = ["NO_HEAD", "Head", "head_of"]
-
 _MOST_BYTES = 4096
 _SETTINGS = DocsSettings()
 _MOST_CHARS = 300

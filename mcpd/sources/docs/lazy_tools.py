@@ -16,8 +16,6 @@ from mcpd.types.tools import CallToolResult, Tool
 if TYPE_CHECKING:
     from mcpd.wire.mirrors import Mirror
 
-__all__ = ["LazyTool"]
-
 
 class LazyTool(ToolEntry):
     """A tool of which the name is known, and what makes it."""

@@ -12,8 +12,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.sources.docs_table import DocsTable, ToolTable
 
-__all__ = ["Profile", "profile_of", "tables_of"]
-
 
 class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
     """What a file of assets/docs_profiles/ says. What mcpd.toml says goes before it."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcpd.sources.docs.answers import Answers
     from mcpd.types.completion import Completion
 
-__all__ = ["OverviewResource", "PageResource", "PageTemplate", "SectionResource", "Shelf"]
-
 _MARKDOWN = "text/markdown"
 
 

@@ -12,24 +12,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mcpd.sources.docs_table import Doing
 
-__all__ = [
-    "RESULTS",
-    "Code",
-    "Described",
-    "Document",
-    "Example",
-    "Found",
-    "HeadingInfo",
-    "Hit",
-    "Looked",
-    "PagePlace",
-    "PageText",
-    "SectionInfo",
-    "SectionPage",
-    "SectionText",
-    "Sections",
-]
-
 _Cursor = Annotated[str, Meta(description="For the argument of that name: what comes after this.")]
 _Near = Annotated[list[str], Meta(description="Names that are there and look like what was asked for.")]
 _Partial = Annotated[str, Meta(description="How much can be found so far, while pages are still being indexed.")]

@@ -17,8 +17,6 @@ from mcpd.printable import printable
 from mcpd.sources.docs.results import RESULTS
 from mcpd.sources.docs_table import Doing
 
-__all__ = ["Shape", "shape_of"]
-
 _OF = "of"
 
 Project = Callable[[dict[str, Any]], dict[str, Any]]

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from mcpd.sources.docs.profiles import Profile
     from mcpd.sources.docs.wording import Wording
 
-__all__ = ["Tree"]
-
 _SETTLED_SECONDS = 0.3
 _LISTING_SECONDS = 10.0
 

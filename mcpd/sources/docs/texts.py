@@ -12,8 +12,6 @@ from mcpd.sources.docs.results import Code, Found, Looked, PagePlace, PageText, 
 from mcpd.sources.docs_table import Doing
 from mcpd.types.content import ContentBlock, ResourceLink
 
-__all__ = ["links_of", "text_of"]
-
 
 def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str:
     """An answer of the tool `name`; `tools` has the names of all, `cursor` the name of that argument."""

@@ -19,8 +19,6 @@ from mcpd.sources.docs.wording import Argument, Wording
 from mcpd.sources.docs_table import Doing
 from mcpd.types.tools import CallToolResult
 
-__all__ = ["tool_of"]
-
 _READ_ONLY = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
 Answer = Callable[..., Awaitable[Any]]

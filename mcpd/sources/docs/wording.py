@@ -12,8 +12,6 @@ from msgspec import Meta, Struct, structs
 
 from mcpd.sources.docs_table import DOING, ArgumentTable, Doing, ToolTable
 
-__all__ = ["ARGUMENTS", "Argument", "Wording", "wordings"]
-
 MOST_HITS = 20
 """How many hits one answer has at most."""
 

@@ -40,8 +40,6 @@ from mcpd.transports.http_client.options import HttpOptions
 from mcpd.transports.http_client.requester import Requester
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
-__all__ = ["HttpChannel", "open_http"]
-
 log = logging.getLogger("mcpd.client")
 
 _HIGH_WATER = 1024 * 1024

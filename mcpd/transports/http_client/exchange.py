@@ -36,8 +36,6 @@ from mcpd.transports.http_client.link import Reply
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
 from mcpd.wire.sse_reader import SseReader
 
-__all__ = ["OutgoingMessage", "Refused", "ask", "listen", "pause_before", "refusal", "resumed", "tell"]
-
 _RETRY_SECONDS = 1.0
 _LEAST_RETRY_SECONDS = 0.1
 """A server that wants no pause, and cuts its streams at once, would be asked for ever without one."""

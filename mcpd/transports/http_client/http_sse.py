@@ -18,8 +18,6 @@ from mcpd.transports.http_client.link import Reply
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
 from mcpd.wire.sse_reader import SseEvent, SseReader
 
-__all__ = ["HttpSse"]
-
 _ENDPOINT_SECONDS = 10.0
 _LONGEST_ENDPOINT = 8192
 

@@ -18,8 +18,6 @@ from mcpd.printable import printable
 from mcpd.transports.http_client.link import Link, Reply, in_words
 from mcpd.wire.sse_reader import SseEvent, SseReader
 
-__all__ = ["Body", "Inbound", "read_some", "read_whole"]
-
 _ERROR_BYTES = 64 * 1024
 
 

@@ -28,8 +28,6 @@ from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpE
 from mcpd.printable import printable
 from mcpd.transports.http_client.options import HttpOptions, checked
 
-__all__ = ["Link", "in_words", "proxy_for", "tls_context"]
-
 Reply: TypeAlias = aiohttp.ClientResponse
 """An answer whose head has come. Close it, or read it to its end."""
 

@@ -13,8 +13,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
 
-__all__ = ["Authenticate", "Challenge", "Headers", "HttpOptions", "checked"]
-
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Header fields for every request, or a function that gives them anew for each."""
 

@@ -19,8 +19,6 @@ from mcpd.transports.http_client.inbound import read_some
 from mcpd.transports.http_client.link import Link, Reply
 from mcpd.transports.http_client.options import Challenge, HttpOptions, checked
 
-__all__ = ["EVENTS", "JSON", "MOST_COOKIES", "MOST_SESSION_CHARACTERS", "Requester"]
-
 MOST_COOKIES = 32
 """How many cookies of a server, of up to 4,096 characters each, a client keeps."""
 _MOST_COOKIE = 4096

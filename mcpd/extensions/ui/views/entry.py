@@ -23,8 +23,6 @@ from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.tools import FunctionTool
 from mcpd.types.resources import Resource
 
-__all__ = ["BundledEntry", "ViewEntry", "bundled_page", "view_entry"]
-
 
 class BundledEntry(AppEntry):
     """A page of mcpd's own, made when it is first asked for."""

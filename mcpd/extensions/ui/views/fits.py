@@ -10,8 +10,6 @@ from mcpd.references import is_local, target_of
 from mcpd.registry.problems import Problem
 from mcpd.registry.tools import FunctionTool
 
-__all__ = ["misfits"]
-
 _PLAIN: Final = frozenset(("integer", "number", "boolean", "null"))
 _TEXT: Final = (str, bytes, type(None))
 _WANTS: Final = {

@@ -15,8 +15,6 @@ from msgspec.json import encode
 
 from mcpd.extensions.ui.assets import bundled_folder
 
-__all__ = ["PARTS", "page"]
-
 PARTS: Final = {
     "table": ("table",),
     "chart": ("table", "chart"),

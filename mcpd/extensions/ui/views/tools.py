@@ -12,8 +12,6 @@ from mcpd.extensions.ui.tools import ToolUi, Visibility
 from mcpd.extensions.ui.views.entry import view_entry
 from mcpd.extensions.ui.views.view import view_of
 
-__all__ = ["view_tool"]
-
 
 def view_tool(
     apps: Apps,

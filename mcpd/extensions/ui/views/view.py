@@ -7,18 +7,6 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_
 
 from mcpd.errors import RegistrationError
 
-__all__ = [
-    "ChartOptions",
-    "FormOptions",
-    "ImageOptions",
-    "MarkdownOptions",
-    "TableOptions",
-    "View",
-    "ViewKind",
-    "ViewOptions",
-    "view_of",
-]
-
 ViewKind: TypeAlias = Literal["table", "form", "chart", "markdown", "image"]
 
 ChartKind: TypeAlias = Literal["bar", "line", "area"]
