@@ -7,22 +7,21 @@ import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from pydantic import Field, PrivateAttr
-from pydantic import ValidationError as PydanticValidationError
+from pydantic import Field, PrivateAttr, ValidationError as PydanticValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from ...printable import printable
-from ..exceptions import McpError
-from ..missing import refuse
-from ..types import tools
-from ..types.errors import ErrorData
-from .components import Component
-from .docstrings import described, unread
-from .errors import ToolError, ValidationError
-from .functions import Function
-from .marks import Marked, mark
-from .results import ToolResult, result_of
-from .schemas import WRAPS, dereferenced, is_object, output_schema, pruned
+from mcpd.compat.exceptions import McpError
+from mcpd.compat.fastmcp.components import Component
+from mcpd.compat.fastmcp.docstrings import described, unread
+from mcpd.compat.fastmcp.errors import ToolError, ValidationError
+from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.marks import Marked, mark
+from mcpd.compat.fastmcp.results import ToolResult, result_of
+from mcpd.compat.fastmcp.schemas import WRAPS, dereferenced, is_object, output_schema, pruned
+from mcpd.compat.missing import refuse
+from mcpd.compat.types import tools
+from mcpd.compat.types.errors import ErrorData
+from mcpd.printable import printable
 
 __all__ = ["FunctionTool", "NotSet", "Tool", "ToolResult", "tool"]
 
