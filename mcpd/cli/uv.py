@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 from mcpd.errors import ConfigurationError
 from mcpd.printable import printable
+from mcpd.transports.child import run_program
 
 _UV_SECONDS = 600
 _MOST_LINES = 12
@@ -49,11 +49,8 @@ def _run(path: str, command: list[str]) -> str:
     """What uv says on stdout."""
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", env=environment,
-            timeout=_UV_SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
+        done = run_program(command, seconds=_UV_SECONDS, env=environment)
+    except TimeoutError:
         raise ConfigurationError(f"{path}: uv took more than {_UV_SECONDS} seconds for what its header asks") from None
     except OSError as error:
         raise ConfigurationError(f"{command[0]}: cannot be run: {error.strerror}") from None

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from typing import Literal
-
-from msgspec import Struct
+from typing import IO
 
 from mcpd.client.targets.named import CommandTarget
+from mcpd.transports.child import ChildProcess, Ending
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read to its end, and nothing behind it."""
-
-GRACE_SECONDS = 2.0
-"""How long a server may take to end: hosts wait as long before they kill it."""
 
 _READ_BYTES = 65536
 _STDERR_KEPT = 4096
@@ -32,22 +27,10 @@ PASSED_ON = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """The variables that hosts built on the official libraries give a server, beside those of its entry."""
 
 
-class Ending(Struct, frozen=True):
-    """How a process ended."""
-
-    by: Literal["itself", "SIGTERM", "SIGKILL"]
-    """What it took, beside the end of its input."""
-    seconds: float
-    code: int
-    """The exit code, or the negative number of a signal."""
-    left_others: bool
-    """Something that it had started was still there."""
-
-
 class Child:
     """A process that runs. Make it with `start`; `end` has to be called."""
 
-    def __init__(self, process: asyncio.subprocess.Process, on_line: Callable[[bytes], bool]) -> None:
+    def __init__(self, process: ChildProcess, on_line: Callable[[bytes], bool]) -> None:
         self.process = process
         self.began = time.monotonic()
         self.first_byte: float | None = None
@@ -59,7 +42,9 @@ class Child:
         """It writes no more to stdout, or is not read."""
         self._on_line = on_line
         self._stderr = b""
-        self._reading = [asyncio.create_task(self._read_stdout()), asyncio.create_task(self._read_stderr())]
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.WriteTransport
+        self._reading: list[asyncio.Task[None]] = []
 
     @classmethod
     async def start(
@@ -76,93 +61,61 @@ class Child:
         gets beside the target's own, in place of either. Raises OSError, ValueError.
         """
         variables = _environment(as_hosts_do) if environment is None else dict(environment)
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *target.command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
+        process = ChildProcess(
+            target.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=variables | (target.env or {}),
             cwd=target.cwd or ("/" if as_hosts_do else None),
-            start_new_session=True,
-            limit=2 * _READ_BYTES,
         )
-        return cls(process, on_line)
+        child = cls(process, on_line)
+        loop = asyncio.get_running_loop()
+        child._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        child._pipes.append(child._stdin)
+        stdout, stderr = await child._reader(process.stdout), await child._reader(process.stderr)
+        child._reading = [
+            asyncio.create_task(child._read_stdout(stdout)),
+            asyncio.create_task(child._read_stderr(stderr)),
+        ]
+        return child
+
+    async def _reader(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(2 * _READ_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._pipes.append(transport)
+        return reader
 
     @property
     def stderr_lines(self) -> list[str]:
         """The last lines on stderr."""
         return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
 
-    async def write(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
         """Send a line. One that the server does not take in time is its problem, and shows by its silence."""
-        assert self.process.stdin is not None
-        with suppress(OSError, RuntimeError):
-            self.process.stdin.write(line + b"\n")
-            await self.process.stdin.drain()
+        self._stdin.write(line + b"\n")
 
     async def end(self) -> Ending:
         """Close its input, and wait; help along what does not end. Nothing of it is left."""
-        began = time.monotonic()
-        by: Literal["itself", "SIGTERM", "SIGKILL"] = "itself"
         try:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
-            if not await self._has_ended():
-                by = "SIGTERM"
-                self._signal(signal.SIGTERM)
-                if not await self._has_ended():
-                    by = "SIGKILL"
-                    self._signal(signal.SIGKILL)
-                    await self._has_ended()
-            seconds = time.monotonic() - began
-            left_others = await self._left_others()
+            # A pipe whose buffer the server has not taken would not close.
+            self._stdin.close() if not self._stdin.get_write_buffer_size() else self._stdin.abort()
+            return await self.process.end()
         finally:
-            self._signal(signal.SIGKILL)
+            self.process.kill()
             for task in self._reading:
                 task.cancel()
             await asyncio.gather(*self._reading, return_exceptions=True)
-            self._close_pipes()
+            # Others may hold the pipes open.
+            for pipe in self._pipes:
+                pipe.close()
 
-        code = self.process.returncode
-        return Ending(by, seconds, -9 if code is None else code, left_others)
-
-    async def _has_ended(self) -> bool:
-        """Whether the process ends in time. Its output is read meanwhile: a full pipe would hold it up."""
-        try:
-            async with asyncio.timeout(GRACE_SECONDS):
-                while self.process.returncode is None:  # noqa: ASYNC110 - `wait` waits for its pipes, too
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            return False
-        return True
-
-    async def _left_others(self) -> bool:
-        """Whether something is left of its group a moment later."""
-        for _ in range(20):
-            try:
-                os.killpg(self.process.pid, 0)
-            except (ProcessLookupError, PermissionError):
-                return False
-            await asyncio.sleep(0.01)
-        return True
-
-    def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
-
-    def _close_pipes(self) -> None:
-        # Others may hold the pipes open; asyncio lets go of them only at their end.
-        transport = getattr(self.process, "_transport", None)
-        if transport is not None:
-            transport.close()
-
-    async def _read_stdout(self) -> None:
-        assert self.process.stdout is not None
+    async def _read_stdout(self, stdout: asyncio.StreamReader) -> None:
         parts: list[bytes] = []
         size = 0
         try:
-            while data := await self.process.stdout.read(_READ_BYTES):
+            while data := await stdout.read(_READ_BYTES):
                 if self.first_byte is None:
                     self.first_byte = time.monotonic() - self.began
                 *lines, rest = data.split(b"\n")
@@ -182,9 +135,8 @@ class Child:
         finally:
             self.is_over.set()
 
-    async def _read_stderr(self) -> None:
-        assert self.process.stderr is not None
-        while data := await self.process.stderr.read(_READ_BYTES):
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(_READ_BYTES):
             self.stderr_bytes += len(data)
             self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
 

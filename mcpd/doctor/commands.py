@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor.child import GRACE_SECONDS, PASSED_ON, Ending
+from mcpd.doctor.child import PASSED_ON
 from mcpd.doctor.dialogue import (
     WITH_HANDSHAKE,
     WITHOUT_HANDSHAKE,
@@ -22,6 +22,7 @@ from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
 from mcpd.host.listed import OFFER
 from mcpd.printable import printable
+from mcpd.transports.child import GRACE_SECONDS, Ending
 from mcpd.types.base import META
 from mcpd.versions import table
 

@@ -13,8 +13,9 @@ from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor.child import Child, Ending
+from mcpd.doctor.child import Child
 from mcpd.doctor.last_words import ending
+from mcpd.transports.child import Ending
 from mcpd.types.base import META
 from mcpd.versions import table
 
@@ -106,7 +107,7 @@ class Dialogue:
 
     async def notify(self, method: str) -> None:
         """Tell it something that needs no answer."""
-        await self.child.write(encode({"jsonrpc": "2.0", "method": method}))
+        self.child.write(encode({"jsonrpc": "2.0", "method": method}))
 
     async def end(self) -> Ending:
         """End the process."""
@@ -116,7 +117,7 @@ class Dialogue:
         return ending
 
     async def _write_and_watch(self, line: bytes) -> None:
-        await self.child.write(line)
+        self.child.write(line)
         await self.child.is_over.wait()
         # Most close their stdout by ending, which shows a moment later.
         with suppress(TimeoutError):
@@ -161,7 +162,7 @@ class Dialogue:
             answer["result"] = {}
         else:
             answer["error"] = {"code": -32601, "message": "the doctor answers nothing"}
-        await self.child.write(encode(answer))
+        self.child.write(encode(answer))
 
     def _note_garbage(self, line: bytes) -> None:
         self.garbage_lines += 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 
 from mcpd.client.targets.hosts import Host
@@ -17,6 +16,7 @@ from mcpd.install.files import read
 from mcpd.install.ours import same_server
 from mcpd.install.plan import Plan, entries_of
 from mcpd.printable import printable
+from mcpd.transports.child import run_program
 
 _SECONDS = 60.0
 _SCOPE = ("--scope", "user")
@@ -49,18 +49,11 @@ def tell(program: str, plan: Plan) -> None:
 def _run(words: Sequence[str]) -> None:
     shown = " ".join(words[:3])
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-            cwd=os.path.expanduser("~"),
-        )
-    except subprocess.TimeoutExpired:
+        done = run_program(words, seconds=_SECONDS, cwd=os.path.expanduser("~"))
+    except TimeoutError:
         raise ConfigurationError(f"{shown} was not done after {_SECONDS:g} s") from None
     except OSError as error:
         raise ConfigurationError(f"{shown} cannot be started: {error.strerror or error}") from None
     if done.returncode:
-        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        lines = (done.stderr or done.stdout).strip().splitlines()
         raise ConfigurationError(f"{shown} failed: {printable(lines[-1]) if lines else done.returncode}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
+from mcpd.transports.child import run_program
 
 _PROC = "/proc"
 _SECONDS = 10.0
@@ -59,7 +59,7 @@ def refuse_running(host: Host, *, force: bool) -> None:
 
 def processes(platform: str = sys.platform) -> list[Process]:
     """The processes of this user; [] where that cannot be seen."""
-    with suppress(OSError, subprocess.SubprocessError):
+    with suppress(OSError):
         if platform == "win32":
             return list(_of_tasklist())
         if platform.startswith("linux"):
@@ -109,8 +109,7 @@ def _of_tasklist() -> Iterator[Process]:
 
 
 def _said(*words: str) -> str:
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=True)
-    return done.stdout.decode("utf-8", "replace")
+    return run_program(words, seconds=_SECONDS).stdout
 
 
 def _called(words: list[str]) -> list[str]:

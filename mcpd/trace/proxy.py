@@ -23,6 +23,7 @@ from mcpd.trace.guardian import Guardian
 from mcpd.trace.pump import Pump
 from mcpd.trace.recorder import Recorder
 from mcpd.trace.records import Source
+from mcpd.transports.child import ChildProcess
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes for commands that cannot be started, as shells and `env` have them."""
@@ -42,8 +43,8 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
     """
     signals = _Signals(recorder)
     try:
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, process_group=0
+        child = ChildProcess(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, new_session=False
         )
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -56,12 +57,11 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
     signals.pass_to(child)
     inward, *outward = _pumps(child, recorder)
 
-    child.wait()
+    code = child.wait_blocking()
     for each in outward:
         each.finish(DRAIN_SECONDS, waits_for_reader=lambda: not signals.heard)
     inward.finish(0)
 
-    code = child.returncode
     recorder.event("exited", **({"code": code} if code >= 0 else {"signal": signal.Signals(-code).name}))
     return code
 
@@ -103,7 +103,7 @@ class _Pumping(threading.Thread):
             self.join(seconds)
 
 
-def _pumps(child: subprocess.Popen[bytes], recorder: Recorder) -> list[_Pumping]:
+def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pumping]:
     ends = []
     for file in (child.stdin, child.stdout, child.stderr):
         assert file is not None
@@ -137,7 +137,7 @@ class _Signals:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: ChildProcess | None = None
         self._early: list[int] = []
         self.heard = False
         """Whether any came."""
@@ -146,7 +146,7 @@ class _Signals:
             if signal.getsignal(number) is not signal.SIG_IGN:  # the server ignores it then, too
                 signal.signal(number, self._heard)
 
-    def pass_to(self, child: subprocess.Popen[bytes]) -> None:
+    def pass_to(self, child: ChildProcess) -> None:
         self._child = child
         early, self._early = self._early, []
         for number in early:
@@ -158,10 +158,7 @@ class _Signals:
             self._early.append(number)
             return
         self._recorder.event("signal", signal=signal.Signals(number).name)
-        # Straight to the process: `Popen.send_signal` asks first whether it has ended, under a lock that we may hold.
-        if self._child.returncode is None:
-            with suppress(ProcessLookupError):
-                os.kill(self._child.pid, number)
+        self._child.send_signal(number)
 
 
 def _say(text: str) -> None:

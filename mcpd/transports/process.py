@@ -1,27 +1,17 @@
 """A server in a child process, spoken to over its stdin and stdout.
 
-Starting and ending it, nothing else: the framing is `stdio`'s, its stderr `child_stderr`'s. Spec: 2025-11-25
-basic/lifecycle, shutdown: close its input, wait, SIGTERM, wait, SIGKILL.
-
-The child leads a session of its own, and what it starts (a launcher's real server, a browser, a compiler) is in its
-process group unless it leaves it on purpose: so all of it ends with the child. Ctrl-C in a terminal therefore reaches
-us alone, and we end the child as always. If we are killed ourselves nobody is left to do that, but the child's
-input ends, which a server has to heed. Linux could signal it then (PR_SET_PDEATHSIG): not used, since it takes code
-between fork and exec, which is unsafe beside threads, fires when the *thread* that started the child ends, and
-reaches the child alone.
+`child` starts and ends the process, `stdio` frames the messages, `child_stderr` copies its stderr.
+Spec: 2025-11-25 basic/lifecycle, shutdown: close its input, wait, SIGTERM, wait, SIGKILL.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import errno
 import os
 import shlex
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 from weakref import WeakSet
 
 from mcpd.channel import Receiver
@@ -30,36 +20,17 @@ from mcpd.jsonrpc import Id
 from mcpd.masking import mask_command
 from mcpd.principal import Origin
 from mcpd.transports.apart import unread
+from mcpd.transports.child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
 from mcpd.transports.child_stderr import StderrCopy
 from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
-GRACE_SECONDS = 2.0
 STDERR_BYTES_PER_SECOND = 65536.0
 """How much of what a child writes to stderr is passed on, in the long run."""
 
 EXIT_SECONDS = 0.5
 """How long a child that has closed its stdout may take to end, before its connection ends without an exit code."""
 
-_LOOK_SECONDS = 0.02
 _LONG_NAME = 200
-_HAS_GROUPS = hasattr(os, "killpg")  # not on Windows, which has no SIGKILL either
-_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-
-
-class ChildProcess(Protocol):
-    """What is needed of a process that was started: asyncio's has it."""
-
-    pid: int
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code, below 0 for a signal; None while it runs."""
-
-    def send_signal(self, signal: signal.Signals, /) -> None:
-        """Signal the process alone."""
-
-    async def wait(self) -> int:
-        """Wait for its end: gives the exit code."""
 
 
 class ProcessChannel:
@@ -89,7 +60,6 @@ class ProcessChannel:
         self._sent = 0
         """Bytes for the child, ever."""
         self._is_closed = False
-        self._has_ended = False
         self._owner = os.getpid()
         _open.add(self)
 
@@ -126,7 +96,7 @@ class ProcessChannel:
         if code is None:
             text = "the server has closed its stdout" if error is None else "the server has closed its stdin"
         elif code < 0:
-            text = f"the server was ended by {_signal_name(-code)}"
+            text = f"the server was ended by {signal_name(-code)}"
         else:
             text = f"the server has ended with exit code {code}"
         said = "" if self._stderr is None else self._stderr.last_lines()
@@ -144,15 +114,8 @@ class ProcessChannel:
         """What the child started may hold its output open for long; with the child itself the connection ends."""
         await self.process.wait()
         self._channel.end()
-        self._signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(GRACE_SECONDS):
-                await self._until_all_ended()
-        except TimeoutError:
-            self.kill()
-
-        # The system may give the number to somebody else some day.
-        self._has_ended = True
+        await self.process.end_group()
+        self.process.forget_group()
 
     def pause(self) -> None:
         """Read nothing until `resume`: what the child writes waits in the pipe, and then the child."""
@@ -197,7 +160,7 @@ class ProcessChannel:
                 await self._channel.aclose(reason)
             finally:
                 os.close(fd_out)
-            await self._end()
+            await self.process.end()
         finally:
             os.close(fd_in)
             self.kill()
@@ -209,66 +172,10 @@ class ProcessChannel:
                 async with asyncio.timeout(GRACE_SECONDS):
                     await self.process.wait()
 
-    async def _end(self) -> None:
-        for number in (None, signal.SIGTERM, _KILL):
-            if number is not None:
-                self._signal(number)
-            try:
-                async with asyncio.timeout(GRACE_SECONDS):
-                    await self.process.wait()
-                    if number is signal.SIGTERM:
-                        await self._until_all_ended()
-            except TimeoutError:
-                continue
-
-            if self._has_ended or not _lives(self.process.pid):
-                self._has_ended = True
-                return
-
-    async def _until_all_ended(self) -> None:
-        while _lives(self.process.pid):  # noqa: ASYNC110 - of other people's children nothing tells
-            await asyncio.sleep(_LOOK_SECONDS)
-
     def kill(self) -> None:
         """End the child and what it started at once. Does nothing if they have ended."""
         if os.getpid() == self._owner:  # a copy of us, made by a fork, has no children here
-            self._signal(_KILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._has_ended:
-            return
-        # PermissionError is what macOS says of a group in which all have ended.
-        with suppress(ProcessLookupError, PermissionError):
-            if _HAS_GROUPS:
-                os.killpg(self.process.pid, number)
-            elif self.process.returncode is None:
-                self.process.send_signal(number)
-
-
-def _lives(group: int) -> bool:
-    """Whether a process of this group still runs: one that has ended counts for nothing, even if nobody asks for it."""
-    if not _HAS_GROUPS:
-        return False
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-
-    try:
-        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return True  # no Linux
-
-    for name in numbers:
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                state, _, its_group = file.read().rpartition(b")")[2].split()[:3]
-        except (OSError, ValueError):
-            continue
-        if int(its_group) == group and state not in (b"Z", b"X"):
-            return True
-
-    return False
+            self.process.kill()
 
 
 _open: WeakSet[ProcessChannel] = WeakSet()
@@ -297,22 +204,16 @@ async def open_process(
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
-    pipes = _Pipes(with_stderr=stderr_bytes_per_second is not None and _HAS_GROUPS)
+    pipes = _Pipes(with_stderr=stderr_bytes_per_second is not None and HAS_GROUPS)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=pipes.child_in,
-            stdout=pipes.child_out,
-            stderr=pipes.child_err,
-            env=env,
-            cwd=cwd,
-            start_new_session=_HAS_GROUPS,
+        process = ChildProcess(
+            command, stdin=pipes.child_in, stdout=pipes.child_out, stderr=pipes.child_err, env=env, cwd=cwd
         )
     except BaseException as error:
         pipes.close_ours()
         if not isinstance(error, (OSError, ValueError)):
             raise
-        raise ConfigurationError(_why_not(command, cwd, error)) from None
+        raise ConfigurationError(reason_not_started(command, cwd, error)) from None
     finally:
         pipes.close_childs()
 
@@ -339,48 +240,6 @@ class _Ear:
 
     def closed(self, error: McpdError | None = None) -> None:
         self._closed(error)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _why_not(command: Sequence[str], cwd: str | None, error: OSError | ValueError) -> str:
-    """Why a command cannot be started, and what to do."""
-    program = command[0]
-    if isinstance(error, OSError) and cwd is not None and error.filename == cwd:
-        return f"{program} cannot be started in {cwd}: {error.strerror}; look at cwd"
-    if isinstance(error, FileNotFoundError):
-        if os.path.dirname(program):
-            # The kernel says the same of a script whose interpreter is missing.
-            what = (
-                "its interpreter, in the first line, is missing" if os.path.exists(program) else "there is no such file"
-            )
-            return f"{program} cannot be started: {what}"
-        brings = _BRINGS.get(os.path.splitext(program)[0].lower())
-        todo = f"install {brings}, or give its whole path" if brings else "install it, or give its whole path"
-        return f"{program} cannot be started: there is no such program on PATH; {todo}"
-    if isinstance(error, PermissionError):
-        return f"{program} cannot be started: it is no program, or not executable ({error.strerror})"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
-        text = f"it is no program ({text}); name what runs it, as python {program}"
-    return f"{program} cannot be started: {text}"
-
-
-_BRINGS = {
-    "npx": "Node.js",
-    "node": "Node.js",
-    "bunx": "Bun",
-    "deno": "Deno",
-    "uvx": "uv",
-    "uv": "uv",
-    "docker": "Docker",
-}
-"""What to install for commands that many entries of hosts name."""
 
 
 class _Pipes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import time
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
 from mcpd.backplane.shared_memory import SharedMemory
+from mcpd.transports.child import ChildProcess
 from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_seen, encode_body
 
 _SERIAL = count(1)
@@ -50,7 +50,7 @@ class Worker:
         self._looks: dict[int, asyncio.Future[Seen]] = {}
         self._look_number = 0
         self._owes_since: float | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ChildProcess | None = None
 
     async def start(
         self,
@@ -79,13 +79,12 @@ class Worker:
             if self.state == "stopping":
                 self._send(0, "stop", False)
             # In a group of its own: Ctrl-C in a terminal is for the parent, which lets the workers end in order.
-            self._process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
+            self._process = ChildProcess(
+                command,
                 env={**environment, VARIABLE: str(its.fileno())},
                 pass_fds=[each.fileno() for each in passed]
                 + [each for found in descriptors.values() for each in found],
-                process_group=0,
+                new_session=False,
             )
         finally:
             for each in passed:
@@ -128,10 +127,7 @@ class Worker:
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it is there."""
         if self._process is not None and self.code is None:
-            try:
-                os.kill(self.pid, number)
-            except ProcessLookupError:
-                pass
+            self._process.send_signal(number)
 
     async def look(self, seconds: float) -> Seen:
         """What it counts and does now; if it does not say within `seconds`, what it said last."""

@@ -224,7 +224,7 @@ DEAF = (
 
 async def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """2025-11-25 basic/lifecycle, shutdown: its input closed, SIGTERM, SIGKILL."""
-    monkeypatch.setattr("mcpd.transports.process.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("mcpd.transports.child.GRACE_SECONDS", 0.1)
     channel = await open_process([sys.executable, "-c", DEAF])
     is_deaf = asyncio.Event()  # before, SIGTERM would end it
 

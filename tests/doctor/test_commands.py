@@ -334,7 +334,7 @@ async def test_answers_that_nobody_asked_for() -> None:
     ],
 )
 async def test_ends(monkeypatch: pytest.MonkeyPatch, how: dict[str, str], status: str, text: str) -> None:
-    monkeypatch.setattr(child, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr("mcpd.transports.child.GRACE_SECONDS", 0.3)
     step = of(await tried(program(**how)), "end")
     assert step.status == status
     assert text in step.text

@@ -14,6 +14,7 @@ from support.clock import until
 
 from mcpd import Client
 from mcpd.errors import ConnectionLost
+from mcpd.transports.child import ChildProcess
 
 pytestmark = pytest.mark.usefixtures("impatient")
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
@@ -23,7 +24,7 @@ VERSION = "2025-11-25"
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What heeds nothing is waited for in each test twice."""
-    monkeypatch.setattr("mcpd.transports.process.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("mcpd.transports.child.GRACE_SECONDS", 0.5)
 
 
 def bad(behaviour: str, number: int = 0) -> list[str]:
@@ -85,14 +86,13 @@ async def test_a_client_waits_for_nobody_that_it_cannot_reach(behaviour: str, nu
 async def test_a_client_that_is_cancelled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice: the second one finds it waiting for a server that does not go. Its end is waited for all the same."""
     told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    started: list[asyncio.subprocess.Process] = []
-    create = asyncio.create_subprocess_exec
+    started: list[ChildProcess] = []
 
-    async def recording(*command: Any, **how: Any) -> asyncio.subprocess.Process:
-        started.append(await create(*command, **how))
+    def recording(*command: Any, **how: Any) -> ChildProcess:
+        started.append(ChildProcess(*command, **how))
         return started[-1]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", recording)
+    monkeypatch.setattr("mcpd.transports.process.ChildProcess", recording)
 
     async def work() -> None:
         async with Client(bad("spawn_deaf"), version=VERSION) as client:

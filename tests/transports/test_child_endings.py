@@ -11,7 +11,7 @@ import pytest
 
 from mcpd.channel import Receiver
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
-from mcpd.transports import process
+from mcpd.transports import child, process
 from mcpd.transports.process import open_process
 
 pytestmark = pytest.mark.timeout(60)
@@ -68,7 +68,7 @@ async def test_a_flood_of_last_words_is_cut() -> None:
 
 async def test_a_child_that_stays_and_says_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "EXIT_SECONDS", 0.1)
-    monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(child, "GRACE_SECONDS", 0.1)
     said, _ = await ending("import os, time; os.close(1); time.sleep(600)", name="mine", kind=ConnectionLost)
     assert said == "mine: the server has closed its stdout"
 
@@ -84,8 +84,8 @@ async def test_what_cannot_be_started(tmp_path: Path) -> None:
         (["no-such-program-here"], None, "cannot be started: there is no such program on PATH; install it, or give"),
         (["npx", "x"], None, "npx cannot be started: .* install Node.js, or give its whole path"),
         ([str(tmp_path / "nothing")], None, "nothing cannot be started: there is no such file"),
-        ([str(text)], None, "text cannot be started: it is no program, or not executable"),
-        ([str(script)], None, "script cannot be started: it is no program .*; name what runs it"),
+        ([str(text)], None, "text cannot be started: it is not a program, or not executable"),
+        ([str(script)], None, "script cannot be started: it is not a program .*; name what runs it"),
         ([str(gone)], None, "its interpreter, in the first line, is missing"),
         ([sys.executable], "/no/such/folder", "cannot be started in /no/such/folder: No such file or directory"),
         ([sys.executable, "a\0b"], None, "cannot be started: embedded null byte"),

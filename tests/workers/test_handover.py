@@ -25,18 +25,25 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Uni
 async def test_a_look_while_the_process_is_being_made_does_not_come_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """SCALE-26: metrics were asked for just then. The worker would take the look for its handover, and die of it."""
     made = Worker(1, lambda line: None, lambda worker, number: None)
-    frames: list[tuple[str, Any]] = []
+    looks: list[asyncio.Task[Any]] = []
+    its_end: list[socket.socket] = []
 
-    async def spawn(*_: str, pass_fds: list[int], **__: Any) -> Any:
-        await made.look(0.01)
-        with socket.socket(fileno=os.dup(pass_fds[0])) as its:
-            its.settimeout(10)
-            frames.extend(read_frame(its)[1:] for _ in range(2))
+    async def connect(*arguments: Any) -> None:
+        await connect_frames(*arguments)
+        looks.append(asyncio.create_task(made.look(0.01)))
+
+    def spawn(*_: Any, pass_fds: list[int], **__: Any) -> Any:
+        its_end.append(socket.socket(fileno=os.dup(pass_fds[0])))
         return SimpleNamespace(pid=7, wait=_ended)
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
+    monkeypatch.setattr("mcpd.workers.process.connect_frames", connect)
+    monkeypatch.setattr("mcpd.workers.process.ChildProcess", spawn)
     handover = Handover(number=1, count=2, addresses={"http": ":8080"}, sockets={})
     await made.start(["mcpd"], {}, handover, {}, None)
+    await asyncio.gather(*looks)
+    with its_end[0] as its:
+        its.settimeout(10)
+        frames = [read_frame(its)[1:] for _ in range(2)]
     assert [word for word, _ in frames] == ["hello", "look"]
     assert decode_handover(frames[0][1]) == handover
     assert await made.wait() == 0
@@ -52,14 +59,14 @@ async def test_nor_does_what_it_is_told_while_its_socket_is_being_connected(monk
         await worker.look(10)
         worker.stop()
 
-    async def spawn(*_: str, pass_fds: list[int], **__: Any) -> Any:
+    def spawn(*_: Any, pass_fds: list[int], **__: Any) -> Any:
         with socket.socket(fileno=os.dup(pass_fds[0])) as its:
             its.settimeout(10)
             words.extend(read_frame(its)[1] for _ in range(2))
         return SimpleNamespace(pid=7, wait=_ended)
 
     monkeypatch.setattr("mcpd.workers.process.connect_frames", connect)
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
+    monkeypatch.setattr("mcpd.workers.process.ChildProcess", spawn)
     await worker.start(["mcpd"], {}, Handover(number=1, count=2, addresses={}, sockets={}), {}, None)
     assert words == ["hello", "stop"]
     assert await worker.wait() == 0

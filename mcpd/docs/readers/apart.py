@@ -18,6 +18,7 @@ from typing import IO
 import msgspec
 
 from mcpd.docs.page import Kind, Page, UnreadablePage
+from mcpd.transports.child import ChildProcess
 
 APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
 """The kinds that are read apart."""
@@ -46,7 +47,7 @@ class Apart:
         """`seconds`: how long the reading of one file may take."""
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
         self._is_closed = False
 
     def read_page(self, path: str, data: bytes, *, with_links: bool = True) -> Page:
@@ -86,14 +87,14 @@ class Apart:
     def _reason(self) -> str:
         return f"takes more than {self._seconds:g} seconds to read, or too much memory"
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> ChildProcess:
         if self._is_closed or not sys.executable:
             raise UnreadablePage("cannot be read: there is no process to read it in")
         if self._process is None:
             paths = [_PACKAGE, *(path for path in sys.path if path)]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONSAFEPATH": "1"}
             try:
-                self._process = subprocess.Popen(
+                self._process = ChildProcess(
                     [sys.executable, "-m", "mcpd.docs.readers.child"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
                     cwd=os.path.abspath(os.sep),
@@ -102,14 +103,14 @@ class Apart:
                 raise UnreadablePage(f"cannot be read: no process can be started ({error.strerror})") from None
         return self._process
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
+    def _end(self, process: ChildProcess) -> None:
         self._process = None
         process.kill()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
-        process.wait()
+        process.wait_blocking()
 
 
 def _framed(stream: IO[bytes]) -> bytes:
