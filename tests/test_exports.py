@@ -163,7 +163,7 @@ def test_the_file_has_what_it_says() -> None:
     text = FILE.read_text(encoding="utf-8")
     for line in (
         "class Server(",
-        "class Client(ServerLink)\n",
+        "class Client(ServerLink, ServerDetails, ToolCalls)\n",
         "class TestClient(Client)",
         "class Annotations(",
         "def text(",

@@ -97,7 +97,6 @@ def test_versions_are_compared_in_two_places_only() -> None:
 
 ERA_NAMES = {"is_modern", "is_legacy", "MODERN", "LEGACY", "NEWEST_LEGACY"}
 ERAS_ARE_KNOWN = {
-    "mcpd/client/blocking.py": 2,  # asks its client, as a property and in it
     "mcpd/client/client.py": 2,  # the property that tells a program
     "mcpd/client/eras.py": 4,  # how a client does things: chosen here
     "mcpd/client/handshake.py": 5,  # what a server may answer, and what that means

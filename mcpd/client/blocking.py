@@ -1,56 +1,79 @@
-"""`BlockingClient`: the methods of a `Client` as plain ones. It lives in an event loop on a thread of its own.
+"""`BlockingClient`: the methods of a `Client` as plain methods. Its event loop runs on a thread of its own.
 
-The base of `mcpd.sync.Client` and of `mcpd.testing.SyncTestClient`; `BlockingCalls`, what it has in common with a group
-of clients, is that of `mcpd.sync.ClientGroup`.
+It is the base of `mcpd.sync.Client` and `mcpd.testing.SyncTestClient`. `BlockingCalls`, the part that also fits a group
+of clients, is the base of `mcpd.sync.ClientGroup`. `blocking` derives each method from the awaited one, with its
+signature and docstring, so that neither is written twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from functools import wraps
 from inspect import iscoroutinefunction
-from types import TracebackType, UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
-from msgspec import Raw, Struct
-
-from mcpd.client.client import Client
-from mcpd.client.events import OnProgress
-from mcpd.client.faults import Faults
+from mcpd.client.client import Client, ServerDetails
 from mcpd.client.loop_thread import LoopThread
+from mcpd.client.session import ClientSession
 from mcpd.client.tool_function import ToolFunction
 from mcpd.errors import ConfigurationError
-from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from mcpd.types.lifecycle import Implementation, ServerCapabilities
-from mcpd.types.notifications import LogLevel
-from mcpd.types.prompts import GetPromptResult, Prompt
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.client.group import ClientGroup
 
-__all__ = ["BlockingCalls", "BlockingClient"]
+__all__ = ["BlockingCalls", "BlockingClient", "blocking", "parameters_of"]
 
-C = TypeVar("C", bound="Client | ClientGroup")
-One = TypeVar("One", bound=Client)
+AnyClient = TypeVar("AnyClient", bound="Client | ClientGroup")
+OneClient = TypeVar("OneClient", bound=Client)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BlockingCalls(AbstractContextManager["BlockingCalls[C]"], Generic[C]):
-    """A client or group that was made and not opened, driven by plain methods; any thread may call them.
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a plain method that runs `method` of the wrapped client on its loop, and waits for the result.
 
-    Methods return what is awaited at the `Client`'s, and raise the same. `on_progress` is called on the thread of the
-    caller, and may block; what it raises gives the call up, and is raised.
+    An `on_progress` callback is called on the caller's thread, where it may block. If it raises, the call is cancelled
+    and the exception is raised.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def call(self: BlockingCalls[Any], *args: Any, **options: Any) -> Any:
+        thread, awaited = self._thread, getattr(self._client, name)
+        on_progress = options.pop("on_progress", None)
+        if on_progress is None:
+            return thread.run(lambda: awaited(*args, **options))
+        if iscoroutinefunction(on_progress):
+            raise ConfigurationError("on_progress must be a plain function, not a coroutine function")
+        return thread.run_with_progress(lambda report: awaited(*args, on_progress=report, **options), on_progress)
+
+    return cast("Callable[Concatenate[Any, P], T]", call)
+
+
+def parameters_of(kind: Callable[P, object]) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Give a constructor the signature of another class, for people and for type checkers."""
+
+    def decorate(function: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        function.__wrapped__ = kind.__init__  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class BlockingCalls(AbstractContextManager["BlockingCalls[AnyClient]"], Generic[AnyClient]):
+    """Drives an unopened client or group by plain methods. Any thread may call them, several at a time.
+
+    Methods return the result of the awaited method and raise the same errors.
     """
 
     _thread_name = "mcpd-client"
 
-    def __init__(self, client: C) -> None:
+    def __init__(self, client: AnyClient) -> None:
         self._client = client
         self._thread = LoopThread(self._thread_name, client.aclose)
-
-    # ------------------------------------------------------------------------------------- opening
 
     def __enter__(self) -> Self:
         self.open()
@@ -62,104 +85,43 @@ class BlockingCalls(AbstractContextManager["BlockingCalls[C]"], Generic[C]):
         self.close()
 
     def open(self) -> None:
-        """Connect and agree on a version. Raises as `Client.open`."""
+        """Connect and negotiate a protocol version. Raises the errors of `Client.open`."""
         self._thread.start()
         try:
-            self._thread.wait(self._client.open)
+            self._thread.run(self._client.open)
         except BaseException:
-            self._thread.end()
+            self._thread.stop()
             raise
 
     def close(self) -> None:
-        """Close the connection; what still waits on other threads ends with ConnectionLost. Safe to call twice."""
+        """Close the connection. Calls that wait on other threads raise ConnectionLost. Safe to call twice."""
         if not self._thread.is_running:
             return
         try:
-            self._thread.wait(self._client.aclose)
+            self._thread.run(self._client.aclose)
         finally:
-            self._thread.end()
+            self._thread.stop()
 
-    def _wait(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any) -> T:
-        return self._thread.wait(lambda: function(*arguments, **options))
-
-    def _wait_telling(
-        self,
-        on_progress: OnProgress | None,
-        function: Callable[..., Coroutine[Any, Any, T]],
-        *given: Any,
-        **options: Any,
-    ) -> T:
-        if on_progress is None:
-            return self._thread.wait(lambda: function(*given, **options))
-        if iscoroutinefunction(on_progress):
-            raise ConfigurationError("on_progress is a coroutine function: give a plain one")
-        return self._thread.wait_telling(lambda tell: function(*given, on_progress=tell, **options), on_progress)
-
-    # ------------------------------------------------------------------------------------------ tools
-
-    def list_tools(self, *, fresh: bool = False) -> list[Tool]:
-        """All tools, from all pages; none if the server has none to offer."""
-        return self._wait(self._client.list_tools, fresh=fresh)
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | Raw | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-    ) -> CallToolResult:
-        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none."""
-        return self._wait_telling(on_progress, self._client.call_tool, name, arguments, timeout=timeout)
-
-    @overload
-    def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: type[T],
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> T: ...
-
-    @overload
-    def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: UnionType | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> Any: ...
-
-    def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: type[Any] | UnionType | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> Any:
-        """What a tool returned, as `returns` if that is given. Takes and raises the same as `Client.call`."""
-        every = {**(arguments or {}), **named}
-        return self._wait_telling(on_progress, self._client.call, tool, every, returns=returns, timeout=timeout)
+    list_tools = blocking(Client.list_tools)
+    call_tool = blocking(Client.call_tool)
+    call = blocking(Client.call)
+    list_resources = blocking(Client.list_resources)
+    list_resource_templates = blocking(Client.list_resource_templates)
+    read_resource = blocking(Client.read_resource)
+    subscribe = blocking(Client.subscribe)
+    unsubscribe = blocking(Client.unsubscribe)
+    list_prompts = blocking(Client.list_prompts)
+    get_prompt = blocking(Client.get_prompt)
+    complete = blocking(Client.complete)
+    set_log_level = blocking(Client.set_log_level)
 
     def tool_functions(
         self, *names: str, timeout: float | None | Literal["default"] = "default"
     ) -> list[ToolFunction[Any]]:
-        """The tools as plain functions with types and docstrings, for agent libraries: see `ToolFunction`.
+        """Return the tools as plain functions with types and docstrings, for agent libraries: see `ToolFunction`.
 
-        All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
-        ConfigurationError for a name that no tool has.
+        `names` selects tools, in that order; by default all tools that a model may call are returned. `timeout` is the
+        `timeout` of each call. Raises ConfigurationError for a name that no tool has.
         """
         from mcpd.client.functions import plain_functions
 
@@ -168,113 +130,21 @@ class BlockingCalls(AbstractContextManager["BlockingCalls[C]"], Generic[C]):
 
         return plain_functions(self.list_tools(), names, call)
 
-    # -------------------------------------------------------------------------------------- resources
 
-    def list_resources(self, *, fresh: bool = False) -> list[Resource]:
-        """All resources, from all pages."""
-        return self._wait(self._client.list_resources, fresh=fresh)
+class BlockingClient(BlockingCalls[OneClient], ServerDetails):
+    """Drives the client of one server by plain methods."""
 
-    def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
-        """All resource templates, from all pages."""
-        return self._wait(self._client.list_resource_templates, fresh=fresh)
-
-    def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
-        """What a resource holds."""
-        return self._wait(self._client.read_resource, uri, fresh=fresh)
-
-    def subscribe(self, uri: str) -> None:
-        """Hear of changes of a resource, through `Callbacks.resource_updated`."""
-        self._wait(self._client.subscribe, uri)
-
-    def unsubscribe(self, uri: str) -> None:
-        """Hear of them no longer."""
-        self._wait(self._client.unsubscribe, uri)
-
-    # ---------------------------------------------------------------------------- prompts, completion
-
-    def list_prompts(self, *, fresh: bool = False) -> list[Prompt]:
-        """All prompts, from all pages."""
-        return self._wait(self._client.list_prompts, fresh=fresh)
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """A prompt, filled in."""
-        return self._wait(self._client.get_prompt, name, arguments)
-
-    def complete(
-        self,
-        ref: PromptReference | ResourceTemplateReference,
-        argument: str,
-        value: str,
-        known: Mapping[str, str] | None = None,
-    ) -> CompleteResult:
-        """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
-        return self._wait(self._client.complete, ref, argument, value, known)
-
-    def set_log_level(self, level: LogLevel) -> None:
-        """Hear of log messages of this level and above, through `Callbacks.log`."""
-        self._wait(self._client.set_log_level, level)
-
-
-class BlockingClient(BlockingCalls[One]):
-    """The same with what there is of one server only."""
-
-    # ----------------------------------------------------------------------------- what is known of it
-
-    @property
-    def version(self) -> str:
-        """The protocol version in force."""
-        return self._client.version
-
-    @property
-    def is_modern(self) -> bool:
-        """Whether the version in force is one without a handshake."""
-        return self._client.is_modern
-
-    @property
-    def server_info(self) -> Implementation | None:
-        """Who the server says it is, if it does."""
-        return self._client.server_info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
-        return self._client.server_capabilities
-
-    @property
-    def faults(self) -> Faults:
-        """For what the server does wrong: writes it to the log, or counts it."""
-        return self._client.faults
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used: a text for the model."""
-        return self._client.instructions
-
-    # ------------------------------------------------------------------------------------------- rest
-
-    def ping(self) -> None:
-        """Ask whether the server is there; modern versions have no ping, so that it is asked what it is."""
-        self._wait(self._client.ping)
+    ping = blocking(Client.ping)
+    request = blocking(Client.request)
+    list_tools_as_sent = blocking(Client.list_tools_as_sent)
 
     def roots_changed(self) -> None:
-        """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
+        """Notify the server that `Callbacks.roots` returns other roots now. Modern servers ask when they need them."""
 
-        async def tell() -> None:
+        async def notify() -> None:
             self._client.roots_changed()
 
-        self._thread.wait(tell)
+        self._thread.run(notify)
 
-    def request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | Struct | Raw | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-    ) -> Raw:
-        """Any request; the raw result. Raises as `Client.request`."""
-        return self._wait_telling(on_progress, self._client.request, method, params, timeout=timeout)
-
-    def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
-        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
-        return self._wait(self._client.list_tools_as_sent, fresh=fresh)
+    def _negotiated(self) -> ClientSession:
+        return self._client._negotiated()

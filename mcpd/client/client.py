@@ -25,6 +25,7 @@ from mcpd.client.limits import ClientLimits
 from mcpd.client.link import ServerLink
 from mcpd.client.lists import read_list
 from mcpd.client.result_checks import ResultChecks
+from mcpd.client.session import ClientSession
 from mcpd.client.target import Target
 from mcpd.client.tool_function import AwaitedToolFunction
 from mcpd.client.values import plain_value, typed_value
@@ -63,119 +64,52 @@ _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
 
 
-class Client(ServerLink):
-    """A connection to one server: `async with Client(target) as client:`.
+class ServerDetails:
+    """What a client knows of its server once a protocol version is negotiated."""
 
-    `target` is a `Server` of this process; a text or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
-    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel. `headers` are said with every
-    HTTP request and at the start of a WebSocket, and `http` is what else there is to say of how to reach a URL.
-    `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
-    newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
-    `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
-    says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
-    only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
-    has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
-    What a tool gives that was listed is held against its output schema (with `mcpd-server[schema]`), unless
-    `check_results` is False. What the server does not offer is not asked for, but by `request`: LocalProtocolError.
-    `auth` lets it in where a login is wanted: a token, a function that gives one, `OAuth` or a grant for programs of
-    `mcpd.client.auth`; without it the login that `mcpd login URL` has left is used, if there is one.
-    `watcher` is told of each frame, both ways, before it is passed on.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        callbacks: Callbacks = _NO_CALLBACKS,
-        *,
-        info: Implementation | None = None,
-        extensions: Mapping[str, Any] | None = None,
-        version: str | None = None,
-        timeout: float | None = 60.0,
-        limits: ClientLimits = _DEFAULT_LIMITS,
-        cache: bool = True,
-        reconnect: bool = True,
-        check_results: bool = True,
-        headers: Headers | None = None,
-        http: HttpOptions | None = None,
-        watcher: ChannelWatcher | None = None,
-        auth: Auth | None = None,
-    ) -> None:
-        if version is not None and version not in table.SUPPORTED:
-            raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
-        super().__init__(
-            target,
-            callbacks,
-            info or _OURSELVES,
-            capabilities(callbacks, extensions),
-            limits,
-            wanted=version,
-            timeout=timeout,
-            keeps_results=cache,
-            reconnects=reconnect,
-            http=http if headers is None else replace(http or HttpOptions(), headers=headers),
-            watcher=watcher,
-            auth=auth,
-        )
-        self._checks = ResultChecks(self._faults) if check_results else None
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    # ----------------------------------------------------------------------------- what is known of it
+    def _negotiated(self) -> ClientSession:
+        raise NotImplementedError
 
     @property
     def version(self) -> str:
-        """The protocol version in force."""
-        if self._session.version is None:
+        """The negotiated protocol version. Raises LocalProtocolError if the client is not open."""
+        version = self._negotiated().version
+        if version is None:
             raise LocalProtocolError("the client is not open")
-        return self._session.version.name
+        return version.name
 
     @property
     def is_modern(self) -> bool:
-        """Whether the version in force is one without a handshake."""
-        return self._session.version is not None and self._session.version.is_modern
+        """Whether the negotiated version has no handshake (2026-07-28 and later)."""
+        version = self._negotiated().version
+        return version is not None and version.is_modern
 
     @property
     def server_info(self) -> Implementation | None:
-        """Who the server says it is, if it does."""
-        return self._session.server_info
+        """The name and version of the server, if it sent them."""
+        return self._negotiated().server_info
 
     @property
     def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
-        return self._session.server_capabilities
+        """The capabilities of the server."""
+        return self._negotiated().server_capabilities
 
     @property
     def faults(self) -> Faults:
-        """For what the server does wrong: writes it to the log, or counts it."""
-        return self._session.faults
+        """The log of protocol violations of the server."""
+        return self._negotiated().faults
 
     @property
     def instructions(self) -> str | None:
-        """How the server wants to be used: a text for the model."""
-        return self._session.instructions
+        """The server's instructions for the model."""
+        return self._negotiated().instructions
 
-    # ------------------------------------------------------------------------------------------ tools
+
+class ToolCalls:
+    """Calls of tools by name, for one server or a group of them."""
 
     async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
-        """All tools, from all pages; none if the server has none to offer."""
-        return (await self.list_tools_as_sent(fresh=fresh))[0]
-
-    async def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
-        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
-        entries: list[Raw] = []
-        if self.server_capabilities.tools is None:
-            return [], entries
-        tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
-        self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
-        if self._checks is not None:
-            self._checks.learn(tools)
-        headings = self._session.headings
-        return (tools if headings is None else headings.learn(tools)), entries
+        raise NotImplementedError
 
     async def call_tool(
         self,
@@ -185,34 +119,7 @@ class Client(ServerLink):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> CallToolResult:
-        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none.
-
-        Raises ResultMismatch for a result that is not what the tool's output schema says; it has the result.
-        """
-        if self._session.server_capabilities.tools is None:
-            self._needs("tools", "tools/call")
-        params = {"name": name, "arguments": {} if arguments is None else arguments}
-        seconds = self.timeout if timeout == "default" else timeout
-        try:
-            # As `_ask`, without a coroutine more on the way of each call.
-            raw = await self._send("tools/call", params, seconds, on_progress)
-            era = self._era
-            if era is not None and not era.is_complete(raw):
-                raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
-        except RemoteError as error:
-            if error.code != HeaderMismatch.code or self._session.headings is None:
-                raise
-            # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
-            await self.list_tools(fresh=True)
-            raw, _ = await self._ask("tools/call", params, on_progress, timeout)
-        result = _read("tools/call", CallToolResult, raw)
-        checks = self._checks
-        if checks is not None and checks.listed and (problem := checks.problem(name, result)) is not None:
-            # The tool may be another one since it was listed.
-            await self.list_tools(fresh=True)
-            if (problem := checks.problem(name, result)) is not None:
-                raise ResultMismatch(name, problem, result)
-        return result
+        raise NotImplementedError
 
     @overload
     async def call(
@@ -275,6 +182,127 @@ class Client(ServerLink):
             return self.call_tool(name, arguments, timeout=timeout)
 
         return awaited_functions(await self.list_tools(), names, call)
+
+
+class Client(ServerLink, ServerDetails, ToolCalls):
+    """A connection to one server: `async with Client(target) as client:`.
+
+    `target` is a `Server` of this process; a text or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
+    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel. `headers` are said with every
+    HTTP request and at the start of a WebSocket, and `http` is what else there is to say of how to reach a URL.
+    `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
+    newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
+    `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
+    says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
+    only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
+    has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
+    What a tool gives that was listed is held against its output schema (with `mcpd-server[schema]`), unless
+    `check_results` is False. What the server does not offer is not asked for, but by `request`: LocalProtocolError.
+    `auth` lets it in where a login is wanted: a token, a function that gives one, `OAuth` or a grant for programs of
+    `mcpd.client.auth`; without it the login that `mcpd login URL` has left is used, if there is one.
+    `watcher` is told of each frame, both ways, before it is passed on.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        callbacks: Callbacks = _NO_CALLBACKS,
+        *,
+        info: Implementation | None = None,
+        extensions: Mapping[str, Any] | None = None,
+        version: str | None = None,
+        timeout: float | None = 60.0,
+        limits: ClientLimits = _DEFAULT_LIMITS,
+        cache: bool = True,
+        reconnect: bool = True,
+        check_results: bool = True,
+        headers: Headers | None = None,
+        http: HttpOptions | None = None,
+        watcher: ChannelWatcher | None = None,
+        auth: Auth | None = None,
+    ) -> None:
+        if version is not None and version not in table.SUPPORTED:
+            raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
+        super().__init__(
+            target,
+            callbacks,
+            info or _OURSELVES,
+            capabilities(callbacks, extensions),
+            limits,
+            wanted=version,
+            timeout=timeout,
+            keeps_results=cache,
+            reconnects=reconnect,
+            http=http if headers is None else replace(http or HttpOptions(), headers=headers),
+            watcher=watcher,
+            auth=auth,
+        )
+        self._checks = ResultChecks(self._faults) if check_results else None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _negotiated(self) -> ClientSession:
+        return self._session
+
+    # ------------------------------------------------------------------------------------------ tools
+
+    async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
+        """All tools, from all pages; none if the server has none to offer."""
+        return (await self.list_tools_as_sent(fresh=fresh))[0]
+
+    async def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
+        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
+        entries: list[Raw] = []
+        if self.server_capabilities.tools is None:
+            return [], entries
+        tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
+        self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
+        if self._checks is not None:
+            self._checks.learn(tools)
+        headings = self._session.headings
+        return (tools if headings is None else headings.learn(tools)), entries
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> CallToolResult:
+        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none.
+
+        Raises ResultMismatch for a result that is not what the tool's output schema says; it has the result.
+        """
+        if self._session.server_capabilities.tools is None:
+            self._needs("tools", "tools/call")
+        params = {"name": name, "arguments": {} if arguments is None else arguments}
+        seconds = self.timeout if timeout == "default" else timeout
+        try:
+            # As `_ask`, without a coroutine more on the way of each call.
+            raw = await self._send("tools/call", params, seconds, on_progress)
+            era = self._era
+            if era is not None and not era.is_complete(raw):
+                raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
+        except RemoteError as error:
+            if error.code != HeaderMismatch.code or self._session.headings is None:
+                raise
+            # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
+            await self.list_tools(fresh=True)
+            raw, _ = await self._ask("tools/call", params, on_progress, timeout)
+        result = _read("tools/call", CallToolResult, raw)
+        checks = self._checks
+        if checks is not None and checks.listed and (problem := checks.problem(name, result)) is not None:
+            # The tool may be another one since it was listed.
+            await self.list_tools(fresh=True)
+            if (problem := checks.problem(name, result)) is not None:
+                raise ResultMismatch(name, problem, result)
+        return result
 
     # -------------------------------------------------------------------------------------- resources
 

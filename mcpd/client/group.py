@@ -9,24 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
-from types import UnionType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Self, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks, ListKind
-from mcpd.client.client import Client
+from mcpd.client.client import Client, ToolCalls
 from mcpd.client.events import OnProgress
 from mcpd.client.group_lists import Collision, GroupLists
 from mcpd.client.group_member import Member
 from mcpd.client.group_names import Prefix, server_names
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import Target
-from mcpd.client.tool_function import AwaitedToolFunction
-from mcpd.client.values import plain_value, typed_value
 from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
 from mcpd.printable import printable
 from mcpd.transports.http_client.options import HttpOptions
@@ -39,7 +36,6 @@ from mcpd.types.tools import CallToolResult, Tool
 
 log = logging.getLogger("mcpd.client")
 
-T = TypeVar("T")
 _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
 _TOGETHER_SECONDS = 0.05
@@ -48,7 +44,7 @@ _TOGETHER_SECONDS = 0.05
 OnServer: TypeAlias = Callable[[str, McpdError | None], object]
 
 
-class ClientGroup:
+class ClientGroup(ToolCalls):
     """Several servers: `async with ClientGroup({"git": [...], "web": "https://…"}) as group:`.
 
     `servers` are targets by name, or a text: an mcpServers file or an installed host (`claude-code`), with all that it
@@ -239,58 +235,6 @@ class ClientGroup:
         member, own = await self._lists.owner_of_tool(name)
         result = await member.require().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
-
-    @overload
-    async def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: type[T],
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> T: ...
-
-    @overload
-    async def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: UnionType | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> Any: ...
-
-    async def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | None = None,
-        /,
-        *,
-        returns: type[Any] | UnionType | None = None,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-        **named: Any,
-    ) -> Any:
-        """What a tool returned, as `returns` if that is given. Takes and raises the same as `Client.call`."""
-        result = await self.call_tool(tool, {**(arguments or {}), **named}, on_progress=on_progress, timeout=timeout)
-        return plain_value(result) if returns is None else typed_value(tool, result, returns)
-
-    async def tool_functions(
-        self, *names: str, timeout: float | None | Literal["default"] = "default"
-    ) -> list[AwaitedToolFunction]:
-        """The tools of all servers as coroutine functions with types and docstrings: see `Client.tool_functions`."""
-        from mcpd.client.functions import awaited_functions
-
-        def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
-            return self.call_tool(name, arguments, timeout=timeout)
-
-        return awaited_functions(await self.list_tools(), names, call)
 
     # -------------------------------------------------------------------------------------- resources
 

@@ -120,12 +120,26 @@ def _members(cls: type) -> list[str]:
             assert node is not None
             own_fields, own_methods = _own_members(node)
             fields.update(own_fields)
-            methods.update(own_methods)
+            methods.update(own_methods | _derived(base))
     return [line for lines in [*fields.values(), *(methods[name] for name in sorted(methods))] for line in lines]
 
 
+def _derived(cls: type) -> dict[str, list[str]]:
+    """The methods that blocking clients derive from awaited ones: with the signatures of these."""
+    found = {}
+    for name, value in vars(cls).items():
+        source = getattr(value, "__wrapped__", None)
+        if inspect.isfunction(source) and source.__module__.startswith("mcpd.client."):
+            owner, _, method = source.__qualname__.rpartition(".")
+            node = _node(getattr(sys.modules[source.__module__], owner))
+            assert node is not None
+            found[name] = [line.removeprefix("async ") for line in _own_members(node)[1][method]]
+    return found
+
+
 def _is_public(cls: type) -> bool:
-    return any(getattr(importlib.import_module(module), cls.__name__, None) is cls for module in MODULES)
+    modules = (importlib.import_module(name) for name in MODULES)
+    return any(cls.__name__ in module.__all__ and getattr(module, cls.__name__) is cls for module in modules)
 
 
 def _own_members(node: ast.ClassDef) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
