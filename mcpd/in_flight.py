@@ -38,20 +38,20 @@ class RequestInFlight(Struct, eq=False):
     method: str
 
 
-R = TypeVar("R", bound=RequestInFlight)
+InFlight = TypeVar("InFlight", bound=RequestInFlight)
 
 
-class RequestsInFlight(Struct, Generic[R], eq=False):
+class RequestsInFlight(Struct, Generic[InFlight], eq=False):
     """The requests of one connection that wait for an answer. A struct, for over HTTP each call may make one."""
 
-    by_id: dict[Id, R] = {}
+    by_id: dict[Id, InFlight] = {}
     """In the order in which they came. A call is added, looked up and closed in here by `Session`, which is to make no
     function calls for it; all others use the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def __iter__(self) -> Iterator[R]:
+    def __iter__(self) -> Iterator[InFlight]:
         """Those that wait now; what comes or goes meanwhile changes nothing."""
         return iter(list(self.by_id.values()))
 
@@ -59,22 +59,22 @@ class RequestsInFlight(Struct, Generic[R], eq=False):
         """Whether an id is in use."""
         return request_id in self.by_id
 
-    def add(self, request: R) -> None:
+    def add(self, request: InFlight) -> None:
         """It is in flight. Its id must not be in use."""
         self.by_id[request.id] = request
 
-    def is_open(self, request: R) -> bool:
+    def is_open(self, request: InFlight) -> bool:
         """Whether its answer is still wanted: not so if it was given, or the request given up."""
         return self.by_id.get(request.id) is request
 
-    def close(self, request: R) -> bool:
+    def close(self, request: InFlight) -> bool:
         """It is answered now; False if that is not wanted any more, and nothing may be sent."""
         if self.by_id.get(request.id) is not request:
             return False
         del self.by_id[request.id]
         return True
 
-    def cancel(self, request_id: Id | None) -> R | None:
+    def cancel(self, request_id: Id | None) -> InFlight | None:
         """The peer gave up the request with this id; None if it is not in flight, or must not be cancelled.
 
         Spec: 2025-11-25 basic/utilities/cancellation: "The `initialize` request MUST NOT be cancelled by clients".
@@ -85,7 +85,7 @@ class RequestsInFlight(Struct, Generic[R], eq=False):
         del self.by_id[request.id]
         return request
 
-    def cancel_all(self) -> list[R]:
+    def cancel_all(self) -> list[InFlight]:
         """The peer is gone, or has forgotten what it asked for: gives all of them."""
         requests, self.by_id = list(self.by_id.values()), {}
         return requests

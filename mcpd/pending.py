@@ -59,10 +59,10 @@ class PendingRequest(Struct, eq=False):
             waiter.set_exception(outcome)
 
 
-R = TypeVar("R", bound=PendingRequest)
+Pending = TypeVar("Pending", bound=PendingRequest)
 
 
-class PendingRequests(Generic[R]):
+class PendingRequests(Generic[Pending]):
     """The requests of one connection that wait, in the order in which they were sent.
 
     Ids are 1, 2, 3, …; with a `prefix` they are strings that begin with it.
@@ -73,14 +73,14 @@ class PendingRequests(Generic[R]):
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._last = 0
-        self.by_id: dict[object, R] = {}
+        self.by_id: dict[object, Pending] = {}
         """In the order in which they were sent. A client takes what is answered out of here, as that is to make no
         function calls; all others use the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def __iter__(self) -> Iterator[R]:
+    def __iter__(self) -> Iterator[Pending]:
         """Those that wait now; what comes or goes meanwhile changes nothing."""
         return iter(list(self.by_id.values()))
 
@@ -98,14 +98,14 @@ class PendingRequests(Generic[R]):
         """When the first of them is overdue; None if none ever is."""
         return min((one.deadline for one in self.by_id.values() if one.deadline is not None), default=None)
 
-    def add(self, request: R) -> Id:
+    def add(self, request: Pending) -> Id:
         """It begins to wait: gives its id, which was `next_id`."""
         number = self._last = self._last + 1
         request_id = request.id = f"{self._prefix}{number}" if self._prefix else number
         self.by_id[request_id] = request
         return request_id
 
-    def get(self, request_id: object) -> R | None:
+    def get(self, request_id: object) -> Pending | None:
         """The request with this id, if it waits. Some peers write a number back as text."""
         found = self.by_id.get(request_id)
         if found is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
@@ -113,33 +113,33 @@ class PendingRequests(Generic[R]):
             return self.by_id.get(number) if str(number) == request_id else None
         return found
 
-    def receive(self, answer: Response | Failure) -> R | None:
+    def receive(self, answer: Response | Failure) -> Pending | None:
         """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
         request = self.take(answer.id)
         if request is not None:
             request.settle(outcome_of(answer))
         return request
 
-    def take(self, request_id: object) -> R | None:
+    def take(self, request_id: object) -> Pending | None:
         """Wait for this no longer; None if it does not wait."""
         request = self.get(request_id)
         return None if request is None else self.by_id.pop(request.id, None)
 
-    def take_unread(self, request_id: Id | None) -> list[R]:
+    def take_unread(self, request_id: Id | None) -> list[Pending]:
         """Those that an answer which could not be read was for: the one that it names, all if it names none."""
         if request_id is None:
             return self.take_all()
         request = self.take(request_id)
         return [] if request is None else [request]
 
-    def take_overdue(self, now: float) -> list[R]:
+    def take_overdue(self, now: float) -> list[Pending]:
         """Those whose time is up."""
         overdue = [one for one in self if one.deadline is not None and one.deadline <= now]
         for request in overdue:
             del self.by_id[request.id]
         return overdue
 
-    def take_all(self) -> list[R]:
+    def take_all(self) -> list[Pending]:
         """All of them."""
         requests, self.by_id = list(self.by_id.values()), {}
         return requests
