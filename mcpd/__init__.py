@@ -10,7 +10,11 @@ import os
 TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
-    from mcpd.client import Callbacks as Callbacks, Client as Client, ClientLimits as ClientLimits
+    from mcpd.client import (
+        Callbacks as Callbacks,
+        Client as Client,
+        ClientLimits as ClientLimits,
+    )
     from mcpd.client.auth.settings import (
         ClientCredentials as ClientCredentials,
         EnterpriseManaged as EnterpriseManaged,
@@ -44,32 +48,60 @@ if TYPE_CHECKING:
         SessionLost as SessionLost,
         ToolError as ToolError,
     )
-    from mcpd.extensions.ui.results import ViewResult as ViewResult, view_result as view_result
+    from mcpd.extensions.ui.results import (
+        ViewResult as ViewResult,
+        view_result as view_result,
+    )
     from mcpd.extensions.ui.views.view import View as View
-    from mcpd.handlers.middleware import CallNext as CallNext, MiddlewareRequest as MiddlewareRequest
+    from mcpd.handlers.middleware import (
+        CallNext as CallNext,
+        MiddlewareRequest as MiddlewareRequest,
+    )
     from mcpd.handlers.rate_limit import RateLimit as RateLimit
     from mcpd.handlers.result_limit import ResultLimit as ResultLimit
     from mcpd.host.hooks import Hooks as Hooks
     from mcpd.host.host import Host as Host
     from mcpd.host.options import HostOptions as HostOptions
-    from mcpd.observer import (
+    from mcpd.protocol.observer import (
         ObservedCall as ObservedCall,
         ObservedFrame as ObservedFrame,
         Observer as Observer,
         Outcome as Outcome,
     )
-    from mcpd.principal import ANONYMOUS as ANONYMOUS, Principal as Principal
+    from mcpd.protocol.principal import (
+        ANONYMOUS as ANONYMOUS,
+        Principal as Principal,
+    )
     from mcpd.registry.cache import CacheHint as CacheHint
-    from mcpd.registry.content import audio as audio, embedded as embedded, image as image, link as link, text as text
+    from mcpd.registry.content import (
+        audio as audio,
+        embedded as embedded,
+        image as image,
+        link as link,
+        text as text,
+    )
     from mcpd.registry.depends import Depends as Depends
-    from mcpd.registry.routes import RouteRequest as RouteRequest, RouteResponse as RouteResponse
+    from mcpd.registry.routes import (
+        RouteRequest as RouteRequest,
+        RouteResponse as RouteResponse,
+    )
     from mcpd.registry.rules import CatalogEntry as CatalogEntry
     from mcpd.server import Server as Server
     from mcpd.sources.marks import tool as tool
     from mcpd.sources.skill_files import add_skills as add_skills
-    from mcpd.transports.authentication import Authenticator as Authenticator, Refusal as Refusal
-    from mcpd.transports.http_client.options import Challenge as Challenge, HttpOptions as HttpOptions
-    from mcpd.types.base import Icon as Icon, Params as Params, Result as Result
+    from mcpd.transports.authentication import (
+        Authenticator as Authenticator,
+        Refusal as Refusal,
+    )
+    from mcpd.transports.http_client.options import (
+        Challenge as Challenge,
+        HttpOptions as HttpOptions,
+    )
+    from mcpd.types.base import (
+        Icon as Icon,
+        Params as Params,
+        Result as Result,
+    )
     from mcpd.types.content import (
         AudioContent as AudioContent,
         BlobResourceContents as BlobResourceContents,
@@ -87,7 +119,11 @@ if TYPE_CHECKING:
     )
     from mcpd.types.lifecycle import Implementation as Implementation
     from mcpd.types.notifications import LogMessageParams as LogMessageParams
-    from mcpd.types.prompts import GetPromptResult as GetPromptResult, Prompt as Prompt, PromptMessage as PromptMessage
+    from mcpd.types.prompts import (
+        GetPromptResult as GetPromptResult,
+        Prompt as Prompt,
+        PromptMessage as PromptMessage,
+    )
     from mcpd.types.resources import (
         ReadResourceResult as ReadResourceResult,
         Resource as Resource,
@@ -99,200 +135,65 @@ if TYPE_CHECKING:
         Root as Root,
         SamplingMessage as SamplingMessage,
     )
-    from mcpd.types.tools import CallToolResult as CallToolResult, Tool as Tool, ToolAnnotations as ToolAnnotations
+    from mcpd.types.tools import (
+        CallToolResult as CallToolResult,
+        Tool as Tool,
+        ToolAnnotations as ToolAnnotations,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ANONYMOUS",
-    "Answer",
-    "AudioContent",
-    "Authenticator",
-    "AuthorizationFailed",
-    "AuthorizationRequired",
-    "BlobResourceContents",
-    "CacheHint",
-    "CallNext",
-    "CallToolResult",
-    "Callbacks",
-    "CannotConnect",
-    "CatalogEntry",
-    "Challenge",
-    "Client",
-    "ClientCredentials",
-    "ClientGroup",
-    "ClientLimits",
-    "ConnectionLost",
-    "ContentBlock",
-    "Context",
-    "CreateMessageParams",
-    "CreateMessageResult",
-    "Depends",
-    "ElicitFormParams",
-    "ElicitResult",
-    "ElicitUrlParams",
-    "EmbeddedResource",
-    "EnterpriseManaged",
-    "GetPromptResult",
-    "Hooks",
-    "Host",
-    "HostOptions",
-    "HttpError",
-    "HttpOptions",
-    "Icon",
-    "ImageContent",
-    "Implementation",
-    "LogMessageParams",
-    "McpdError",
-    "MiddlewareRequest",
-    "OAuth",
-    "ObservedCall",
-    "ObservedFrame",
-    "Observer",
-    "Outcome",
-    "Params",
-    "Principal",
-    "PrivateKeyJwt",
-    "Prompt",
-    "PromptMessage",
-    "ProtocolError",
-    "RateLimit",
-    "ReadResourceResult",
-    "Refusal",
-    "RemoteError",
-    "RequestTimeout",
-    "Resource",
-    "ResourceLink",
-    "ResourceNotFound",
-    "ResourceTemplate",
-    "Result",
-    "ResultLimit",
-    "ResultMismatch",
-    "Root",
-    "RouteRequest",
-    "RouteResponse",
-    "SamplingMessage",
-    "Server",
-    "SessionLost",
-    "SyncContext",
-    "TextContent",
-    "TextResourceContents",
-    "Tool",
-    "ToolAnnotations",
-    "ToolError",
-    "View",
-    "ViewResult",
-    "WorkloadIdentity",
-    "__version__",
-    "add_skills",
-    "audio",
-    "choices",
-    "elicit_form",
-    "elicit_url",
-    "embedded",
-    "image",
-    "link",
-    "list_roots",
-    "sample",
-    "text",
-    "tool",
-    "view_result",
-]
+_NAMES = {
+    "mcpd.client": ("Callbacks", "Client", "ClientLimits"),
+    "mcpd.client.auth.settings": (
+        "ClientCredentials", "EnterpriseManaged", "OAuth", "PrivateKeyJwt", "WorkloadIdentity",
+    ),
+    "mcpd.client.group": ("ClientGroup",),
+    "mcpd.context.context": ("Context",),
+    "mcpd.context.forms": ("choices",),
+    "mcpd.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
+    "mcpd.context.sync": ("SyncContext",),
+    "mcpd.errors": (
+        "AuthorizationFailed", "AuthorizationRequired", "CannotConnect", "ConnectionLost", "HttpError",
+        "McpdError", "ProtocolError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResultMismatch",
+        "SessionLost", "ToolError",
+    ),
+    "mcpd.extensions.ui.results": ("ViewResult", "view_result"),
+    "mcpd.extensions.ui.views.view": ("View",),
+    "mcpd.handlers.middleware": ("CallNext", "MiddlewareRequest"),
+    "mcpd.handlers.rate_limit": ("RateLimit",),
+    "mcpd.handlers.result_limit": ("ResultLimit",),
+    "mcpd.host.hooks": ("Hooks",),
+    "mcpd.host.host": ("Host",),
+    "mcpd.host.options": ("HostOptions",),
+    "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
+    "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
+    "mcpd.registry.cache": ("CacheHint",),
+    "mcpd.registry.content": ("audio", "embedded", "image", "link", "text"),
+    "mcpd.registry.depends": ("Depends",),
+    "mcpd.registry.routes": ("RouteRequest", "RouteResponse"),
+    "mcpd.registry.rules": ("CatalogEntry",),
+    "mcpd.server": ("Server",),
+    "mcpd.sources.marks": ("tool",),
+    "mcpd.sources.skill_files": ("add_skills",),
+    "mcpd.transports.authentication": ("Authenticator", "Refusal"),
+    "mcpd.transports.http_client.options": ("Challenge", "HttpOptions"),
+    "mcpd.types.base": ("Icon", "Params", "Result"),
+    "mcpd.types.content": (
+        "AudioContent", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "ImageContent",
+        "ResourceLink", "TextContent", "TextResourceContents",
+    ),
+    "mcpd.types.elicitation": ("ElicitFormParams", "ElicitResult", "ElicitUrlParams"),
+    "mcpd.types.lifecycle": ("Implementation",),
+    "mcpd.types.notifications": ("LogMessageParams",),
+    "mcpd.types.prompts": ("GetPromptResult", "Prompt", "PromptMessage"),
+    "mcpd.types.resources": ("ReadResourceResult", "Resource", "ResourceTemplate"),
+    "mcpd.types.sampling": ("CreateMessageParams", "CreateMessageResult", "Root", "SamplingMessage"),
+    "mcpd.types.tools": ("CallToolResult", "Tool", "ToolAnnotations"),
+}  # fmt: skip
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-_HOMES = {
-    "ClientCredentials": "client.auth.settings",
-    "EnterpriseManaged": "client.auth.settings",
-    "OAuth": "client.auth.settings",
-    "PrivateKeyJwt": "client.auth.settings",
-    "WorkloadIdentity": "client.auth.settings",
-    "AuthorizationFailed": "errors",
-    "AuthorizationRequired": "errors",
-    "ANONYMOUS": "principal",
-    "Answer": "context.questions",
-    "AudioContent": "types.content",
-    "Authenticator": "transports.authentication",
-    "BlobResourceContents": "types.content",
-    "CacheHint": "registry.cache",
-    "CallNext": "handlers.middleware",
-    "CallToolResult": "types.tools",
-    "Callbacks": "client",
-    "CannotConnect": "errors",
-    "CatalogEntry": "registry.rules",
-    "Challenge": "transports.http_client.options",
-    "Client": "client",
-    "ClientGroup": "client.group",
-    "ClientLimits": "client",
-    "ConnectionLost": "errors",
-    "ContentBlock": "types.content",
-    "Context": "context.context",
-    "CreateMessageParams": "types.sampling",
-    "CreateMessageResult": "types.sampling",
-    "Depends": "registry.depends",
-    "ElicitFormParams": "types.elicitation",
-    "ElicitResult": "types.elicitation",
-    "ElicitUrlParams": "types.elicitation",
-    "EmbeddedResource": "types.content",
-    "GetPromptResult": "types.prompts",
-    "Hooks": "host.hooks",
-    "Host": "host.host",
-    "HostOptions": "host.options",
-    "HttpError": "errors",
-    "HttpOptions": "transports.http_client.options",
-    "Icon": "types.base",
-    "ImageContent": "types.content",
-    "Implementation": "types.lifecycle",
-    "LogMessageParams": "types.notifications",
-    "McpdError": "errors",
-    "MiddlewareRequest": "handlers.middleware",
-    "ObservedCall": "observer",
-    "ObservedFrame": "observer",
-    "Observer": "observer",
-    "Outcome": "observer",
-    "Params": "types.base",
-    "Principal": "principal",
-    "Prompt": "types.prompts",
-    "PromptMessage": "types.prompts",
-    "ProtocolError": "errors",
-    "RateLimit": "handlers.rate_limit",
-    "ReadResourceResult": "types.resources",
-    "Refusal": "transports.authentication",
-    "RemoteError": "errors",
-    "RequestTimeout": "errors",
-    "Resource": "types.resources",
-    "ResourceLink": "types.content",
-    "ResourceNotFound": "errors",
-    "ResultMismatch": "errors",
-    "ResourceTemplate": "types.resources",
-    "Result": "types.base",
-    "ResultLimit": "handlers.result_limit",
-    "Root": "types.sampling",
-    "SamplingMessage": "types.sampling",
-    "RouteRequest": "registry.routes",
-    "RouteResponse": "registry.routes",
-    "Server": "server",
-    "SessionLost": "errors",
-    "SyncContext": "context.sync",
-    "TextContent": "types.content",
-    "TextResourceContents": "types.content",
-    "Tool": "types.tools",
-    "ToolAnnotations": "types.tools",
-    "ToolError": "errors",
-    "View": "extensions.ui.views.view",
-    "ViewResult": "extensions.ui.results",
-    "add_skills": "sources.skill_files",
-    "audio": "registry.content",
-    "choices": "context.forms",
-    "elicit_form": "context.questions",
-    "elicit_url": "context.questions",
-    "embedded": "registry.content",
-    "image": "registry.content",
-    "link": "registry.content",
-    "list_roots": "context.questions",
-    "sample": "context.questions",
-    "text": "registry.content",
-    "tool": "sources.marks",
-    "view_result": "extensions.ui.results",
-}
+__all__ = sorted((*_HOMES, "__version__"))  # noqa: PLE0605 (the linter reads lists only)
 
 if not TYPE_CHECKING:
     # Hidden from type checkers: to them a name that is not listed above is a mistake, not Any.
@@ -302,8 +203,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        value = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = value
+        value = globals()[name] = getattr(import_module(home), name)
         return value
 
 

@@ -15,7 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from mcpd.client.target import Target
-    from mcpd.principal import Transport
+    from mcpd.protocol.principal import Transport
     from mcpd.server import Server
     from mcpd.testing import ClientMaker
     from mcpd.verdict.report import AppsReport

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from mcpd.http import HttpSettings
-    from mcpd.listener import Listener
-    from mcpd.overseer import Overseer
+    from mcpd.protocol.channel import Listener, Overseer
     from mcpd.transports.accepting import WebSocketLimits
     from mcpd.transports.authentication import Protection
 else:

@@ -65,10 +65,7 @@ def test_the_names_at_the_top_are_the_same_for_people_and_for_type_checkers() ->
     assert ast.unparse(lazy.test) == "not TYPE_CHECKING"
     assert not [node for node in tree.body if getattr(node, "name", "") == "__getattr__"]
     typed = {
-        alias.asname: (node.module or "").removeprefix("mcpd.")
-        for node in guarded.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.asname: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert typed == mcpd._HOMES
     assert set(typed) | {"__version__"} == set(mcpd.__all__)

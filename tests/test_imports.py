@@ -182,13 +182,13 @@ NOT_FOR_STDIO = {
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
-    "mcpd.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
+    "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
     "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
-    "mcpd.listener", "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
+    "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
     "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads",
     "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.completion", "mcpd.types.elicitation",
     "mcpd.types.rounds", "mcpd.types.sampling",
-    "mcpd.wire.mirrors",
+    "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
 NOT_FOR_PLAIN_SERVERS = {"mcpd.context.context", "mcpd.registry.uri_template"}

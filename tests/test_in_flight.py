@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from mcpd.in_flight import RequestInFlight, RequestsInFlight
-from mcpd.jsonrpc import Id
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
 
 IDS = st.sampled_from([0, 1, 2, "", "0", "1", -1, "é"])
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, strategies as st
 from msgspec import UNSET, Raw
 
 from mcpd.errors import InvalidParams, InvalidRequest, LocalProtocolError, ParseError, ProtocolError, RemoteError
-from mcpd.jsonrpc import (
+from mcpd.protocol.jsonrpc import (
     ABSENT,
     MOST_PARTS,
     Batch,

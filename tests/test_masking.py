@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpd.masking import mask_command, mask_json, mask_text
+from mcpd.protocol.printable import mask_command, mask_json, mask_text
 from mcpd.trace.records import Lines, Recording, to_record
 
 

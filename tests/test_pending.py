@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from msgspec import Raw
 
 from mcpd.errors import ConnectionLost, RemoteError
-from mcpd.jsonrpc import Failure, Response, decode
-from mcpd.pending import PendingRequest, PendingRequests
+from mcpd.protocol.jsonrpc import Failure, Response, decode
+from mcpd.protocol.requests import PendingRequest, PendingRequests
 
 RESULT = Raw(b'{"a":1}')
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcpd import ANONYMOUS, Principal
-from mcpd.principal import Origin
+from mcpd.protocol.principal import Origin
 
 
 def test_it_is_known_by_issuer_subject_and_client() -> None:

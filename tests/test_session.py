@@ -12,7 +12,6 @@ import pytest
 from support.wire_schema import VERSIONS
 from support.wires import LEGACY, META, MODERN, each_version, envelope, initialize
 
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import (
     InternalError,
     InvalidParams,
@@ -22,12 +21,13 @@ from mcpd.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from mcpd.jsonrpc import Notification, Request, decode
-from mcpd.session import Call, Opening, Phase, Session
+from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.jsonrpc import Notification, Request, decode
+from mcpd.protocol.session import Call, Opening, Phase, Session
+from mcpd.protocol.versions import table
 from mcpd.types.base import EmptyResult
 from mcpd.types.lifecycle import Implementation
 from mcpd.types.notifications import CancelledParams, ProgressParams
-from mcpd.versions import table
 
 
 def request(method: str, request_id: Any = 1, params: Any = None) -> Request:

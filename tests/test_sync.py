@@ -27,9 +27,9 @@ from mcpd.errors import (
     RequestTimeout,
     ToolError,
 )
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.types.completion import PromptReference
 from mcpd.types.notifications import LogMessageParams
-from mcpd.versions.table import SUPPORTED
 
 AWAITED = ("list[AwaitedToolFunction]", "list[ToolFunction[Any]]")
 each_version = pytest.mark.parametrize("version", SUPPORTED)

@@ -11,7 +11,7 @@ from msgspec.json import decode, encode, format
 from mcpd.approval.changes import Change, compare
 from mcpd.approval.offerings import KINDS, Offerings, offerings
 from mcpd.errors import ConfigurationError
-from mcpd.jsonrpc import MALFORMED
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.server import Server
 
 _FORMAT = "mcpdLock"

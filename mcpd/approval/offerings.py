@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from msgspec.json import decode
 
-from mcpd.jsonrpc import encode
+from mcpd.protocol.jsonrpc import encode
 from mcpd.server import Server
 
 KINDS = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}

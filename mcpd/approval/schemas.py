@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec.json import encode
 
-from mcpd.references import target_of
+from mcpd.protocol.references import target_of
 
 Found: TypeAlias = tuple[str, bool]
 """What changed, and whether it breaks callers."""

@@ -27,9 +27,9 @@ from mcpd.auth.metadata import as_reached, checked_public_url, document, metadat
 from mcpd.auth.scopes import Hierarchy, checked_scopes, written
 from mcpd.auth.token_cache import TokenCache
 from mcpd.errors import AccessDenied, ConfigurationError, McpdError
-from mcpd.principal import Principal
-from mcpd.printable import printable
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.state_keys import StateKeys
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from mcpd.auth.base import InvalidToken, Verified
 from mcpd.auth.metadata import as_reached
 from mcpd.errors import ConfigurationError
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 
 Expected: TypeAlias = Mapping[str, str | Sequence[str]]
 """Claims that have to have one of these values."""

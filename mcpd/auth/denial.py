@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpd.auth.challenge import build
 from mcpd.errors import AccessDenied
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 from mcpd.registry.needs import Guarding
 from mcpd.transports.authentication import Refusal
 

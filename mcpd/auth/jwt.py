@@ -16,7 +16,7 @@ from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verifi
 from mcpd.auth.claims import ClaimChecks, Expected
 from mcpd.auth.compact import object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 try:
     import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token

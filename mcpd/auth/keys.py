@@ -18,7 +18,7 @@ from msgspec import Struct
 from mcpd.auth.base import Unavailable
 from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
 from mcpd.auth.issuer_metadata import fetch_issuer_metadata
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -11,7 +11,7 @@ import os
 import stat
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -17,8 +17,8 @@ from mcpd.auth.base import Auth, AuthOptions, TokenRequest, Verified
 from mcpd.auth.scopes import checked_scopes
 from mcpd.auth.token_cache import TokenCache
 from mcpd.errors import ConfigurationError
-from mcpd.principal import Principal
-from mcpd.printable import printable
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
 from mcpd.transports.authentication import warn_of_readers
 
 _ISSUER = "static"

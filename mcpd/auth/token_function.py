@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import TypeAlias, Unpack
 
 from mcpd.auth.base import Auth, AuthOptions, TokenRequest, Verified
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 
 _Found: TypeAlias = Principal | None
 

@@ -18,7 +18,7 @@ from mcpd.auth.addresses import Reach
 from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json
 from mcpd.auth_server.redirects import why_not
 from mcpd.auth_server.replies import OAuthError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -23,7 +23,7 @@ from mcpd.auth_server.store import Grant, User
 from mcpd.auth_server.transactions import Transaction
 from mcpd.auth_server.users import Busy
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.routes import RouteRequest, RouteResponse
 
 log = logging.getLogger("mcpd")

@@ -16,7 +16,7 @@ from msgspec.json import decode, encode
 
 from mcpd.auth_server.store import Store
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 ROTATE_SECONDS = 90 * 86400
 OVERLAP_SECONDS = 2 * 86400

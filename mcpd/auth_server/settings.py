@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mcpd.auth_server.addresses import networks_of
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _MOST_BYTES = 256 * 1024
 _is_name = re.compile(r"[a-z0-9][a-z0-9-]{0,31}").fullmatch

@@ -19,7 +19,7 @@ from msgspec.json import decode, encode
 
 from mcpd.auth_server.clients import Client
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 T = TypeVar("T")
 

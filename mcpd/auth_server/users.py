@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from mcpd.auth.secret_files import warn_if_shared
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _LOG_N, _R, _P = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024

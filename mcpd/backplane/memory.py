@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from mcpd.budget import SMALL, Charge
+from mcpd.protocol.budget import SMALL, Charge
 
 _EMPTY_LINE = b"\n\n"
 

@@ -18,8 +18,8 @@ from msgspec import DecodeError, ValidationError
 from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.backplane.base import Backplane, BackplaneAway
-from mcpd.printable import printable
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.printable import printable
+from mcpd.protocol.state_keys import StateKeys
 
 log = logging.getLogger("mcpd")
 

@@ -24,7 +24,7 @@ from redis.exceptions import RedisError, ResponseError
 from mcpd.backplane.base import BackplaneAway, Item, Receive
 from mcpd.backplane.redis_bus import RedisBus
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from mcpd.backplane.base import BackplaneAway, Receive
 from mcpd.backplane.local_bus import LocalBus
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

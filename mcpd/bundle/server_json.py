@@ -15,7 +15,7 @@ from msgspec import Meta, Struct, field
 
 from mcpd.bundle.questions import is_secret
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 MOST_DESCRIPTION = 100

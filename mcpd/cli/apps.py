@@ -15,8 +15,7 @@ from mcpd.cli.talk.reach import Reach, in_words, named_target, run, without_secr
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.masking import mask_command
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_command, printable
 
 if TYPE_CHECKING:
     from mcpd.verdict.options import TryOptions

@@ -17,7 +17,7 @@ from mcpd.cli.client_options import json_option
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Verdict, verify_target
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """Write a server into one file, which Claude Desktop and others install by a double click.
 

@@ -18,7 +18,7 @@ from mcpd.cli.options import parameter, target
 from mcpd.cli.protection import table_of
 from mcpd.cli.target import find
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.problems import Problem
 from mcpd.serve_defaults import DEMO
 from mcpd.serve_options import Option, command_options
@@ -26,7 +26,7 @@ from mcpd.server.advice import token_problems
 
 if TYPE_CHECKING:
     from mcpd.approval import Change
-    from mcpd.principal import Principal
+    from mcpd.protocol.principal import Principal
     from mcpd.registry.entries import ToolEntry
     from mcpd.server import Server
 

@@ -9,8 +9,8 @@ import click
 
 from mcpd.cli.talk.reach import EXIT_CODES, Reach
 from mcpd.cli.talk.words import WrongUse
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.serve_defaults import DEMO
-from mcpd.versions.table import SUPPORTED
 
 TARGET_HELP = """\b
 TARGET is the MCP server:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from mcpd import __version__
 from mcpd.cli.talk.words import WrongUse
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _COMMANDS = {
     "apps": "Try the apps of a server in a browser: a verdict for CI.",

@@ -76,7 +76,7 @@ async def _complete(terminal: Terminal, reach: Reach, words: list[str], known: d
 
         terminal.out_json(one_line(result))
         return 0
-    from mcpd.printable import printable
+    from mcpd.protocol.printable import printable
 
     for suggestion in found.values:
         terminal.out_safe(printable(suggestion, 2000))

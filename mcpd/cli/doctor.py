@@ -18,8 +18,7 @@ from mcpd.cli.talk.words import WrongUse, with_help
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.doctor.report import Report, Status, Step
 from mcpd.errors import ConfigurationError
-from mcpd.masking import mask_command
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_command, printable
 
 _HELP = """Try a server step by step, as a host would (an AI program such as Claude Code), and say what works, what does
 not and what to do.

@@ -12,7 +12,7 @@ import click
 from mcpd.cli.talk.terminal import as_json_text
 from mcpd.install.entry_checks import Finding
 from mcpd.install.health import CheckedFile, CheckedServer, State, check_hosts
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _SIGNS: dict[State, str] = {"works": "✓", "broken": "✗", "off": "–", "not started": "–"}
 _WORDS: dict[State, str] = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": "not started"}

@@ -15,7 +15,7 @@ from mcpd.cli.talk.terminal import as_json_text
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import SWITCHES, make_entry
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.install.commands import Listed, Outcome, Wishes

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mcpd.wire import carrying
+from mcpd.protocol.wire import trace_context
 
 # How our own messages begin that belong to a call: which fields their first arguments are.
 _BEGINNINGS = (
@@ -35,9 +35,9 @@ class JsonFormatter(logging.Formatter):
         fields = _line(record.created, record.levelname.lower(), record.name, record.getMessage())
         # Fields of a call, by whoever logs it: our log of calls, or a template of ours that names one.
         fields.update(getattr(record, "mcpd_fields", None) or _named(record))
-        if carrying.is_carried and "trace_id" not in fields:
+        if trace_context.is_carried and "trace_id" not in fields:
             # Logged inside of a call that is traced, by whomever.
-            parent = carrying.carried().get("traceparent", "")
+            parent = trace_context.carried().get("traceparent", "")
             fields.update({"trace_id": parent[3:35], "span_id": parent[36:52]} if parent else {})
 
         if record.exc_info and record.exc_info[1] is not None:

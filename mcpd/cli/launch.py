@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpd.cli.log_setup import configure
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import DEMO
 from mcpd.serve_options import Options, command_options
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mcpd.cli.target import Found, Watcher
     from mcpd.http import HttpSettings
-    from mcpd.principal import Principal
+    from mcpd.protocol.principal import Principal
     from mcpd.server import Server
     from mcpd.transports.authentication import Protection
 
@@ -346,7 +346,7 @@ class _Teller:
 
     def _principals(self) -> Sequence[Principal]:
         if self._options.token is not None:
-            from mcpd.principal import Principal
+            from mcpd.protocol.principal import Principal
 
             return (Principal("token"),)
         return () if self._options.auth is None else self._options.auth.principals

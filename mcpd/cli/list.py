@@ -72,7 +72,7 @@ async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, a
 
         info = client.server_info
         if not kind and info is not None:
-            from mcpd.printable import printable
+            from mcpd.protocol.printable import printable
 
             title = f"{printable(info.name)} {printable(info.version)}"
             terminal.out_safe(f"{terminal.styled(title, 'bold')} (protocol {client.version})")

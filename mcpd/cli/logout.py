@@ -9,7 +9,7 @@ from mcpd.cli.talk.reach import Reach, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """End the login at a server: its tokens are revoked where that is offered, and deleted in any case.
 

@@ -13,7 +13,7 @@ from mcpd.cli.talk.reach import Reach, in_words, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """Ask a server several times whether it is there, and print how long each answer took.
 

@@ -13,7 +13,7 @@ from mcpd.cli.client_options import client_command, reach_of
 from mcpd.cli.talk.reach import Reach, named_target, run, without_secrets
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _SYSTEM: str = sys.platform
 

@@ -22,7 +22,7 @@ from mcpd.cli.libraries import LIBRARIES
 from mcpd.cli.user_code import Loading, guarded, is_server
 from mcpd.client.targets.grammar import installed_commands
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.compat.program import Wanted

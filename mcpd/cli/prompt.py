@@ -13,7 +13,7 @@ from mcpd.cli.talk.completing import complete_names
 from mcpd.cli.talk.reach import Reach, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest, split_words
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.types.prompts import GetPromptResult, Prompt

@@ -25,7 +25,7 @@ from mcpd.bundle.server_json import (
 from mcpd.cli.bundle import files_of, tried
 from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """Write server.json, by which the registry of servers knows one, held to its schema and rules.
 

@@ -13,7 +13,7 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest
 from mcpd.errors import RemoteError
 from mcpd.host.listed import OFFER
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500

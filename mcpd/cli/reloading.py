@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpd.cli.user_errors import is_own
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.server import Server
 
 if TYPE_CHECKING:

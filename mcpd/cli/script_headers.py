@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _BLOCK = r"(?m)^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+)^# ///\s*$"
 _NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_options import Options
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mcpd.cli.launch import read_token
 from mcpd.cli.options import parameter
 from mcpd.observe.asking import NoStatus, ask_address, those_that_run
 from mcpd.observe.status import Status
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option
 
 _HELP = """Say what the servers do that this user runs: since when, for whom, which calls run, what failed.

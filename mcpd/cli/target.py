@@ -19,7 +19,7 @@ from msgspec import Struct
 from mcpd.cli.libraries import Watch
 from mcpd.cli.user_code import Loading, guarded, is_server
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import DEMO
 from mcpd.server import Server
 
@@ -121,7 +121,7 @@ def load(
 
 def _check_state_key() -> None:
     """Raise ConfigurationError for a short key, which no file of the user is to be blamed for."""
-    from mcpd.state_keys import keys_of_process
+    from mcpd.protocol.state_keys import keys_of_process
 
     try:
         keys_of_process()

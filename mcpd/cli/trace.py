@@ -9,7 +9,7 @@ import click
 
 from mcpd.cli.sizes import Size
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """Stand between a host and the server that it starts, and write to a file what they say to each other.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.trace.reading import Entry, TraceReader, read_lines
 from mcpd.trace.showing import Filter, as_json, as_line, readable_time
 

@@ -8,7 +8,7 @@ import click
 
 from mcpd.cli import install
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _HELP = """Take a server out of a host's file: the entry that `mcpd install` has written, and nothing else.
 

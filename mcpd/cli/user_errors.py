@@ -8,7 +8,7 @@ import sys
 from mcpd.cli.hints import hint
 from mcpd.client.targets.grammar import near_target
 from mcpd.errors import McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 def names_nothing(error: BaseException, name: str, function: str) -> bool:

@@ -8,8 +8,9 @@ import sys
 import tempfile
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.child import run_program
+from mcpd.protocol.printable import printable
 
 _UV_SECONDS = 600
 _MOST_LINES = 12

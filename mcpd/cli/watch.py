@@ -16,7 +16,7 @@ from mcpd.cli.talk.reach import Reach, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import RemoteError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client

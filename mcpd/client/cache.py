@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.jsonrpc import MALFORMED
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.types.base import Wire
 
 _CHANGED = {

@@ -18,8 +18,8 @@ from msgspec.json import Decoder
 
 from mcpd.client.faults import Faults
 from mcpd.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from mcpd.jsonrpc import MALFORMED, explain
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
 from mcpd.types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
 from mcpd.types.notifications import LogMessageParams

@@ -38,7 +38,8 @@ from mcpd.errors import (
     RemoteError,
     ResultMismatch,
 )
-from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.versions import table
 from mcpd.transports.http_client.options import Headers, HttpOptions
 from mcpd.types.base import CacheableResult
 from mcpd.types.completion import (
@@ -55,7 +56,6 @@ from mcpd.types.notifications import LogLevel
 from mcpd.types.prompts import GetPromptResult, Prompt
 from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
-from mcpd.versions import table
 
 log = logging.getLogger("mcpd.client")
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Raw
 
-from mcpd.channel import Channel, HeadedChannel, Heading, Receiver
 from mcpd.client.callbacks import Callbacks, answer_to
 from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
 from mcpd.client.headings import Headings
@@ -38,8 +37,9 @@ from mcpd.errors import (
     RequestTimeout,
     SessionLost,
 )
-from mcpd.jsonrpc import Id
-from mcpd.printable import printable
+from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.client")
 

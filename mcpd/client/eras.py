@@ -20,9 +20,9 @@ from mcpd.client.rounds import needed, run_rounds
 from mcpd.client.subscription import Subscription
 from mcpd.client.wishes import Wishes
 from mcpd.errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
 from mcpd.types.notifications import LogLevel
-from mcpd.versions import table
 
 log = logging.getLogger("mcpd.client")
 

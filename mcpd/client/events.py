@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw, Struct
 
 from mcpd.errors import ProtocolError, RemoteError
-from mcpd.in_flight import RequestInFlight
-from mcpd.pending import PendingRequest
+from mcpd.protocol.requests import PendingRequest, RequestInFlight
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout

@@ -25,7 +25,7 @@ from mcpd.client.group_names import Prefix, server_names
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.http_client.options import HttpOptions
 from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from mcpd.types.lifecycle import Implementation

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from mcpd.client.client import Client
 from mcpd.client.group_member import Member
 from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, RegistrationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.prompts import Prompt
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import Tool

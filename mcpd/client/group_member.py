@@ -10,7 +10,7 @@ from random import uniform
 from mcpd.client.client import Client
 from mcpd.client.group_names import Prefix
 from mcpd.errors import ConnectionLost, McpdError, RemoteError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.notifications import LogLevel
 
 log = logging.getLogger("mcpd.client")

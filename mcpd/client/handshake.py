@@ -11,10 +11,10 @@ from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
 from mcpd.errors import ProtocolError, RemoteError, UnsupportedVersion
-from mcpd.jsonrpc import MALFORMED, encode, explain
+from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
+from mcpd.protocol.versions import table
 from mcpd.types.base import META
 from mcpd.types.lifecycle import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
-from mcpd.versions import table
 
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 """What no legacy server answers: header mismatch, missing capability, unsupported version."""

@@ -13,14 +13,13 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from mcpd.channel import Heading
 from mcpd.client.faults import Faults
 from mcpd.errors import RegistrationError
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable
+from mcpd.protocol.channel import Heading
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
 from mcpd.types.tools import Tool
-from mcpd.wire.headers import encode_value
-from mcpd.wire.mirrors import Mirror, mirrors
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of the params the header `Mcp-Name` repeats."""

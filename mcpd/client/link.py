@@ -52,10 +52,10 @@ from mcpd.errors import (
     SessionLost,
     UnsupportedVersion,
 )
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire import trace_context
 from mcpd.transports.http_client.options import Authenticate, Challenge, HttpOptions
 from mcpd.types.lifecycle import ClientCapabilities, Implementation
-from mcpd.wire import carrying
 
 if TYPE_CHECKING:
     from mcpd.transports.authorization import Authorization
@@ -353,7 +353,7 @@ class ServerLink:
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         """One request and its result: on the connection that is open, or on a new one."""
-        span = carrying.ask(method, params) if carrying.is_carried else None
+        span = trace_context.ask(method, params) if trace_context.is_carried else None
         try:
             era = self._era
             connection = self._agreed().connection if era is None else era.connection

@@ -15,8 +15,8 @@ from msgspec.json import Decoder
 from mcpd.client.faults import Faults
 from mcpd.client.limits import ClientLimits
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import MALFORMED, explain
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
 
 T = TypeVar("T")
 

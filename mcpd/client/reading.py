@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.jsonrpc import ABSENT, MALFORMED, Id
-from mcpd.wire.torn import answered_by
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id
+from mcpd.protocol.wire.ndjson import answered_by
 
 
 class _PlainResult(Struct, forbid_unknown_fields=True):

@@ -18,8 +18,8 @@ from msgspec.json import decode
 
 from mcpd.client.faults import Faults
 from mcpd.errors import RegistrationError
-from mcpd.printable import printable
-from mcpd.references import target_of
+from mcpd.protocol.printable import printable
+from mcpd.protocol.references import target_of
 from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:

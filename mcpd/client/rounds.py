@@ -17,9 +17,9 @@ from mcpd.client.callbacks import Callbacks, answer_to
 from mcpd.client.faults import Faults
 from mcpd.client.limits import ClientLimits
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import MALFORMED, encode, explain
+from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
+from mcpd.protocol.versions import table
 from mcpd.types.base import Wire
-from mcpd.versions import table
 
 MAX_ROUNDS = 32
 """A server that still asks after so many answers would ask for ever."""

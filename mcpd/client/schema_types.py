@@ -20,7 +20,7 @@ else:
     # Of the standard one pydantic, and so each library that asks it, takes none before Python 3.12.
     from typing_extensions import TypedDict
 
-from mcpd.references import target_of
+from mcpd.protocol.references import target_of
 
 _MOST_TYPES = 2000
 _MOST_CHOICES = 500

@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from mcpd.channel import Heading
 from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
 from mcpd.client.faults import Faults
 from mcpd.client.handshake import Agreement, read_initialize
@@ -29,8 +28,8 @@ from mcpd.client.headings import Headings
 from mcpd.client.reading import decode_result, id_answered, is_utf8, params_to_keep
 from mcpd.client.writing import Envelope, as_members, with_meta
 from mcpd.errors import FrameTooLarge, InvalidRequest, LocalProtocolError, MethodNotFound, ParseError, ProtocolError
-from mcpd.in_flight import ID_IN_USE, RequestsInFlight
-from mcpd.jsonrpc import (
+from mcpd.protocol.channel import Heading
+from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Batch,
     Call,
@@ -48,14 +47,14 @@ from mcpd.jsonrpc import (
     error_answer,
     explain,
 )
-from mcpd.pending import PendingRequests, outcome_of
-from mcpd.printable import printable
-from mcpd.session import MAX_FRAME_BYTES
+from mcpd.protocol.printable import printable
+from mcpd.protocol.requests import ID_IN_USE, PendingRequests, RequestsInFlight, outcome_of
+from mcpd.protocol.session import MAX_FRAME_BYTES
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
+from mcpd.protocol.wire import trace_context
 from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
 from mcpd.types.notifications import CancelledParams, ProgressParams
-from mcpd.versions import table
-from mcpd.versions.table import Version
-from mcpd.wire import carrying
 
 log = logging.getLogger("mcpd.client")
 
@@ -175,8 +174,8 @@ class ClientSession:
         request = ClientRequest(method, wants_progress=True) if wants_progress else ClientRequest(method)
         request_id, headings = self.pending.add(request), self.headings
         try:
-            if carrying.is_carried:
-                added = carrying.carried()
+            if trace_context.is_carried:
+                added = trace_context.carried()
                 members = with_meta(members, added) if added else members
             if wants_progress:
                 # Our ids are unique, so that they serve as progress tokens too.

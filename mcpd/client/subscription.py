@@ -19,8 +19,8 @@ from mcpd.client.connection import ClientConnection
 from mcpd.client.events import Notified
 from mcpd.client.wishes import Wishes
 from mcpd.errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
-from mcpd.jsonrpc import MALFORMED, Id
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED, Id
+from mcpd.protocol.printable import printable
 from mcpd.types.base import META
 from mcpd.types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
 

@@ -15,8 +15,8 @@ from msgspec import UNSET, Raw
 from msgspec.json import decode, encode
 
 from mcpd.errors import ConfigurationError, RegistrationError, ResultMismatch, ToolError
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 

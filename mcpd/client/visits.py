@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from mcpd.errors import RemoteError, UrlElicitationRequired
-from mcpd.jsonrpc import MALFORMED
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.types.base import Wire
 
 _MOST = 1000

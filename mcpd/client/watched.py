@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mcpd.channel import HeadedChannel, Heading, Receiver, RequestReceiver
 from mcpd.client.connection import PausableChannel, StartableChannel
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
+from mcpd.protocol.channel import HeadedChannel, Heading, Receiver, RequestReceiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
 
 
 class ChannelWatcher:

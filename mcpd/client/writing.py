@@ -9,11 +9,11 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from mcpd.errors import InvalidParams, LocalProtocolError
-from mcpd.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.protocol.versions.table import Version
 from mcpd.types.base import META
 from mcpd.types.lifecycle import ClientCapabilities, Implementation
 from mcpd.types.notifications import LogLevel
-from mcpd.versions.table import Version
 
 _members = Decoder(dict[str, Raw]).decode
 _object = Decoder(dict[str, Any]).decode

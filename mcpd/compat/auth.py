@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import AnyHttpUrl, BaseModel
 
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 from mcpd.registry.routes import RouteResponse
 from mcpd.transports.authentication import Refusal
 

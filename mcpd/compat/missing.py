@@ -19,7 +19,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any, NoReturn
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = [
     "MissingModule",

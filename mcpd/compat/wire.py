@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError, convert
 from pydantic import BaseModel
 
 from mcpd.errors import InternalError
-from mcpd.jsonrpc import explain
+from mcpd.protocol.jsonrpc import explain
 from mcpd.types.base import EmptyResult, ObjectResult, Result
 from mcpd.types.completion import CompleteResult
 from mcpd.types.content import Annotations, AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent

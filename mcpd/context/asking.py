@@ -26,8 +26,8 @@ from mcpd.errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from mcpd.jsonrpc import MALFORMED, explain
-from mcpd.session import Call
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.session import Call
 from mcpd.types.base import NO_JSON
 from mcpd.types.lifecycle import SamplingCapability
 from mcpd.types.rounds import InputRequest, InputRequiredResult

@@ -13,18 +13,18 @@ from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
 from mcpd.context.exchange import Exchange
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import AccessDenied, ConfigurationError
-from mcpd.jsonrpc import MALFORMED, Id
-from mcpd.principal import Principal, Transport
+from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.jsonrpc import MALFORMED, Id
+from mcpd.protocol.principal import Principal, Transport
 from mcpd.types.lifecycle import ClientCapabilities, Implementation
 from mcpd.types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
 
 if TYPE_CHECKING:
     from mcpd.context.options import SamplingOptions
     from mcpd.context.questions import Answer, Question
+    from mcpd.protocol.wire.trace_context import TraceContext
     from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
-    from mcpd.wire.trace_context import TraceContext
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage", "TraceContext"):
@@ -183,7 +183,7 @@ class RequestInfo:
         call = self._exchange.call
         if call.trace is not None:
             return call.trace()
-        from mcpd.wire.trace_context import read  # few tools ask
+        from mcpd.protocol.wire.trace_context import read  # few tools ask
 
         return read(call.raw)
 
@@ -298,7 +298,7 @@ class Context(RequestInfo):
         For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
         HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
-        from mcpd.channel import ResumableChannel  # a class that few processes need
+        from mcpd.protocol.channel import ResumableChannel  # a class that few processes need
 
         peer = self._exchange.peer
         if isinstance(peer.channel, ResumableChannel):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import LocalProtocolError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
-from mcpd.session import Call
+from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.session import Call
 
 T = TypeVar("T")
 

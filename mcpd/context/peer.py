@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Raw
 
 if TYPE_CHECKING:
-    from mcpd.channel import Channel
     from mcpd.context.request_state import RequestStateCodec
-    from mcpd.session import Call
+    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.session import Call
     from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
 

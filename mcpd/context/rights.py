@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mcpd.principal import Origin
+from mcpd.protocol.principal import Origin
 
 _OPEN_TO_MANY = ("http", "websocket")
 

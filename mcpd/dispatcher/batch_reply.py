@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpd.errors import ResultTooLarge
-from mcpd.session import Session
+from mcpd.protocol.session import Session
 
 
 class BatchReply:

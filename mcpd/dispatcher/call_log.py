@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from mcpd.observer import ObservedCall, Observer, Outcome
-from mcpd.printable import printable
+from mcpd.protocol.observer import ObservedCall, Observer, Outcome
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

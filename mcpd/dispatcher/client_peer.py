@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Raw
 
 from mcpd.errors import LocalProtocolError, McpdError
-from mcpd.jsonrpc import as_json
-from mcpd.session import Call, Session
+from mcpd.protocol.jsonrpc import as_json
+from mcpd.protocol.session import Call, Session
 
 if TYPE_CHECKING:
-    from mcpd.channel import Channel
     from mcpd.context.request_state import RequestStateCodec
     from mcpd.dispatcher.outgoing import OutgoingRequests
     from mcpd.dispatcher.subscriptions import Subscriptions
+    from mcpd.protocol.channel import Channel
     from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
 _TURN_BYTES = 64 * 1024

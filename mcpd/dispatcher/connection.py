@@ -17,7 +17,6 @@ from warnings import catch_warnings, simplefilter
 
 from msgspec import to_builtins
 
-from mcpd.budget import CALL, OVER, SMALL, Charge, weigh
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import InputRequired, questions_of
 from mcpd.dispatcher.client_peer import ClientPeer
@@ -32,7 +31,8 @@ from mcpd.errors import (
     ProtocolError,
     forget_frames,
 )
-from mcpd.jsonrpc import (
+from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, weigh
+from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Batch,
     Failure,
@@ -45,13 +45,13 @@ from mcpd.jsonrpc import (
     decode_request,
     replace_lone_surrogates,
 )
-from mcpd.printable import printable
-from mcpd.session import Call, Session
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Call, Session
 
 if TYPE_CHECKING:
-    from mcpd.channel import Channel
     from mcpd.context.request_state import RequestStateCodec
     from mcpd.dispatcher.batch_reply import BatchReply
+    from mcpd.protocol.channel import Channel
 
 log = logging.getLogger("mcpd")
 

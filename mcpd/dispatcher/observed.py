@@ -16,13 +16,13 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode
 
-from mcpd.budget import Charge
 from mcpd.dispatcher.call_log import CallLog
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import Id, Request
-from mcpd.observer import ObservedCall, Observer, Outcome
-from mcpd.printable import printable
-from mcpd.session import Call, Session
+from mcpd.protocol.budget import Charge
+from mcpd.protocol.jsonrpc import Id, Request
+from mcpd.protocol.observer import ObservedCall, Observer, Outcome
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Call, Session
 
 log = logging.getLogger("mcpd")
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from mcpd.channel import Channel, ResumableChannel
 from mcpd.dispatcher.connection import Handler, ServerConnection
 from mcpd.dispatcher.observed import ObservedSession, tell
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
-from mcpd.observer import ObservedFrame, Observer, SessionObserver, hears_frames
-from mcpd.session import Session
+from mcpd.protocol.channel import Channel, ResumableChannel
+from mcpd.protocol.jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
+from mcpd.protocol.observer import ObservedFrame, Observer, SessionObserver, hears_frames
+from mcpd.protocol.session import Session
 
 log = logging.getLogger("mcpd")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from mcpd.channel import Channel
 from mcpd.errors import FrameTooLarge, RemoteError, RequestTimeout
-from mcpd.jsonrpc import Failure, Id, Response
-from mcpd.pending import PendingRequest, PendingRequests
-from mcpd.session import Call, Session
+from mcpd.protocol.channel import Channel
+from mcpd.protocol.jsonrpc import Failure, Id, Response
+from mcpd.protocol.requests import PendingRequest, PendingRequests
+from mcpd.protocol.session import Call, Session
+from mcpd.protocol.wire import trace_context
 from mcpd.types.notifications import CancelledParams
-from mcpd.wire import carrying
 
 
 class OutgoingRequests:
@@ -30,9 +30,9 @@ class OutgoingRequests:
 
     async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
         """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, a cancellation is sent."""
-        if not carrying.is_carried:
+        if not trace_context.is_carried:
             return await self._request(method, params, related_request, timeout)
-        span = carrying.ask(method, params)
+        span = trace_context.ask(method, params)
         try:
             answer = await self._request(method, params, related_request, timeout)
         except BaseException as error:
@@ -44,7 +44,7 @@ class OutgoingRequests:
         return answer
 
     async def _request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        frame = self._session.ask(method, params, self.pending.next_id, carrying.carried())
+        frame = self._session.ask(method, params, self.pending.next_id, trace_context.carried())
         answer: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self.pending.add(PendingRequest(method, answer))
         self._channel.send(frame, related_request.id, method)

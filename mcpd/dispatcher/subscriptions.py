@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from mcpd.jsonrpc import Id
-from mcpd.session import Call, Session
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.session import Call, Session
 from mcpd.types.base import META
 from mcpd.types.notifications import CancelledParams, NotificationParams
 from mcpd.types.resources import ResourceUpdatedParams
 from mcpd.types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
-    from mcpd.channel import Channel
     from mcpd.dispatcher.announcer import Kind
+    from mcpd.protocol.channel import Channel
 
 _SUBSCRIPTION = f"{META}subscriptionId"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 
 from mcpd.errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError, forget_frames
-from mcpd.printable import printable
-from mcpd.session import Call
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Call
 
 log = logging.getLogger("mcpd")
 

@@ -20,7 +20,7 @@ from mcpd.docs.settings import DocsSettings
 from mcpd.docs.spelling import Vocabulary
 from mcpd.docs.store import Store, is_broken
 from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

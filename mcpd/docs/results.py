@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from mcpd.docs.page import Kind
 from mcpd.errors import McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 class UnknownPage(McpdError):

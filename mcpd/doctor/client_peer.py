@@ -11,7 +11,7 @@ from msgspec.json import decode
 from mcpd.client import Client
 from mcpd.doctor.dialogue import Answer, NoAnswer
 from mcpd.errors import McpdError, RemoteError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 class ClientPeer:

@@ -14,7 +14,7 @@ from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
 from mcpd.host.listed import OFFER
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:

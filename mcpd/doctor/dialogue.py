@@ -16,8 +16,8 @@ from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.child import Child
 from mcpd.doctor.last_words import ending
 from mcpd.transports.child import Ending
+from mcpd.protocol.versions import table
 from mcpd.types.base import META
-from mcpd.versions import table
 
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 """The versions that a server is greeted in: what most hosts speak, and the newest."""

@@ -13,7 +13,7 @@ from mcpd.client.auth_settings import has_login
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, initialize_params, modern_params
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import MOST_BYTES, Reply, Web
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.authorization import advice_on
 
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")

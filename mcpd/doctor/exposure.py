@@ -7,7 +7,7 @@ from mcpd.doctor.endpoint import discover, hello, modern_headers, opening_of
 from mcpd.doctor.network import is_loopback
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _STRANGER = "https://stranger.example"
 _NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session-id")

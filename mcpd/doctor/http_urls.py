@@ -14,7 +14,7 @@ from mcpd.doctor.refusal import judge_refusal
 from mcpd.doctor.report import Report
 from mcpd.doctor.streams import try_streams
 from mcpd.doctor.web import Web
-from mcpd.versions import table
+from mcpd.protocol.versions import table
 
 
 async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:

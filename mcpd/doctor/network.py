@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.report import Report
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _SOON_DAYS = 14
 _SECONDS = 10.0

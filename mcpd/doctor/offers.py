@@ -9,7 +9,7 @@ from msgspec.json import encode
 
 from mcpd.doctor.dialogue import Answer, NoAnswer, Peer
 from mcpd.doctor.report import Report
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
 from mcpd.registry.problems import Problem
 

@@ -12,7 +12,7 @@ from msgspec.json import decode
 from mcpd.doctor.dialogue import NoAnswer
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")

@@ -8,7 +8,7 @@ from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, mo
 from mcpd.doctor.endpoint import Endpoint, modern_headers
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _SECONDS = 5.0
 """How long a stream may take to begin."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from mcpd.context.exchange import Exchange
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import MissingExtension, RegistrationError
+from mcpd.protocol.envelope import ClientIdentity
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.meta_keys import is_meta_key

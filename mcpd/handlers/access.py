@@ -20,9 +20,9 @@ from mcpd.auth.denial import challenges_of
 from mcpd.context.exchange import Exchange
 from mcpd.context.rights import is_asked, lacking
 from mcpd.errors import AccessDenied, InvalidParams, McpdError
-from mcpd.jsonrpc import ABSENT, MALFORMED, Request
-from mcpd.principal import Origin
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.printable import printable
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.needs import Needs
 from mcpd.registry.pages import ActiveExtensions

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpd.budget import Charge
+from mcpd.protocol.budget import Charge
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 
 PREFIX = "mcpd-result:///"

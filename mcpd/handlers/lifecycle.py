@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import MethodNotFound
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.registry.catalog import Catalog
 from mcpd.types.base import EmptyResult, Params
 from mcpd.types.lifecycle import (
@@ -14,7 +15,6 @@ from mcpd.types.lifecycle import (
     ResourcesCapability,
     ServerCapabilities,
 )
-from mcpd.versions.table import SUPPORTED
 
 
 def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:

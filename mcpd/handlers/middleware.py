@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from mcpd.budget import client_of
 from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, RegistrationError, ToolError
 from mcpd.handlers.table import HANDLERS, BoundHandler, HandlerTable
-from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.protocol.budget import client_of
+from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.content import encode_data
 from mcpd.registry.tools import failed

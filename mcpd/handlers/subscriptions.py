@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, ResourceNotFound
 from mcpd.handlers.lifecycle import check_session
+from mcpd.protocol.session import WATCH_BYTES
 from mcpd.registry.catalog import Catalog
-from mcpd.session import WATCH_BYTES
 from mcpd.types.base import EmptyResult
 from mcpd.types.resources import SubscribeParams
 

@@ -23,7 +23,7 @@ from mcpd.client.events import OnProgress
 from mcpd.errors import LocalProtocolError, ProtocolError, RequestCancelled
 from mcpd.host.partial_json import PartialArguments
 from mcpd.host.visibility import resource_uri
-from mcpd.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
 from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:

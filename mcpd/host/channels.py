@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from mcpd.errors import ConfigurationError, McpdError, ProtocolError
 from mcpd.host.shown import ShownView
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.host")
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mcpd.host.view.events import ModelContextUpdate
 from mcpd.host.view.refusals import Denied
-from mcpd.jsonrpc import encode
+from mcpd.protocol.jsonrpc import encode
 from mcpd.types.content import ContentBlock
 
 

@@ -41,7 +41,7 @@ from mcpd.host.view.app_tools import model_names
 from mcpd.host.view.context import HostContext, ToolInfo, merge
 from mcpd.host.view.policy import ViewSettings
 from mcpd.host.visibility import is_for_model, model_tools, resource_uri
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.websocket_server import WebSocketLimits
 from mcpd.types.tools import Tool
 

@@ -19,13 +19,13 @@ from typing import Protocol
 
 from websockets.http11 import Request
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import ConfigurationError
 from mcpd.host.call import ToolCall
 from mcpd.host.channels import ViewReceiver
 from mcpd.host.shown import ShownView
 from mcpd.host.view.context import HostContext
-from mcpd.principal import ANONYMOUS, Principal
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.transports.accepting import Acceptor
 from mcpd.transports.address import Address, authority, bind, parse
 from mcpd.transports.authentication import Refusal, RequestHeaders

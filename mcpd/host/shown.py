@@ -31,7 +31,7 @@ from mcpd.host.view.events import (
     Pong,
 )
 from mcpd.host.view.refusals import Denied
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.tools import CallToolResult, Tool
 
 log = logging.getLogger("mcpd.host")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from msgspec import Raw
 
 from mcpd.client import Client
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.tools import Tool
 
 

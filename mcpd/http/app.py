@@ -14,7 +14,6 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
 from mcpd.http.core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
 from mcpd.http.cors import Cors
@@ -22,10 +21,10 @@ from mcpd.http.eras import Eras, Step
 from mcpd.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from mcpd.http.routes import Router
 from mcpd.http.upgrade import serve_websocket
-from mcpd.jsonrpc import Batch, Request, decode, decode_batch
-from mcpd.listener import Ending
-from mcpd.principal import ANONYMOUS, Principal
-from mcpd.printable import printable
+from mcpd.protocol.channel import Channel, Ending, Receiver
+from mcpd.protocol.jsonrpc import Batch, Request, decode, decode_batch
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from mcpd.channel import Channel, Receiver
 from mcpd.http.core import HttpSettings
 from mcpd.http.request import Receive, Scope, Send
-from mcpd.listener import Ending
+from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
 

@@ -15,28 +15,28 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from mcpd.backplane.base import Backplane, EventStore, Kind
-from mcpd.budget import client_of
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import AccessDenied, ProtocolError
 from mcpd.http.forgotten import Forgotten
 from mcpd.http.headers import Mirrors
 from mcpd.http.keep_alive import KeepAlive
 from mcpd.http.request import FrameWatch, HttpRequest, Scope, counted_request
-from mcpd.jsonrpc import Message
-from mcpd.principal import Origin, Principal
+from mcpd.protocol.budget import client_of
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.jsonrpc import Message
+from mcpd.protocol.principal import Origin, Principal
+from mcpd.protocol.session import Call, Opening, Session
+from mcpd.protocol.state_keys import StateKeys
+from mcpd.protocol.versions.table import Version
 from mcpd.registry.routes import Route
 from mcpd.serve_defaults import SESSION_TIMEOUT
-from mcpd.session import Call, Opening, Session
-from mcpd.state_keys import StateKeys
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 from mcpd.types.lifecycle import Implementation
-from mcpd.versions.table import Version
 
 if TYPE_CHECKING:
     from mcpd.backplane.node_changes import ListDigest
     from mcpd.http.sharing import Changing, Sharing
-    from mcpd.observer import Observer
+    from mcpd.protocol.observer import Observer
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
@@ -263,7 +263,7 @@ class Core:
         self.request_class: type[HttpRequest] = HttpRequest
         if server.observers:
             from mcpd.dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
-            from mcpd.observer import hears_frames, refusals_to
+            from mcpd.protocol.observer import hears_frames, refusals_to
 
             self.on_refused = refusals_to(server.observers)
             if self.on_refused is not None:

@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw
 
-from mcpd.envelope import has_envelope
 from mcpd.errors import ProtocolError
 from mcpd.http.core import Core
 from mcpd.http.legacy import LegacyEndpoint
 from mcpd.http.modern import ModernEndpoint
 from mcpd.http.request import HttpRequest
-from mcpd.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
-from mcpd.versions import table
+from mcpd.protocol.envelope import has_envelope
+from mcpd.protocol.jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
+from mcpd.protocol.versions import table
 
 Step: TypeAlias = Coroutine[Any, Any, Any]
 """A part of the work on a request; it gives the next one, or None."""

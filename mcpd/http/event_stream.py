@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from mcpd.http.outbox import Outbox
 from mcpd.http.request import EVENT_STREAM, Header, HttpRequest, Send
-from mcpd.wire.sse import KEEP_ALIVE
+from mcpd.protocol.wire.sse import KEEP_ALIVE
 
 HEADERS: tuple[Header, ...] = (
     EVENT_STREAM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 
 
 class Forgotten:

@@ -13,9 +13,8 @@ from msgspec.json import Decoder
 
 from mcpd.errors import HeaderMismatch
 from mcpd.http.request import HttpRequest
-from mcpd.jsonrpc import ABSENT, MALFORMED
-from mcpd.wire.headers import decode_value, is_same
-from mcpd.wire.mirrors import Mirror
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED
+from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
 
 Mirrors = Callable[[str], Sequence[Mirror]]
 """The mirrored arguments of the tool of that name."""

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import unquote
 
-from mcpd.budget import SMALL, Charge, client_of
 from mcpd.errors import missing_extra
 from mcpd.http import framing
 from mcpd.http.application import Application
 from mcpd.http.departure import when_gone
 from mcpd.http.exchange import Exchange, HttpState
 from mcpd.http.request import WHEN_GONE, Header
+from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import Refusal
 

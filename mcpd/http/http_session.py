@@ -15,8 +15,8 @@ from mcpd.http.core import Answering
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.http.reply import Reply
 from mcpd.http.resumable_streams import ResumableStream, ResumableStreams
-from mcpd.jsonrpc import Id
-from mcpd.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 
 _MOST_HELD = 64
 _MOST_LISTENING = 16

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from functools import partial
 
 from mcpd.backplane.base import BackplaneAway
-from mcpd.budget import OVER
 from mcpd.errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from mcpd.http.core import Answering, Core, is_error
 from mcpd.http.departure import departed
@@ -24,12 +23,13 @@ from mcpd.http.reply import Reply
 from mcpd.http.request import Header, HttpRequest
 from mcpd.http.resumable_streams import NOT_RESUMABLE, ResumableStream
 from mcpd.http.sessions import Sessions
-from mcpd.jsonrpc import Failure, Id, Message, Notification, Request, Response
-from mcpd.printable import printable
+from mcpd.protocol.budget import OVER
+from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, Response
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
 from mcpd.transports.expiring import at_expiry
 from mcpd.transports.guards import Refusal
-from mcpd.versions import table
-from mcpd.versions.table import Version
 
 log = logging.getLogger("mcpd.http")
 

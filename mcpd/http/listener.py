@@ -11,12 +11,11 @@ import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import ConfigurationError
 from mcpd.http.application import Application
 from mcpd.http.exchange import HttpState
 from mcpd.http.http1 import LINGER, Http1Protocol
-from mcpd.listener import Ending
+from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.transports.accepting import Acceptor, ConnectionLimit
 from mcpd.transports.address import Address, authority, bind, bind_unix, check_guarded, close, is_local, parse
 from mcpd.transports.guards import Access

@@ -13,8 +13,6 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from mcpd.budget import OVER
-from mcpd.envelope import check_envelope
 from mcpd.errors import (
     HeaderMismatch,
     InvalidParams,
@@ -29,13 +27,15 @@ from mcpd.http.headers import check_mirrors, check_standard
 from mcpd.http.reply import Reply
 from mcpd.http.request import HttpRequest
 from mcpd.http.resumable_streams import NOT_RESUMABLE
-from mcpd.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
-from mcpd.principal import Origin
-from mcpd.session import Call
+from mcpd.protocol.budget import OVER
+from mcpd.protocol.envelope import check_envelope
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.session import Call
+from mcpd.protocol.versions import table
 from mcpd.transports.expiring import at_expiry
 from mcpd.transports.guards import Refusal
 from mcpd.types.base import NO_JSON, Params, RequestMeta, Wire
-from mcpd.versions import table
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 

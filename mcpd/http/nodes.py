@@ -15,7 +15,7 @@ from mcpd.http.following import Following
 from mcpd.http.http_session import CannotRestore, HttpSession
 from mcpd.http.sealed_sessions import SealedSessions
 from mcpd.http.sharing import Sharing
-from mcpd.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
+from mcpd.protocol.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 
 _SAID_BY_ALL = frozenset(
     (

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 
-from mcpd.budget import SMALL, Charge, client_of
+from mcpd.protocol.budget import SMALL, Charge, client_of
 
 log = logging.getLogger("mcpd")
 

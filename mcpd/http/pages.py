@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from mcpd.channel import Channel, Receiver
 from mcpd.http.core import HttpSettings
 from mcpd.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
-from mcpd.listener import Ending
-from mcpd.printable import printable
+from mcpd.protocol.channel import Channel, Ending, Receiver
+from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access, Guard

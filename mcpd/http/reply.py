@@ -14,9 +14,9 @@ from mcpd.http.event_stream import HEADERS, EventStreamResponse
 from mcpd.http.keep_alive import KeepAlive
 from mcpd.http.request import Header, HttpRequest
 from mcpd.http.resumable_streams import ResumableStream, StreamMaker
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
-from mcpd.wire.sse import KEEP_ALIVE
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.wire.sse import KEEP_ALIVE
 
 _MOST_EARLY = 64 * 1024
 _MORE_HEADERS = HEADERS[1:]

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
-from mcpd.budget import OVER, SMALL, Charge, weigh
 from mcpd.errors import InternalError, InvalidRequest, ProtocolError
-from mcpd.jsonrpc import Id, encode, error_answer
-from mcpd.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.budget import OVER, SMALL, Charge, weigh
+from mcpd.protocol.jsonrpc import Id, encode, error_answer
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.transports.guards import Refusal
 
 T = TypeVar("T")

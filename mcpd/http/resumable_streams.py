@@ -13,7 +13,7 @@ from typing import Protocol
 from mcpd.backplane.base import EventStore
 from mcpd.backplane.memory import MemoryEventStore
 from mcpd.http.event_stream import EventStreamResponse
-from mcpd.wire.sse import event, events, numbered, priming
+from mcpd.protocol.wire.sse import event, events, numbered, priming
 
 _MOST_LEFT = 16
 _MOST_AT_ONCE = 64 * 1024

@@ -22,8 +22,8 @@ from mcpd.http.core import Backend, Core
 from mcpd.http.cors import Cors
 from mcpd.http.request import BadBody, Header, HttpRequest
 from mcpd.http.server_card import ServerCard, checked_public_url
-from mcpd.principal import Principal
-from mcpd.printable import printable
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.registry.threads import run_in_thread

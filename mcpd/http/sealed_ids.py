@@ -17,7 +17,7 @@ from struct import Struct as Layout
 from time import time
 from typing import NamedTuple
 
-from mcpd.versions import table
+from mcpd.protocol.versions import table
 
 LIFE = 7 * 24 * 3600.0
 """For so many seconds an id is good, in which all processes have to keep the key."""

@@ -17,15 +17,15 @@ from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.backplane.base import BackplaneAway
 from mcpd.backplane.node import Node
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import InternalError
 from mcpd.http.http_session import CannotRestore, HttpSession, Sealed
 from mcpd.http.sealed_ids import IdSealer, SealedId
-from mcpd.printable import printable
-from mcpd.session import Session
+from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Session
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
 from mcpd.types.lifecycle import ClientCapabilities, Implementation
-from mcpd.versions import table
-from mcpd.versions.table import Version
 
 log = logging.getLogger("mcpd")
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from mcpd.backplane.base import EventStore
 from mcpd.backplane.memory import MemoryEventStore
-from mcpd.budget import address_of
 from mcpd.errors import InternalError, InvalidRequest
 from mcpd.http.core import Core
 from mcpd.http.http_session import CannotRestore, HttpSession
 from mcpd.http.request import HttpRequest
 from mcpd.http.resumable_streams import ResumableStreams
-from mcpd.versions.table import Version
+from mcpd.protocol.budget import address_of
+from mcpd.protocol.versions.table import Version
 
 if TYPE_CHECKING:
     from mcpd.http.nodes import Nodes

@@ -14,8 +14,8 @@ from mcpd.backplane.node_changes import ListDigest, NodeChanges
 from mcpd.backplane.opening import open_backplane
 from mcpd.errors import ConfigurationError
 from mcpd.http.sealed_ids import IdSealer
-from mcpd.observer import Observer, SessionObserver
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.observer import Observer, SessionObserver
+from mcpd.protocol.state_keys import StateKeys
 
 
 class Changing(Protocol):

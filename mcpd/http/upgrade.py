@@ -11,8 +11,8 @@ from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.http.core import Core
 from mcpd.http.outbox import Outbox
 from mcpd.http.request import HttpRequest, Send
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
 from mcpd.transports.apart import Apart
 from mcpd.transports.expiring import at_expiry
 from mcpd.transports.guards import Refusal

@@ -19,7 +19,7 @@ from mcpd.install.journal import Journal, Record, entry_fingerprint, fingerprint
 from mcpd.install.ours import essence
 from mcpd.install.own_command import has_own_command, tell
 from mcpd.install.plan import Plan, holds_secrets
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _WITH = {"cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own, of which one takes over the other's."""

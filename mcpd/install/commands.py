@@ -26,7 +26,7 @@ from mcpd.install.ours import is_ours, same_server
 from mcpd.install.plan import Plan, entries_of, plan_install, plan_uninstall
 from mcpd.install.running import refuse_running, running
 from mcpd.install.shapes import shaped
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _STAYS_SECONDS = 2.0
 """How long an entry is looked after, in the file of a host that runs and writes it, too."""

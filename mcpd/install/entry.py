@@ -20,8 +20,7 @@ from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, Ur
 from mcpd.errors import ConfigurationError
 from mcpd.install.interpreter import serving_command
 from mcpd.install.windows import plain_words
-from mcpd.masking import mask_command, mask_text
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.serve_defaults import DEMO
 from mcpd.sources.lookup import place_here
 

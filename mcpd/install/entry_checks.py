@@ -20,7 +20,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.files import Content
 from mcpd.install.shapes import shaped
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _COMMAND = ("command", "cmd")

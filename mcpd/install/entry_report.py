@@ -12,7 +12,7 @@ from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.doctor.report import Report
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry_checks import entry_findings, is_off
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 def look_at_entry(target: str, report: Report) -> None:

@@ -29,7 +29,7 @@ from mcpd.install.hosts import found_hosts
 from mcpd.install.journal import Journal
 from mcpd.install.launch import Verdict, verify_target
 from mcpd.install.surroundings import passed_on, stripped
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 State: TypeAlias = Literal["works", "broken", "off", "not started"]
 

@@ -23,8 +23,7 @@ from mcpd.extensions.ui.constants import FLAT_URI
 from mcpd.host.listed import OFFER
 from mcpd.install.entry import Entry, as_target
 from mcpd.install.surroundings import passed_on, working_folder
-from mcpd.masking import mask_text
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_text, printable
 from mcpd.types.base import META
 
 SECONDS = 60.0

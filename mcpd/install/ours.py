@@ -45,7 +45,7 @@ def shown(entry: Any) -> str:
     words = essence(entry)
     if words is None:
         return "what cannot be read"
-    from mcpd.masking import mask_command
+    from mcpd.protocol.printable import mask_command
 
     return " ".join(mask_command(words))
 

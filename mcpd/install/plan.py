@@ -19,8 +19,7 @@ from mcpd.install.journal import Journal
 from mcpd.install.ours import is_ours, same_server, shown
 from mcpd.install.shapes import OURS, shaped
 from mcpd.install.surroundings import is_secret
-from mcpd.masking import mask_text
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_text, printable
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
 

@@ -10,7 +10,7 @@ import ntpath
 import sys
 from collections.abc import Callable, Sequence
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 def plain_words(

@@ -15,7 +15,7 @@ from msgspec.json import decode
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.observe.runtime_folder import check_peer, checked_folder, control_sockets
 from mcpd.observe.status import Status
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.address import parse
 
 _SECONDS = 5.0

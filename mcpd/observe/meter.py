@@ -20,14 +20,14 @@ from typing import Any, TypeAlias
 from msgspec import field
 
 from mcpd.backplane.base import Backplane
-from mcpd.channel import Channel
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.jsonrpc import Id
 from mcpd.observe.exposition import is_label
 from mcpd.observe.families import BOUNDS, SHORT_BOUNDS, Family, Labels, Sample
-from mcpd.observer import SessionObserver
-from mcpd.session import Call, Session
-from mcpd.versions.table import Version
+from mcpd.protocol.channel import Channel
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.observer import SessionObserver
+from mcpd.protocol.session import Call, Session
+from mcpd.protocol.versions.table import Version
 
 MOST_SERIES = 5000
 """So many series of calls are kept; what would be one more is counted for the tool `_other`, with the error `_other`

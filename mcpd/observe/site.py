@@ -21,8 +21,8 @@ from mcpd.observe.outside import Asked, Said
 from mcpd.observe.report import JSON
 from mcpd.observe.runtime_folder import checked_folder, control_path
 from mcpd.observe.status import Status
-from mcpd.principal import Principal
-from mcpd.printable import printable
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
 from mcpd.serve_options import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback
 from mcpd.transports.authentication import TokenAuthenticator

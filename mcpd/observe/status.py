@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mcpd.masking import mask_text
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_text, printable
 
 MOST_CALLS = 100
 """Of so many calls more is told than that they run."""

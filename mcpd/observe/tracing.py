@@ -24,9 +24,9 @@ from mcpd.context.input_required import InputRequired
 from mcpd.errors import ProtocolError, RemoteError
 from mcpd.handlers.table import BoundHandler
 from mcpd.observe.trace_provider import provider_of, provider_of_program
-from mcpd.printable import printable
-from mcpd.wire import carrying, trace_context
-from mcpd.wire.trace_context import TraceContext
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire import trace_context
+from mcpd.protocol.wire.trace_context import TraceContext
 
 log = logging.getLogger("mcpd")
 
@@ -73,11 +73,11 @@ class Tracing:
     def attach(self) -> None:
         """Put a span round each request from now on, and let our own requests carry it on."""
         self._server.handlers.wrap(self._wrapped, is_outermost=True)
-        carrying.carry_by(self)
+        trace_context.carry_by(self)
 
     def stop(self) -> None:
         """Send what is left, for a second at most: a collector that hangs holds up no end (OBS-11)."""
-        carrying.carry_by(None)
+        trace_context.carry_by(None)
         # It is not ended: it is the program's, or is its from now on, for whatever traces later in this process.
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
@@ -193,12 +193,12 @@ class Tracing:
     # -- our own requests --------------------------------------------------------------------
 
     def carried(self) -> dict[str, str]:
-        """See `carrying.Carrier`."""
+        """See `trace_context.Carrier`."""
         current = self._api.get_current_span()
         return _trace_of(current, "").headers() if current.get_span_context().is_valid else {}
 
-    def ask(self, method: str, name: str) -> carrying.Span:
-        """See `carrying.Carrier`. The name is the program's own, or a server's that it has asked."""
+    def ask(self, method: str, name: str) -> trace_context.Span:
+        """See `trace_context.Carrier`. The name is the program's own, or a server's that it has asked."""
         attributes = {"mcp.method.name": method}
         if name and method in _NAMED:
             attributes[_NAMED[method]] = name
@@ -221,7 +221,7 @@ class _Asked:
         self._leave = leave
 
     def end(self, error: BaseException | None = None) -> None:
-        """See `carrying.Span`."""
+        """See `trace_context.Span`."""
         self._leave()
         if error is None:
             self._span.end()

@@ -17,9 +17,8 @@ from msgspec import DecodeError
 from msgspec.json import decode, encode
 
 from mcpd.errors import ConfigurationError
-from mcpd.masking import is_secret, mask_json, mask_text
-from mcpd.observer import ObservedFrame, Observer
-from mcpd.printable import printable
+from mcpd.protocol.observer import ObservedFrame, Observer
+from mcpd.protocol.printable import is_secret, mask_json, mask_text, printable
 
 MOST_CHARACTERS = 200
 """Of each text in a message so much is written."""

@@ -18,7 +18,6 @@ from msgspec.json import decode as decode_json
 from websockets.frames import CloseCode
 from websockets.http11 import Request as HandshakeRequest
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import (
     ConnectionLost,
     InternalError,
@@ -28,7 +27,10 @@ from mcpd.errors import (
     ProtocolError,
     RemoteError,
 )
-from mcpd.jsonrpc import (
+from mcpd.preview.messages import Hello, Nothing
+from mcpd.preview.methods import HEARD, METHODS, PageRequestHandler
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Failure,
     Notification,
@@ -41,11 +43,9 @@ from mcpd.jsonrpc import (
     error_answer,
     explain,
 )
-from mcpd.pending import PendingRequest, PendingRequests
-from mcpd.preview.messages import Hello, Nothing
-from mcpd.preview.methods import HEARD, METHODS, PageRequestHandler
-from mcpd.principal import ANONYMOUS, Principal
-from mcpd.printable import printable
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard

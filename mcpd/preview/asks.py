@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from mcpd.errors import McpdError
-from mcpd.jsonrpc import MALFORMED, read_object
+from mcpd.protocol.jsonrpc import MALFORMED, read_object
 
 
 class Page(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mcpd.channel import Channel, Receiver
 from mcpd.http.core import HttpSettings
 from mcpd.http.listener import HttpListener
 from mcpd.http.pages import MakeEndpoint, PageApp
 from mcpd.preview.origins import Origins
 from mcpd.preview.page_files import PageFiles
 from mcpd.preview.sandbox import Sandbox
+from mcpd.protocol.channel import Channel, Receiver
 from mcpd.transports.accepting import ConnectionLimit
 
 MOST_HEAD_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ from msgspec.json import decode
 
 from mcpd.client import Client
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import MALFORMED, explain
+from mcpd.protocol.jsonrpc import MALFORMED, explain
 
 MOST_PAGES = 1000
 

@@ -18,7 +18,6 @@ from mcpd.client.events import OnProgress
 from mcpd.errors import InvalidParams, InvalidRequest
 from mcpd.host.call import ToolCall
 from mcpd.host.visibility import is_for_app, is_for_model, resource_uri
-from mcpd.jsonrpc import MALFORMED, explain
 from mcpd.preview.asks import Page
 from mcpd.preview.lists import read_all
 from mcpd.preview.messages import (
@@ -52,8 +51,9 @@ from mcpd.preview.messages import (
 from mcpd.preview.session import PERMISSIONS, PreviewSession
 from mcpd.preview.tool_problems import tool_problems
 from mcpd.preview.views import PageViews
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.versions import table
 from mcpd.types.tools import Tool
-from mcpd.versions import table
 
 FRESH_SECONDS = 2.0
 """The server's tools are not listed again so soon."""

@@ -15,8 +15,8 @@ from msgspec.json import decode
 from mcpd.host.documents.csp import Profile
 from mcpd.host.treatment import Treatment
 from mcpd.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
-from mcpd.jsonrpc import encode
 from mcpd.preview.messages import Quirks
+from mcpd.protocol.jsonrpc import encode
 
 FAILED_RESULT = {"content": [{"type": "text", "text": "The tool failed (mcpd preview: errorResult)"}], "isError": True}
 """What a View is told in place of its result."""

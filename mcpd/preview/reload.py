@@ -13,7 +13,7 @@ from collections.abc import Callable
 from mcpd.errors import McpdError
 from mcpd.host.host import Host
 from mcpd.host.shown import ShownView
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.preview")
 

@@ -24,8 +24,8 @@ from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.host.documents.csp import Grant
 from mcpd.http.pages import PageAnswer
 from mcpd.http.request import HttpRequest
-from mcpd.jsonrpc import encode
 from mcpd.preview.origins import PAGE_NAME, WARM_NAME, Place
+from mcpd.protocol.jsonrpc import encode
 from mcpd.transports.authentication import Refusal
 
 OnReport = Callable[[bytes, bool], object]

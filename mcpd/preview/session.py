@@ -30,7 +30,7 @@ from mcpd.preview.events import told
 from mcpd.preview.messages import ServerInfo
 from mcpd.preview.reload import Freshness
 from mcpd.preview.trace import ServerWatcher, Trace
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.content import ContentBlock
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.notifications import LogMessageParams

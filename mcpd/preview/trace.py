@@ -21,9 +21,9 @@ from msgspec.structs import replace
 
 from mcpd.client.watched import ChannelWatcher
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.jsonrpc import MALFORMED, Id
-from mcpd.masking import mask_json, mask_text, may_hold_secrets
 from mcpd.preview.messages import TraceFilter, TraceGet
+from mcpd.protocol.jsonrpc import MALFORMED, Id
+from mcpd.protocol.printable import mask_json, mask_text, may_hold_secrets
 from mcpd.trace.records import Head, head_of
 
 MOST_ENTRIES = 50_000

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from mcpd.jsonrpc import MALFORMED
+from mcpd.protocol.jsonrpc import MALFORMED
 
 _MOST_CHARACTERS = 2000
 

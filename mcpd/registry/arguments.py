@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from mcpd.errors import ArgumentsError, InvalidParams
-from mcpd.jsonrpc import read_object
+from mcpd.protocol.jsonrpc import read_object
 from mcpd.registry.coercion import coerce, follow
 from mcpd.registry.defaults import complete
 from mcpd.registry.hooks import dec_hook

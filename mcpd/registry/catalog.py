@@ -16,7 +16,7 @@ from mcpd.types.tools import ListToolsResult
 if TYPE_CHECKING:
     from mcpd.context.context import Context
     from mcpd.context.exchange import Exchange
-    from mcpd.envelope import ClientIdentity
+    from mcpd.protocol.envelope import ClientIdentity
     from mcpd.registry.completion import Completer
     from mcpd.registry.conditions import Condition
     from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry

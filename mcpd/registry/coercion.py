@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpd.references import is_local, target_of
+from mcpd.protocol.references import is_local, target_of
 from mcpd.registry.datetimes import DATETIME_FORMATS, reread
 
 _ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))

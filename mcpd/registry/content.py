@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from msgspec.json import Decoder, Encoder
 
 from mcpd.errors import InternalError
-from mcpd.jsonrpc import replace_lone_surrogates
+from mcpd.protocol.jsonrpc import replace_lone_surrogates
 from mcpd.registry.hooks import enc_hook, to_builtins
 from mcpd.types.content import (
     AudioContent,

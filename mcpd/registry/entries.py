@@ -21,10 +21,10 @@ from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
+    from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
     from mcpd.types.completion import Completion
-    from mcpd.wire.mirrors import Mirror
 
 T = TypeVar("T")
 Later: TypeAlias = T | Coroutine[Any, Any, T]

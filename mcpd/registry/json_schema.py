@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from mcpd.errors import ArgumentsError, RegistrationError
-from mcpd.jsonrpc import read_object
+from mcpd.protocol.jsonrpc import read_object
 from mcpd.registry.coercion import coerce
 
 MAX_BYTES = 1024 * 1024

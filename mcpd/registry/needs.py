@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mcpd.context.context import Context
 from mcpd.errors import AccessDenied, RegistrationError
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 
 ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
 """The scopes that a call needs, by its arguments as they came."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from mcpd.references import is_local, target_of
+from mcpd.protocol.references import is_local, target_of
 from mcpd.registry.problems import Problem
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")

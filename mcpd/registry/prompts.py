@@ -14,7 +14,7 @@ from msgspec import structs
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import InternalError, McpdError, as_told
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.coercion import admitted_types, follow
 from mcpd.registry.completion import choices, rank
 from mcpd.registry.content import BLOCKS

@@ -12,7 +12,7 @@ from msgspec import structs
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.content import resource_contents
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.signature import Callee

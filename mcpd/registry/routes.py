@@ -15,8 +15,8 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from mcpd.errors import InvalidRequest, RegistrationError
-from mcpd.jsonrpc import explain
-from mcpd.principal import ANONYMOUS, Principal
+from mcpd.protocol.jsonrpc import explain
+from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.registry.annotations import is_coroutine_function
 from mcpd.registry.segments import values_between
 

@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict
 
 from mcpd.errors import RegistrationError
-from mcpd.jsonrpc import MALFORMED
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.registry.annotations import (
     PLAIN_TYPES,
     call_method,

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from mcpd.budget import address_of
 from mcpd.errors import ThreadsBusy
-from mcpd.printable import printable
+from mcpd.protocol.budget import address_of
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

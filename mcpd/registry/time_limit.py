@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from mcpd.context.exchange import Exchange
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.tools import FunctionTool, failed
 from mcpd.types.tools import CallToolResult
 

@@ -17,8 +17,8 @@ from msgspec.structs import asdict
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
-from mcpd.jsonrpc import MALFORMED, explain
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
 from mcpd.registry.content import Unwritable, encode_data, is_content, tool_result
 from mcpd.registry.hooks import output_hook
 from mcpd.registry.pages import ActiveExtensions
@@ -29,11 +29,11 @@ from mcpd.types.content import TextContent
 from mcpd.types.tools import AnyValue, CallToolResult, Tool
 
 if TYPE_CHECKING:
+    from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.conditions import Condition
     from mcpd.registry.json_schema import SchemaCallee
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
-    from mcpd.wire.mirrors import Mirror
 
 log = logging.getLogger("mcpd")
 
@@ -134,7 +134,7 @@ class FunctionTool:
             if extension in active:
                 added.update(added_meta.meta(active))
         if not self.wraps_for.isdisjoint(active):
-            from mcpd.versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
 
             tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
@@ -147,7 +147,7 @@ class FunctionTool:
         return self._mirrors or ()
 
     def _read_input_schema(self) -> None:
-        from mcpd.wire.mirrors import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
+        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
 
         tool = self.tool
         if not tool.input_schema:
@@ -186,7 +186,7 @@ class FunctionTool:
         # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
         has_any_root = self._has_any_root and not result.is_error
         if result.structured_content is not UNSET and self._wraps(exchange):
-            from mcpd.versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
 
             if has_any_root or not is_object_value(result.structured_content):
                 return wrapped_content(result)

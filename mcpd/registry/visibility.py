@@ -20,7 +20,7 @@ from msgspec import Struct
 from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.errors import McpdError, as_told
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.annotations import is_coroutine_function
 from mcpd.registry.pages import ActiveExtensions, Entry, Listing
 from mcpd.registry.rules import CatalogEntry, EntryRule, VisibilityRule

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Union
 from msgspec import NODEFAULT, Struct, ValidationError, convert, inspect as types
 from msgspec.structs import fields
 
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 from mcpd.registry.annotations import plain_function, untyped_context
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.content import BLOCKS, is_content

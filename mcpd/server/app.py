@@ -23,6 +23,7 @@ from mcpd.errors import RegistrationError, collects
 from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import BuiltInMethods, make_extensions, with_help
 from mcpd.handlers.table import bind as bind_handlers
+from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.hooks import to_builtins
 from mcpd.server.extension_methods import ExtensionMethods
@@ -30,18 +31,18 @@ from mcpd.server.http_routes import RouteMethods
 from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
 from mcpd.server.offerings import Offerings
 from mcpd.server.visibility import VisibilityMethods
-from mcpd.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.types.base import META, Icon, Params
 
 if TYPE_CHECKING:
     from mcpd.backplane.base import Backplane, ChangeBus
-    from mcpd.channel import Channel
     from mcpd.context.request_state import RequestStateCodec
     from mcpd.extensions.options import BuiltInOptions
     from mcpd.handlers.middleware import Middleware
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
-    from mcpd.observer import Observer
+    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.observer import Observer
+    from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.cache import CacheableMethod, CacheHint
     from mcpd.registry.problems import Problem
     from mcpd.server.lifespan import Lifespan
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from mcpd.transports.authentication import Authenticator, Protection
     from mcpd.transports.guards import Access
     from mcpd.transports.memory import MemoryChannel
-    from mcpd.wire.mirrors import Mirror
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("Access", "Authenticator", "Backplane", "CacheHint", "CacheableMethod", "ChangeBus", "Channel",

@@ -8,11 +8,11 @@ from msgspec.json import encode
 
 from mcpd.errors import McpdError
 from mcpd.extensions.base import Extension
+from mcpd.protocol.wire.headers import mirrors
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.problems import Problem
 from mcpd.registry.tools import FunctionTool
 from mcpd.server.advice import advise
-from mcpd.wire.mirrors import mirrors
 
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:

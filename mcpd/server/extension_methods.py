@@ -7,8 +7,7 @@ from collections.abc import Callable
 from mcpd.dispatcher.connection import Handler, NotificationListener
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension
-from mcpd.versions.table import is_known_method
-from mcpd.versions.vocabulary import Vocabulary
+from mcpd.protocol.versions.table import Vocabulary, is_known_method
 
 
 class ExtensionMethods:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import AccessDenied
-from mcpd.principal import Origin
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.session import Call
 from mcpd.registry.catalog import Catalog
-from mcpd.session import Call
 
 if TYPE_CHECKING:
     from mcpd.server.lifespan import Lifespan

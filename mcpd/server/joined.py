@@ -18,6 +18,7 @@ from mcpd import __version__
 from mcpd.context.exchange import Exchange
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.builtin import BUILT_IN
+from mcpd.protocol.wire.headers import Mirror
 from mcpd.registry.entries import Entries, Later, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.problems import Problem
@@ -29,7 +30,6 @@ from mcpd.types.completion import Completion
 from mcpd.types.prompts import GetPromptParams, GetPromptResult, Prompt
 from mcpd.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
 from mcpd.types.tools import CallToolParams, CallToolResult, Tool
-from mcpd.wire.mirrors import Mirror
 
 _MOST_NAME = 128
 

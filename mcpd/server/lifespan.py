@@ -25,7 +25,7 @@ from mcpd.context.exchange import Exchange
 from mcpd.dispatcher import ServerConnection
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.handlers.table import HandlerTable
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from mcpd.listener import Listener
-from mcpd.observer import refusals_to
+from mcpd.protocol.channel import Listener
+from mcpd.protocol.observer import refusals_to
 from mcpd.serve_options import Settings
 from mcpd.server.servable import Servable
 from mcpd.transports.accepting import ConnectionLimit

@@ -13,9 +13,9 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode, encode
 
 from mcpd.errors import ConfigurationError, RegistrationError
-from mcpd.jsonrpc import explain
+from mcpd.protocol.jsonrpc import explain
+from mcpd.protocol.state_keys import StateKeys, keys_of_process, read_keys
 from mcpd.registry.meta_keys import checked_meta
-from mcpd.state_keys import StateKeys, keys_of_process, read_keys
 from mcpd.types.base import Icon
 from mcpd.types.content import TextContent
 from mcpd.types.lifecycle import Implementation

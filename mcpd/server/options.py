@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from mcpd.extensions.options import BuiltInServeOptions, BuiltInToolOptions
 from mcpd.http import HttpSettings
-from mcpd.listener import Listener
-from mcpd.overseer import Overseer
+from mcpd.protocol.channel import Listener, Overseer
 from mcpd.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket_server import WebSocketLimits

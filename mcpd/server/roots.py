@@ -11,7 +11,7 @@ from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import as_told
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.threads import run_in_thread
 
 log = logging.getLogger("mcpd")

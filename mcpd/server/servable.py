@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mcpd.channel import Channel
 from mcpd.dispatcher import ServerConnection
 from mcpd.extensions.base import Extension
 from mcpd.http import HttpApp, HttpSettings
-from mcpd.observer import Observer
+from mcpd.protocol.channel import Channel
+from mcpd.protocol.observer import Observer
+from mcpd.protocol.session import Opening
 from mcpd.server.lifespan import Lifespan
-from mcpd.session import Opening
 from mcpd.transports.authentication import Authenticator
 from mcpd.transports.guards import Access
 

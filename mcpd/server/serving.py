@@ -17,20 +17,18 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpd.budget import BUDGET
 from mcpd.dispatcher import ServerConnection
 from mcpd.errors import McpdError
+from mcpd.protocol.budget import BUDGET
+from mcpd.protocol.session import Opening
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.serve_options import Settings
 from mcpd.server.shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
-from mcpd.session import Opening
 
 if TYPE_CHECKING:
-    from mcpd.channel import Channel, Receiver
-    from mcpd.listener import Ending, Listener
     from mcpd.observe.tracing import Tracing
     from mcpd.observe.wire_log import WireLog
-    from mcpd.overseer import Watcher
+    from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.servable import Servable
 

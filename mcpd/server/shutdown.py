@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option, command_options, parse_size
 from mcpd.sources.auth_table import AuthTable
 from mcpd.sources.docs_table import DOING, PROFILES, DocsTable, ToolTable

@@ -14,7 +14,7 @@ import re
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")

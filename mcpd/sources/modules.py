@@ -21,7 +21,7 @@ from types import ModuleType, TracebackType
 from typing import Any, NoReturn, TypeAlias
 
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.sources.reports import Report
 

@@ -17,7 +17,7 @@ from mcpd.context.exchange import Exchange
 from mcpd.docs.front_matter import FrontMatterError, read_front_matter
 from mcpd.errors import InvalidParams
 from mcpd.folder_files import read_within
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.entries import PromptEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.sources.reports import Report

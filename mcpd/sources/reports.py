@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterable
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.problems import Problem
 
 log = logging.getLogger("mcpd")

@@ -6,7 +6,7 @@ import os
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.configuration_schema import shipped_file
 
 _SCHEMA = ".mcpd.schema.json"

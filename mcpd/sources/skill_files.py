@@ -24,7 +24,7 @@ from mcpd.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES,
 from mcpd.extensions.skills.entries import Skill, SkillResource, root_uri
 from mcpd.extensions.skills.extension import SkillsExtension
 from mcpd.folder_files import read_within
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.entries import Entries, ResourceEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.threads import run_in_thread

@@ -16,8 +16,8 @@ from mcpd.context.context import Context
 from mcpd.errors import ResourceNotFound
 from mcpd.extensions.ui.constants import AppsMode
 from mcpd.extensions.ui.results import ViewResult, view_result
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server import Server
-from mcpd.versions.table import SUPPORTED
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 

@@ -19,7 +19,7 @@ from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from watchfiles import Change

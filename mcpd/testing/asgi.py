@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec.json import decode, encode
 
-from mcpd.channel import Receiver
 from mcpd.errors import ConfigurationError
-from mcpd.jsonrpc import MALFORMED, Id
-from mcpd.principal import Origin
+from mcpd.protocol.channel import Receiver
+from mcpd.protocol.jsonrpc import MALFORMED, Id
+from mcpd.protocol.principal import Origin
 from mcpd.server import Server
 from mcpd.testing.asgi_eras import Legacy, Modern, as_dict
 from mcpd.testing.asgi_exchange import Exchange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, get_args
 
-from mcpd.principal import ANONYMOUS, Origin, Principal, Transport
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal, Transport
 from mcpd.server import Server
 from mcpd.transports.guards import Access
 

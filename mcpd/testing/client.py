@@ -8,13 +8,13 @@ from typing import Any
 
 from mcpd.client import Callbacks, Client, ClientLimits
 from mcpd.errors import ConfigurationError
-from mcpd.principal import Principal, Transport
+from mcpd.protocol.principal import Principal, Transport
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server import Server
 from mcpd.testing.caller import TRANSPORTS, Caller
 from mcpd.testing.joining import join
 from mcpd.testing.recording import WireMessage, recorded
 from mcpd.types.lifecycle import Implementation
-from mcpd.versions.table import SUPPORTED
 
 VERSIONS: tuple[str, ...] = SUPPORTED[::-1]
 """Every protocol version, oldest first: `@pytest.mark.parametrize("version", VERSIONS)`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from mcpd.principal import Transport
+from mcpd.protocol.principal import Transport
 
 if TYPE_CHECKING:
     import pytest

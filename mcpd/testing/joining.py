@@ -10,14 +10,14 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mcpd.channel import Channel, Receiver
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import connect
 from mcpd.errors import ConnectionLost, McpdError, TransportError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin, Transport
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin, Transport
+from mcpd.protocol.session import Opening
 from mcpd.server import Server
-from mcpd.session import Opening
 from mcpd.testing.caller import Caller, access_of
 from mcpd.transports.memory import MemoryChannel
 from mcpd.transports.stdio import StdioChannel

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from mcpd.client import Callbacks, ClientLimits
-from mcpd.principal import Principal, Transport
+from mcpd.protocol.principal import Principal, Transport
 from mcpd.server import Server
 from mcpd.testing.blocking import SyncTestClient
 from mcpd.testing.client import TestClient

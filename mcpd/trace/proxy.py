@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.trace.guardian import Guardian
 from mcpd.trace.pump import Pump
 from mcpd.trace.recorder import Recorder

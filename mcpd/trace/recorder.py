@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mcpd.masking import mask_command
-from mcpd.printable import printable
+from mcpd.protocol.printable import mask_command, printable
 from mcpd.trace.files import TraceFile
 from mcpd.trace.records import FORMAT, SOURCES, Lines, Recording, Source, encode_record, to_record
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import Encoder, decode
 
-from mcpd.masking import mask_json, mask_text, may_hold_secrets
+from mcpd.protocol.printable import mask_json, mask_text, may_hold_secrets
 
 FORMAT = 1
 """The number of this format, in the first line of each run; it changes if a reader has to know."""

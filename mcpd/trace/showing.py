@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import DecodeError, Raw, Struct, ValidationError
 from msgspec.json import decode, encode
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.trace.reading import Entry
 
 _MOST_DECODED = 256 * 1024

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 
 resource: Any

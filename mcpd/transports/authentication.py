@@ -20,9 +20,9 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from mcpd.errors import AccessDenied, ConfigurationError
-from mcpd.principal import ANONYMOUS, Origin, Principal
-from mcpd.printable import printable
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.state_keys import StateKeys
 
 log = logging.getLogger("mcpd")
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _error = re.compile(r"""\berror\s*=\s*"?([\w-]+)""").search
 _scope = re.compile(r"""\bscope\s*=\s*"([^"]{1,500})""").search

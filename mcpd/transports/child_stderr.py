@@ -13,7 +13,7 @@ import re
 import select
 from codecs import getincrementaldecoder
 
-from mcpd.printable import printable, printable_lines
+from mcpd.protocol.printable import printable, printable_lines
 
 BURST_SECONDS = 16.0
 """How many seconds' worth may come at once: a traceback or a long greeting is passed on whole."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from time import time
 
-from mcpd.principal import Principal
+from mcpd.protocol.principal import Principal
 
 _LONGEST = 24 * 60 * 60.0
 """What lasts longer is ended all the same, and may begin again: no clock of ours has to be right for years."""

@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from mcpd.channel import Receiver
 from mcpd.errors import McpdError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
+from mcpd.protocol.channel import Receiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
 
 _HIGH_WATER = 1024 * 1024
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
-from mcpd.channel import Receiver
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
-from mcpd.jsonrpc import Id
-from mcpd.masking import mask_command
-from mcpd.principal import Origin
+from mcpd.protocol.channel import Receiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.printable import mask_command
 from mcpd.transports.apart import unread
 from mcpd.transports.child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
 from mcpd.transports.child_stderr import StderrCopy

@@ -14,18 +14,17 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mcpd.budget import OVER, Charge
 from mcpd.errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
-from mcpd.session import MAX_FRAME_BYTES
-from mcpd.wire.ndjson import Splitter
-from mcpd.wire.torn import END_BYTES, Torn
+from mcpd.protocol.budget import OVER, Charge
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.session import MAX_FRAME_BYTES
+from mcpd.protocol.wire.ndjson import END_BYTES, Splitter, Torn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcpd.channel import Receiver
+    from mcpd.protocol.channel import Receiver
     from mcpd.transports.apart import Apart
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
 if TYPE_CHECKING:
-    from mcpd.listener import Accept
+    from mcpd.protocol.channel import Accept
 
 
 class StdioListener:

@@ -28,12 +28,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import CLOSED, CLOSING, OPEN, Protocol as Framing
 
-from mcpd.budget import OVER, SMALL, Charge, client_of
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import McpdError
-from mcpd.jsonrpc import Id
-from mcpd.principal import ANONYMOUS, Origin, Principal
-from mcpd.printable import printable
+from mcpd.protocol.budget import OVER, SMALL, Charge, client_of
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections, WebSocketLimits
 from mcpd.transports.apart import Apart
 from mcpd.transports.authentication import HandshakeFields

@@ -19,7 +19,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.accepting import WebSocketLimits
 from mcpd.transports.authorization import advice_on, said_in

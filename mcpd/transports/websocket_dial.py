@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from msgspec import Struct
 
 from mcpd.errors import CannotConnect, ConfigurationError, TransportError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.address import is_loopback
 
 if TYPE_CHECKING:

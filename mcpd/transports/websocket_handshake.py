@@ -17,8 +17,8 @@ from websockets.protocol import SERVER, Protocol as Framing
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from mcpd.principal import ANONYMOUS, Principal
-from mcpd.printable import printable
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders
 from mcpd.transports.websocket import ConnectionOwner, WebSocketChannel

@@ -14,9 +14,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import ConfigurationError, ConnectionLost, McpdError
-from mcpd.principal import ANONYMOUS, Principal
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits
 from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
 from mcpd.transports.authentication import RequestHeaders

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 wire_log = logging.getLogger("mcpd.websocket.wire")
 """The library's log of our connections."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mcpd.references import target_of
+from mcpd.protocol.references import target_of
 
 _MOST_DEEP: Final = 8
 _FORMATS: Final = {

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mcpd.channel import Channel, Receiver
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.host.shown import ShownView
@@ -21,6 +20,7 @@ from mcpd.host.view.events import Event
 from mcpd.preview.origins import Origins
 from mcpd.preview.page_files import PageFiles
 from mcpd.preview.sandbox import Sandbox
+from mcpd.protocol.channel import Channel, Receiver
 from mcpd.verdict.finding_browsers import HOW_TO_GET_ONE, find_browser
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mcpd.backplane.shared_memory import SharedMemory
-from mcpd.budget import BUDGET
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.budget import BUDGET
+from mcpd.protocol.printable import printable
 from mcpd.serve_options import Options
 from mcpd.transports.systemd import is_told, tell
 from mcpd.workers.handover import Handover

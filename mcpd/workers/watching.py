@@ -9,10 +9,10 @@ from typing import Protocol
 
 from msgspec.json import encode
 
-from mcpd.listener import Ending
 from mcpd.observe.report import JSON
 from mcpd.observe.site import exposed
 from mcpd.observe.watching import Watching
+from mcpd.protocol.channel import Ending
 from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.serve_options import Settings
 from mcpd.transports.address import Address

@@ -19,9 +19,9 @@ from typing import Literal
 from mcpd.backplane.frames import encode_frame
 from mcpd.backplane.opening import SHARED
 from mcpd.errors import ConfigurationError
-from mcpd.listener import Ending
+from mcpd.protocol.channel import Ending
+from mcpd.protocol.state_keys import hand_over_keys
 from mcpd.serve_options import Options
-from mcpd.state_keys import hand_over_keys
 from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
 from mcpd.workers.watching import WorkerWatching
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from mcpd.backplane.base import EventStore
 from mcpd.backplane.memory import MemoryEventStore
-from mcpd.budget import BUDGET
+from mcpd.protocol.budget import BUDGET
 
 # (most events, most bytes) -> an empty store
 EVENT_STORES: list[Callable[[int, int], EventStore]] = [MemoryEventStore]

@@ -12,12 +12,11 @@ from mcpd.cli.check import command as check
 from mcpd.cli.serve import command as serve, options_of as read_options
 from mcpd.extensions.serving import serve_options
 from mcpd.http import HttpSettings
-from mcpd.listener import Listener
-from mcpd.overseer import Overseer
+from mcpd.protocol.channel import Listener, Overseer
+from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.registry import threads
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
 from mcpd.server.options import RunOptions
-from mcpd.session import MAX_FRAME_BYTES
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket_server import WebSocketLimits
 

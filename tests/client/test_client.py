@@ -25,13 +25,13 @@ from mcpd.errors import (
     RequestTimeout,
     UnsupportedVersion,
 )
+from mcpd.protocol.versions.table import LEGACY, SUPPORTED
 from mcpd.transports.memory import pair
 from mcpd.types.completion import PromptReference
 from mcpd.types.content import TextContent
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.lifecycle import Implementation
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
-from mcpd.versions.table import LEGACY, SUPPORTED
 
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 

@@ -13,6 +13,7 @@ from support.wire_schema import Conversation
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import LocalProtocolError, McpdError, ProtocolError
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.transports.memory import MemoryChannel, pair
 from mcpd.transports.process import open_process
 from mcpd.types.completion import PromptReference, ResourceTemplateReference
@@ -20,7 +21,6 @@ from mcpd.types.content import TextContent
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.notifications import LogMessageParams
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
-from mcpd.versions.table import SUPPORTED
 
 pytestmark = pytest.mark.usefixtures("shared")
 

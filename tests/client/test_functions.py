@@ -14,7 +14,7 @@ from mcpd.client.functions import awaited_functions, plain_functions
 from mcpd.client.schema_types import SchemaTypes
 from mcpd.client.tool_function import AwaitedToolFunction
 from mcpd.errors import ConfigurationError
-from mcpd.versions.table import SUPPORTED
+from mcpd.protocol.versions.table import SUPPORTED
 
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 

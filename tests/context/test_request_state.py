@@ -11,7 +11,7 @@ from msgspec import Raw
 from mcpd.context import request_state
 from mcpd.context.request_state import RequestStateCodec
 from mcpd.errors import InvalidParams
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.state_keys import StateKeys
 
 KEY = b"k" * 16
 JSON = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text())

@@ -13,9 +13,10 @@ from support.http_peer import serving
 from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import LEGACY, MODERN, OpenWire, Wire, each_version, memory_wire
 
-from mcpd import CallToolResult, Principal, ResultLimit, Server, TextContent, ToolError, budget, image
+from mcpd import CallToolResult, Principal, ResultLimit, Server, TextContent, ToolError, image
 from mcpd.errors import RegistrationError
 from mcpd.handlers.kept_results import PREFIX, KeptResults
+from mcpd.protocol import budget
 
 TEXT = "".join(f"{number:05}\n" for number in range(1000))
 WITH_LINKS = [version for version in [*LEGACY, MODERN] if version >= "2025-06-18"]

@@ -23,7 +23,7 @@ from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire, webso
 from mcpd import Context, Server, ToolError
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
-from mcpd.session import Call
+from mcpd.protocol.session import Call
 
 ROUNDS = 4
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}

@@ -24,7 +24,7 @@ from mcpd.cli import log as log_module
 from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, _Handler
 from mcpd.cli.log_setup import configure, text_stream
 from mcpd.cli.stderr import DescriptorWriter
-from mcpd.printable import MOST_CHARACTERS, printable
+from mcpd.protocol.printable import MOST_CHARACTERS, printable
 
 TARGET = """
 import logging, sys, threading, time

@@ -16,9 +16,9 @@ from support.http_stage import Stage
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Params, Server
-from mcpd.budget import BUDGET, OVER, Budget, client_of, weigh
 from mcpd.errors import ToolError
 from mcpd.http import HttpSettings
+from mcpd.protocol.budget import BUDGET, OVER, Budget, client_of, weigh
 from mcpd.registry import datetimes
 from mcpd.registry.coercion import coerce
 from mcpd.registry.datetimes import DATETIME_FORMATS
@@ -281,7 +281,7 @@ async def test_long_headers_are_not_remembered() -> None:
 
 async def test_that_the_budget_is_used_up_is_said_again(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     now, own = 1000.0, Budget(MIB)
-    monkeypatch.setattr("mcpd.budget.monotonic", lambda: now)
+    monkeypatch.setattr("mcpd.protocol.budget.monotonic", lambda: now)
     for _ in range(10):
         now += 20
         assert not own.take("one", "", 100 * MIB)

@@ -10,7 +10,7 @@ from support.http_peer import META, MODERN, Headers, call, envelope, post, reque
 from support.http_stage import Stage
 from support.profiled import profiled
 
-from mcpd import jsonrpc, session
+from mcpd.protocol import jsonrpc, session
 
 LISTED = call("tools/list")
 ENVELOPED = call("tools/list", {"_meta": envelope()})

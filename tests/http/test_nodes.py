@@ -31,7 +31,7 @@ from mcpd.backplane.shared_backplane import SharedBackplane
 from mcpd.backplane.shared_memory import SharedMemory
 from mcpd.http import HttpSettings
 from mcpd.http.sessions import SPARE_AFTER
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.state_keys import StateKeys
 
 KEY = "a key for all nodes of a service"
 OTHER_KEY = "another key that comes after it"

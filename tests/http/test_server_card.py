@@ -12,9 +12,9 @@ from support.http_peer import Answer, modern, request, serving
 from mcpd import Icon, Principal, Refusal, RouteResponse, Server
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings
+from mcpd.protocol.versions import table
 from mcpd.serve_options import Options
 from mcpd.transports.guards import Access
-from mcpd.versions import table
 
 CARD, CATALOG = "/mcp/server-card", "/.well-known/ai-catalog.json"
 TOKEN = ("Authorization", "Bearer t")

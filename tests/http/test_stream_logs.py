@@ -14,7 +14,7 @@ from mcpd.backplane.base import Backplane
 from mcpd.backplane.memory_backplane import MemoryBackplane
 from mcpd.backplane.node import Node
 from mcpd.http import HttpSettings, following as module
-from mcpd.state_keys import StateKeys
+from mcpd.protocol.state_keys import StateKeys
 
 STEPS, BYTES = 12, 20_000
 MOST = 100_000

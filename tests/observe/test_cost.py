@@ -16,11 +16,11 @@ from support.wires import LEGACY, MODERN, OpenWire, stdio_wire
 import mcpd
 from mcpd import Server
 from mcpd.errors import ResultTooLarge
-from mcpd.jsonrpc import decode
 from mcpd.observe.meter import Meter
-from mcpd.session import Opening, Session
+from mcpd.protocol.jsonrpc import decode
+from mcpd.protocol.session import Opening, Session
+from mcpd.protocol.versions import table
 from mcpd.types.tools import CallToolResult
-from mcpd.versions import table
 
 PACKAGE = str(Path(mcpd.__file__).parent)
 

@@ -13,7 +13,7 @@ from support.wires import LEGACY, memory_wire
 from mcpd import Server
 from mcpd.http import HttpSettings
 from mcpd.observe.meter import Meter
-from mcpd.observer import SessionObserver, refusals_to
+from mcpd.protocol.observer import SessionObserver, refusals_to
 from mcpd.serve_options import Settings
 from mcpd.server.listening import listeners_of
 from mcpd.transports.guards import Access

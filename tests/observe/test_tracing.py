@@ -25,8 +25,8 @@ from support.wires import LEGACY, MODERN, each_version, memory_wire, stdio_wire,
 from mcpd import Client, Context, Server, SyncContext, ToolError
 from mcpd.observe.trace_provider import provider_of
 from mcpd.observe.tracing import Tracing
+from mcpd.protocol.wire.trace_context import parse, read
 from mcpd.server.serving import _is_traced
-from mcpd.wire.trace_context import parse, read
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 

@@ -16,7 +16,7 @@ from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.observe import wire_log
 from mcpd.observe.wire_log import WireLog
-from mcpd.observer import ObservedFrame
+from mcpd.protocol.observer import ObservedFrame
 
 SECRET = "hunter2-sk-4711"
 

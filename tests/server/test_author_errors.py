@@ -176,7 +176,7 @@ async def test_a_call_that_is_cancelled_is_in_the_debug_log(caplog: pytest.LogCa
 def test_no_connection_pays_for_a_log_that_is_not_written() -> None:
     import asyncio
 
-    from mcpd.session import Session
+    from mcpd.protocol.session import Session
 
     async def session_of(server: Server) -> type:
         from mcpd.transports.memory import pair

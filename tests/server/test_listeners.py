@@ -20,12 +20,11 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import LEGACY, MODERN, TIMEOUT, Wire
 
 from mcpd import Context, Server
-from mcpd.channel import Receiver
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings
 from mcpd.http.listener import HttpListener
-from mcpd.listener import Accept, HasConnections, Listener
-from mcpd.principal import Origin
+from mcpd.protocol.channel import Accept, HasConnections, Listener, Receiver
+from mcpd.protocol.principal import Origin
 from mcpd.server.serving import Settings, serve
 from mcpd.server.settings import settings_for
 from mcpd.transports.stdio_listener import StdioListener

@@ -22,7 +22,7 @@ from support.wires import META, TIMEOUT, Wire
 
 from mcpd import Server
 from mcpd.http.request import Receive, Scope, Send
-from mcpd.wire.headers import encode_value
+from mcpd.protocol.wire.headers import encode_value
 
 __all__ = ["HttpWire", "http_wire"]
 

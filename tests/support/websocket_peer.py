@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from mcpd.channel import Channel
+from mcpd.protocol.channel import Channel
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket import WebSocketChannel

@@ -13,7 +13,7 @@ from support.wires import MODERN, each_version
 
 from mcpd import Callbacks, Context, ElicitResult, Principal, Refusal, RemoteError, Server, ToolError
 from mcpd.errors import ConfigurationError, LocalProtocolError, TransportError
-from mcpd.principal import Transport
+from mcpd.protocol.principal import Transport
 from mcpd.testing import TRANSPORTS, SyncTestClient, TestClient
 
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)

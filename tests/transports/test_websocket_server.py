@@ -32,8 +32,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_sync
 
 from mcpd import Context, Server
-from mcpd.channel import Channel
 from mcpd.errors import ConfigurationError, ConnectionLost
+from mcpd.protocol.channel import Channel
 from mcpd.transports.guards import Access
 from mcpd.transports.websocket_server import WebSocketListener
 

@@ -85,7 +85,7 @@ def copy(tmp_path: Path) -> Path:
     text = text.replace('    "ping": ', '    "com.example/count": words.count_words,\n    "ping": ', 1)
     assert text.count(", words\n") == text.count("words.count_words") == 1
     handlers.write_text(text)
-    table = root / "mcpd/versions/table.py"
+    table = root / "mcpd/protocol/versions/table.py"
     text = table.read_text()
     assert text.count('"2026-07-28")\n') == 2  # the list of all versions, and the first of the modern ones
     table.write_text(text.replace('"2026-07-28")\n', '"2026-07-28", "2027-01-01")\n', 1))

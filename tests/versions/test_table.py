@@ -27,7 +27,9 @@ from mcpd.errors import (
     UnsupportedVersion,
     UrlElicitationRequired,
 )
-from mcpd.jsonrpc import encode
+from mcpd.protocol.jsonrpc import encode
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
 from mcpd.types import completion, content, lifecycle, notifications, prompts, resources, rounds, sampling, tools
 from mcpd.types.base import EmptyResult, Icon, Result
 from mcpd.types.content import (
@@ -41,8 +43,6 @@ from mcpd.types.content import (
     TextResourceContents,
 )
 from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool, ToolAnnotations, ToolExecution
-from mcpd.versions import table
-from mcpd.versions.table import Version
 
 IDENTITY = Raw(b'{"io.modelcontextprotocol/serverInfo":{"name":"t","version":"1"}}')
 V0, V1, V2, V3, V4, V5 = VERSIONS

@@ -13,7 +13,7 @@ import pytest
 from support.wires import Wire, envelope
 from test_transcripts import EXCHANGES, NOT_OVER_HTTP, TRANSPORTS, player, websocket_url
 
-from mcpd.versions import table
+from mcpd.protocol.versions import table
 
 __all__ = ["websocket_url"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.wire.headers import decode_value, encode_value, is_same
+from mcpd.protocol.wire.headers import decode_value, encode_value, is_same
 
 
 @pytest.mark.parametrize(

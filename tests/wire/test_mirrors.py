@@ -10,7 +10,7 @@ from msgspec import Meta, Raw, Struct
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.wire.mirrors import Mirror, mirrors, without_mirrors
+from mcpd.protocol.wire.headers import Mirror, mirrors, without_mirrors
 
 STRING = {"type": "string", "x-mcp-header": "Region"}
 

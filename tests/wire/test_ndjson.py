@@ -7,8 +7,7 @@ import tracemalloc
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcpd.wire.ndjson import Splitter
-from mcpd.wire.torn import Torn
+from mcpd.protocol.wire.ndjson import Splitter, Torn
 
 
 def model(stream: bytes, limit: int) -> list[bytes | None]:

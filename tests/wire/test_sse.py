@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from mcpd.wire.sse import KEEP_ALIVE, event, events, numbered, priming
+from mcpd.protocol.wire.sse import KEEP_ALIVE, event, events, numbered, priming
 
 
 def test_one_message_is_one_event_with_one_line() -> None:

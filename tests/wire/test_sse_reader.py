@@ -8,8 +8,7 @@ import tracemalloc
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.wire.sse import KEEP_ALIVE, event, priming
-from mcpd.wire.sse_reader import SseEvent, SseReader
+from mcpd.protocol.wire.sse import KEEP_ALIVE, SseEvent, SseReader, event, priming
 
 
 def read(stream: bytes, *, most: int = 1 << 20, sizes: list[int] | None = None) -> tuple[list[SseEvent], SseReader]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.wire.torn import END_BYTES, Torn
+from mcpd.protocol.wire.ndjson import END_BYTES, Torn
 
 LARGE = "x" * 2000
 

@@ -67,7 +67,7 @@ async def block() -> str:
 MEMORY = """
 @server.tool
 async def memory() -> str:
-    from mcpd.budget import BUDGET
+    from mcpd.protocol.budget import BUDGET
     return str(BUDGET.most)
 """
 """One tool more, for what may wait in its process."""

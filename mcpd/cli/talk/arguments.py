@@ -15,8 +15,8 @@ from msgspec.json import decode
 
 from mcpd.cli.talk.kinds import Schema, in_words, limits_in_words
 from mcpd.cli.talk.words import WrongUse, nearest
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable
 
 _WORD = re.compile(r"([^\s={}\[\]\"/?]+?)(:?=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

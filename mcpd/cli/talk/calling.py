@@ -12,8 +12,8 @@ from mcpd.cli.talk.reach import Reach, opened
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.errors import RemoteError
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.cli.talk.kinds import Schema
@@ -138,7 +138,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
 
     from mcpd.cli.talk.content import Saver, one_line, show_blocks, structured_text
     from mcpd.errors import ProtocolError
-    from mcpd.jsonrpc import explain
+    from mcpd.protocol.jsonrpc import explain
     from mcpd.types.tools import CallToolResult
 
     try:

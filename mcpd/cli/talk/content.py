@@ -14,8 +14,8 @@ from msgspec.json import decode, encode, format
 
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.errors import ConfigurationError
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable
 from mcpd.types.content import (
     AudioContent,
     BlobResourceContents,

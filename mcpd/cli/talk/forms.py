@@ -13,7 +13,7 @@ from mcpd.cli.talk.arguments import read_text
 from mcpd.cli.talk.kinds import Choice, Schema, in_words, limits_in_words
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _MOST_LISTED = 30
 _MOST_OF_A_TEXT = 1000

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from mcpd.jsonrpc import MALFORMED
-from mcpd.references import is_local, target_of
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.references import is_local, target_of
 
 _MOST_CHOICES = 5
 _DEEPEST = 8

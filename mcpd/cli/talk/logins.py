@@ -9,7 +9,7 @@ from mcpd.cli.talk.reach import Reach, named_target
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import missing_extra
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client.auth.records import Login

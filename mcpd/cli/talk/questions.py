@@ -14,8 +14,8 @@ from msgspec import convert
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client import Callbacks
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import MALFORMED
-from mcpd.printable import printable, printable_lines
+from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.printable import printable, printable_lines
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult
 

@@ -26,7 +26,7 @@ from mcpd.errors import (
     TransportError,
     UnsupportedVersion,
 )
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
@@ -225,8 +225,8 @@ def in_words(error: McpdError, reach: Reach) -> str:
 
 def _data_of(error: RemoteError) -> str:
     """The data of an error, which often say more than its message."""
-    from mcpd.jsonrpc import encode
-    from mcpd.masking import mask_text
+    from mcpd.protocol.jsonrpc import encode
+    from mcpd.protocol.printable import mask_text
 
     if error.data is UNSET or error.data is None:
         return ""
@@ -242,7 +242,7 @@ def _said_again(reach: Reach) -> str:
     import shlex
 
     if reach.command:
-        from mcpd.masking import mask_command
+        from mcpd.protocol.printable import mask_command
 
         return f"-- {shlex.join(mask_command(reach.command))}"
     return shlex.quote(without_secrets(reach.target)) if reach.target else ""

@@ -9,7 +9,7 @@ from msgspec.json import encode, format
 
 from mcpd.cli.talk.kinds import Schema, in_words, read_schema
 from mcpd.cli.talk.terminal import Terminal
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.prompts import Prompt
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import Tool

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
-from mcpd.printable import printable, printable_lines
+from mcpd.protocol.printable import printable, printable_lines
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STDIN = 0

@@ -18,7 +18,7 @@ from mcpd.client.auth.documents import ServerMetadata, check_endpoint
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.tokens import Refusal
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 
 class Attempt(Struct, frozen=True, kw_only=True):

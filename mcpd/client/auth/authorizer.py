@@ -32,7 +32,7 @@ from mcpd.client.auth.sources import identity_of
 from mcpd.client.auth.store import Store
 from mcpd.client.auth.tokens import Refusal
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.client")
 

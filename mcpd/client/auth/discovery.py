@@ -17,8 +17,8 @@ from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
 from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, json_object
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
-from mcpd.versions import table
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
 
 
 class Looked(Struct, frozen=True):

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _MOST_SCOPES = 200
 

@@ -26,7 +26,7 @@ from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, Listen, Steps, Tell, Visit, ask, form, json_object
 from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, identified, refusal_of, request_tokens
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _MOST_DEVICE_SECONDS = 900.0

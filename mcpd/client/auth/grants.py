@@ -24,7 +24,7 @@ from mcpd.client.auth.settings import (
 from mcpd.client.auth.steps import HttpStep, Steps, ask, form, json_object
 from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from mcpd.auth.challenge import Challenge
 from mcpd.client.auth.discovery import Found
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client.auth.proofs import Prover

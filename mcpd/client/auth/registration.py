@@ -13,7 +13,7 @@ from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, Steps, ask, json_object
 from mcpd.client.auth.tokens import ClientId, Refusal, choose_method, refusal_of
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _MOST_TEXT = 8 * 1024
 _METHODS = ("none", "client_secret_post", "client_secret_basic")

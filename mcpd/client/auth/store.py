@@ -21,7 +21,7 @@ from msgspec.json import Decoder, encode, format
 from mcpd.client.auth.records import VERSION, Kept
 from mcpd.client.auth_settings import login_file
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05

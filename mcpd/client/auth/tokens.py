@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from mcpd.client.auth.documents import shown
 from mcpd.errors import AuthorizationFailed
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client.auth.proofs import Prover

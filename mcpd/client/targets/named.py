@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from mcpd.masking import mask_command, mask_text
+from mcpd.protocol.printable import mask_command, mask_text
 from mcpd.serve_defaults import DEMO, OVER_STDIO
 
 _LONG = 200

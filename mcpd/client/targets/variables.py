@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.client")
 

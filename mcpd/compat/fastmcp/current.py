@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from mcpd.compat.lowlevel.context import RequestContext, current_exchange, request_ctx
-from mcpd.principal import Origin
+from mcpd.protocol.principal import Origin
 
 __all__ = ["active", "current_context", "http_request", "origin", "request_context"]
 

@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, validate_call
 from mcpd.compat.fastmcp.context import Context
 from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
 from mcpd.compat.lowlevel.context import current_exchange
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.annotations import untyped_context
 from mcpd.registry.threads import run_in_thread
 

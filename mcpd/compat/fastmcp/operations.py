@@ -18,7 +18,7 @@ from mcpd.compat.fastmcp.results import ToolResult
 from mcpd.compat.fastmcp.state import has_rules, session_rules
 from mcpd.compat.fastmcp.store import Store, Visibility
 from mcpd.compat.types import prompts, resources, tools
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = ["Operations"]
 

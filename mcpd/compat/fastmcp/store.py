@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcpd.compat.fastmcp.components import Component
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = ["OnDuplicate", "Rule", "Store", "Visibility", "VisibilityTransform"]
 

@@ -21,7 +21,7 @@ from mcpd.compat.fastmcp.schemas import WRAPS, dereferenced, is_object, output_s
 from mcpd.compat.missing import refuse
 from mcpd.compat.types import tools
 from mcpd.compat.types.errors import ErrorData
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = ["FunctionTool", "NotSet", "Tool", "ToolResult", "tool"]
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
 from mcpd.compat.fastmcp1.signature import context_parameter, func_metadata
 from mcpd.compat.types.base import Role
 from mcpd.compat.types.content import ContentBlock, Icon, TextContent
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.compat.fastmcp1.context import Context

@@ -17,7 +17,7 @@ from mcpd.compat.fastmcp1.errors import InvalidSignature
 from mcpd.compat.install import serves_in_threads
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.types.tools import CallToolResult
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.annotations import untyped_context
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pydantic import validate_call
 from mcpd.compat.fastmcp1.resources import FunctionResource, Resource
 from mcpd.compat.fastmcp1.signature import context_parameter, func_metadata
 from mcpd.compat.types.content import Annotations, Icon
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.compat.fastmcp1.context import Context

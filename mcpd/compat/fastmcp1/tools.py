@@ -12,7 +12,7 @@ from mcpd.compat.fastmcp1.errors import ToolError
 from mcpd.compat.fastmcp1.signature import FuncMetadata, context_parameter, func_metadata, is_async
 from mcpd.compat.types.content import Icon
 from mcpd.compat.types.tools import ToolAnnotations
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.compat.fastmcp1.context import Context

@@ -28,7 +28,7 @@ from mcpd.context.input_required import InputRequired, is_failure
 from mcpd.dispatcher.connection import NotificationListener
 from mcpd.errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
 from mcpd.handlers.table import BoundHandler
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.tools import failed
 from mcpd.server import Server as McpdServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpd.principal import Origin
+from mcpd.protocol.principal import Origin
 
 __all__ = ["Headers", "HttpRequest", "request_of"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mcpd.compat.mcpserver.requests import REQUESTS
 from mcpd.compat.types import lifecycle, prompts, resources, tools
-from mcpd.versions import table
+from mcpd.protocol.versions import table
 
 __all__ = ["CLIENT_REQUESTS", "SERVER_RESULTS"]
 

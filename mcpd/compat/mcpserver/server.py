@@ -32,7 +32,7 @@ from mcpd.compat.program import Wanted
 from mcpd.compat.types import content, prompts, resources
 from mcpd.compat.types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
 from mcpd.errors import collects
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.uri_template import UriTemplate
 
 __all__ = ["MCPServer"]

@@ -21,7 +21,7 @@ from mcpd.compat.mcpserver.errors import ResourceError, ToolError, UnexpectedRes
 from mcpd.compat.mcpserver.resolve import Resolver
 from mcpd.compat.types.content import ContentBlock, TextContent
 from mcpd.compat.types.tools import CallToolResult
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.threads import run_in_thread
 
 __all__ = ["Tool", "ToolManager", "failed"]

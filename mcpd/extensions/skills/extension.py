@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mcpd.context.exchange import Exchange
-from mcpd.envelope import ClientIdentity
 from mcpd.extensions.base import Extension, ExtensionHost, Method
 from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
+from mcpd.protocol.envelope import ClientIdentity
 from mcpd.types.base import Result
 
 

@@ -17,7 +17,7 @@ from mcpd.errors import InvalidParams
 from mcpd.extensions.base import Method
 from mcpd.extensions.skills.constants import DIRECTORY, SCHEME
 from mcpd.extensions.skills.entries import Skill, of_skills, source_of
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.threads import run_in_thread
 from mcpd.types.base import CacheableResult, PageParams, Params, Result

@@ -22,7 +22,7 @@ from mcpd.extensions.ui.html import html_problems
 from mcpd.extensions.ui.meta import ViewMeta, read_view_meta, view_meta
 from mcpd.extensions.ui.tools import ToolUi, Visibility, tool_ui
 from mcpd.extensions.ui.uris import app_uri, checked_uri, unversioned, versioned
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FixedResource

@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mcpd.envelope import ClientIdentity
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
-from mcpd.printable import printable
+from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.printable import printable
 from mcpd.types.tools import CallToolResult
 
 if TYPE_CHECKING:

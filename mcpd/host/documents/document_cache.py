@@ -23,8 +23,8 @@ from mcpd.errors import ConfigurationError, McpdError
 from mcpd.host.documents.document import ViewDocument, read_document
 from mcpd.host.hooks import Hooks, settle
 from mcpd.host.view.refusals import Denied
-from mcpd.jsonrpc import MALFORMED, explain
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
 from mcpd.types.base import Wire
 
 log = logging.getLogger("mcpd.host")

@@ -14,7 +14,7 @@ from mcpd.host.view.messages import HOST_CONTEXT_CHANGED
 from mcpd.host.view.opening_call import LaunchCall
 from mcpd.host.view.output import ViewOutput
 from mcpd.host.view.requests import ViewState
-from mcpd.jsonrpc import encode
+from mcpd.protocol.jsonrpc import encode
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 

@@ -17,9 +17,9 @@ from mcpd.host.view.messages import PROGRESS, DenialResult, DisplayModeResult, N
 from mcpd.host.view.output import ViewOutput
 from mcpd.host.view.refusals import Denied, TooMuch
 from mcpd.host.view.requests import REQUESTS, ViewState, decode_params, find, progress_token
-from mcpd.in_flight import RequestInFlight, RequestsInFlight
-from mcpd.jsonrpc import Id, Request
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import Id, Request
+from mcpd.protocol.printable import printable
+from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
 from mcpd.types.notifications import CancelledParams, ProgressParams
 
 

@@ -22,7 +22,7 @@ import logging
 from enum import Enum
 from typing import Final
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.host")
 

@@ -42,8 +42,8 @@ from mcpd.host.view.policy import ViewSettings
 from mcpd.host.view.reader import MessageReader
 from mcpd.host.view.refusals import Denied, TooMuch, WrongState, rule_of
 from mcpd.host.view.requests import ViewState, decode_params
-from mcpd.jsonrpc import Failure, Notification, Request, Response
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
+from mcpd.protocol.printable import printable
 from mcpd.types.notifications import CancelledParams
 from mcpd.types.tools import Tool
 

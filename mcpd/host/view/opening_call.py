@@ -29,7 +29,7 @@ from mcpd.host.view.messages import (
     ToolCancelledParams,
     ToolInputParams,
 )
-from mcpd.jsonrpc import as_object
+from mcpd.protocol.jsonrpc import as_object
 
 
 class LaunchCall:

@@ -16,9 +16,9 @@ from mcpd.host.view.events import AppToolAnswered, AppToolsListed
 from mcpd.host.view.messages import PING, RESOURCE_TEARDOWN, TeardownParams
 from mcpd.host.view.output import ViewOutput, log
 from mcpd.host.view.policy import ViewLimits
-from mcpd.jsonrpc import Failure, Response, as_object, remote_error
-from mcpd.pending import PendingRequest, PendingRequests
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import Failure, Response, as_object, remote_error
+from mcpd.protocol.printable import printable
+from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.types.notifications import CancelledParams
 
 Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]

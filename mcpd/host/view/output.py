@@ -13,8 +13,8 @@ from mcpd.client.faults import Faults
 from mcpd.errors import ProtocolError, RemoteError
 from mcpd.host.view.events import Event, Finding
 from mcpd.host.view.refusals import rule_of
-from mcpd.jsonrpc import Id, Result, call, encode, error_answer
-from mcpd.printable import printable
+from mcpd.protocol.jsonrpc import Id, Result, call, encode, error_answer
+from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.host")
 

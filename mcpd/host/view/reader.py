@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpd.errors import FrameTooLarge, InvalidRequest, ParseError
 from mcpd.host.view.output import ViewOutput
 from mcpd.host.view.policy import RateLimit, ViewLimits
-from mcpd.jsonrpc import Batch, Failure, Notification, Request, Response, decode
+from mcpd.protocol.jsonrpc import Batch, Failure, Notification, Request, Response, decode
 
 
 class MessageReader:

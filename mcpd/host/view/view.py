@@ -30,7 +30,7 @@ from mcpd.host.view.events import Closed, Event, Failed, ModeChange, ModelContex
 from mcpd.host.view.lifecycle import OVER, ViewPhase
 from mcpd.host.view.machine import ViewMachine
 from mcpd.host.view.output import log
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.types.tools import Tool
 
 __all__ = ["ListKind", "View", "ViewPhase"]

@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 from mcpd.docs.page import UnreadablePage
 from mcpd.docs.results import BadCursor, UnknownPage, UnknownSection
 from mcpd.errors import ToolError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.docs.addresses import Addresses, published
 from mcpd.sources.docs.results import (
     Code,

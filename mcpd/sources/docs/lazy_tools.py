@@ -14,7 +14,7 @@ from mcpd.registry.tools import ToolMeta
 from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from mcpd.wire.mirrors import Mirror
+    from mcpd.protocol.wire.headers import Mirror
 
 
 class LazyTool(ToolEntry):

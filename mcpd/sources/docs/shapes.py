@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.docs.results import RESULTS
 from mcpd.sources.docs_table import Doing
 

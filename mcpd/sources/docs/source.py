@@ -17,7 +17,7 @@ from mcpd.docs.names import section_of, shown, title_of
 from mcpd.docs.settings import DocsSettings
 from mcpd.docs.tree import scan
 from mcpd.extensions.ui.constants import UI
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.pages import Entry
 from mcpd.registry.problems import Problem

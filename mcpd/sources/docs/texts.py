@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.docs.results import Code, Found, Looked, PagePlace, PageText, Sections, SectionText
 from mcpd.sources.docs_table import Doing
 from mcpd.types.content import ContentBlock, ResourceLink

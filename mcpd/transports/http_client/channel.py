@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mcpd.channel import Heading, Receiver
 from mcpd.errors import (
     ConnectionLost,
     HeaderMismatch,
@@ -28,9 +27,10 @@ from mcpd.errors import (
     TransportError,
     UnsupportedVersion,
 )
-from mcpd.jsonrpc import Id, Request, decode
-from mcpd.principal import Origin
-from mcpd.printable import printable
+from mcpd.protocol.channel import Heading, Receiver
+from mcpd.protocol.jsonrpc import Id, Request, decode
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.printable import printable
 from mcpd.transports.authorization import Authorization
 from mcpd.transports.http_client.exchange import OutgoingMessage, Refused, ask, listen, tell
 from mcpd.transports.http_client.http_sse import HttpSse

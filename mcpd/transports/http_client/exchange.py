@@ -15,7 +15,6 @@ from functools import partial
 
 from msgspec import Struct
 
-from mcpd.channel import Heading
 from mcpd.errors import (
     AuthorizationFailed,
     AuthorizationRequired,
@@ -28,13 +27,14 @@ from mcpd.errors import (
     RemoteError,
     SessionLost,
 )
-from mcpd.jsonrpc import Failure, Id, decode, remote_error
-from mcpd.printable import printable
+from mcpd.protocol.channel import Heading
+from mcpd.protocol.jsonrpc import Failure, Id, decode, remote_error
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire.sse import SseReader
 from mcpd.transports.authorization import advice_on, has_judged, said_in
 from mcpd.transports.http_client.inbound import Inbound, read_some, read_whole
 from mcpd.transports.http_client.link import Reply
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
-from mcpd.wire.sse_reader import SseReader
 
 _RETRY_SECONDS = 1.0
 _LEAST_RETRY_SECONDS = 0.1

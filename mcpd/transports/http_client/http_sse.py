@@ -11,12 +11,12 @@ from collections import deque
 from yarl import URL
 
 from mcpd.errors import ConnectionLost, HttpError, TransportError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.http_client.exchange import OutgoingMessage, refusal
 from mcpd.transports.http_client.inbound import Body, Inbound, read_some
 from mcpd.transports.http_client.link import Reply
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
-from mcpd.wire.sse_reader import SseEvent, SseReader
 
 _ENDPOINT_SECONDS = 10.0
 _LONGEST_ENDPOINT = 8192

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import aiohttp
 
-from mcpd.channel import Receiver, RequestReceiver
 from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, McpdError
-from mcpd.jsonrpc import Id
-from mcpd.printable import printable
+from mcpd.protocol.channel import Receiver, RequestReceiver
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.printable import printable
+from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.http_client.link import Link, Reply, in_words
-from mcpd.wire.sse_reader import SseEvent, SseReader
 
 _ERROR_BYTES = 64 * 1024
 

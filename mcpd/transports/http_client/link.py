@@ -25,7 +25,7 @@ from yarl import URL
 
 from mcpd import __version__
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.transports.http_client.options import HttpOptions, checked
 
 Reply: TypeAlias = aiohttp.ClientResponse

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Header fields for every request, or a function that gives them anew for each."""

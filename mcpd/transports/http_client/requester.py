@@ -11,9 +11,9 @@ from http.cookies import CookieError, SimpleCookie
 
 from yarl import URL
 
-from mcpd.channel import Heading
 from mcpd.errors import HttpError
-from mcpd.printable import printable
+from mcpd.protocol.channel import Heading
+from mcpd.protocol.printable import printable
 from mcpd.transports.authorization import Authorization
 from mcpd.transports.http_client.inbound import read_some
 from mcpd.transports.http_client.link import Link, Reply

@@ -17,7 +17,7 @@ from support.talk_server import DOT, HOSTILE
 
 from mcpd.cli.talk.reach import Reach, run as run_work
 from mcpd.cli.talk.terminal import Terminal
-from mcpd.versions.table import SUPPORTED
+from mcpd.protocol.versions.table import SUPPORTED
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 

@@ -7,7 +7,7 @@ from msgspec import Raw
 from mcpd import CreateMessageResult, Hooks, Server, TextContent
 from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
-from mcpd.listener import Accept
+from mcpd.protocol.channel import Accept
 from mcpd.serve_options import Settings
 from mcpd.server.serving import serve
 from mcpd.transports.websocket_server import WebSocketLimits

@@ -13,7 +13,7 @@ from mcpd.compat.fastmcp.errors import NotFoundError, ValidationError
 from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
 from mcpd.compat.types.errors import ErrorData
 from mcpd.errors import as_told
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = ["ErrorHandlingMiddleware", "RetryMiddleware"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pydantic_core
 
 from mcpd.compat.fastmcp.middleware import Middleware, MiddlewareContext
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 
 __all__ = ["DetailedTimingMiddleware", "LoggingMiddleware", "StructuredLoggingMiddleware", "TimingMiddleware"]
 

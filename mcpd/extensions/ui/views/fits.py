@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mcpd.extensions.ui.views.view import View
-from mcpd.references import is_local, target_of
+from mcpd.protocol.references import is_local, target_of
 from mcpd.registry.problems import Problem
 from mcpd.registry.tools import FunctionTool
 

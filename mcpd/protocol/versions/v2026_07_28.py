@@ -9,7 +9,8 @@ from msgspec import UNSET, Raw, structs
 from msgspec.json import decode
 
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
-from mcpd.jsonrpc import is_object
+from mcpd.protocol.jsonrpc import is_object
+from mcpd.protocol.versions.table import Revision
 from mcpd.types.base import Params
 from mcpd.types.lifecycle import ClientCapabilities
 from mcpd.types.prompts import GetPromptParams, ListPromptsResult
@@ -20,7 +21,6 @@ from mcpd.types.resources import (
     ReadResourceResult,
 )
 from mcpd.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
-from mcpd.versions.revision import Revision
 
 _HINT = ("ttl_ms", "cache_scope")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from mcpd.protocol.versions.table import Revision
 from mcpd.types.content import (
     AudioContent,
     BlobResourceContents,
@@ -19,7 +20,6 @@ from mcpd.types.lifecycle import ClientCapabilities, InitializeResult
 from mcpd.types.notifications import CancelledParams, LogMessageParams, NotificationParams
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult
-from mcpd.versions.revision import Revision
 
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from mcpd.errors import LocalProtocolError, UrlElicitationRequired
+from mcpd.protocol.versions.table import Revision
 from mcpd.types.content import ResourceLink
 from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
 from mcpd.types.prompts import Prompt
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import CallToolParams, Tool
-from mcpd.versions.revision import Revision
 
 if TYPE_CHECKING:
     from mcpd.types.elicitation import ElicitFormParams

@@ -7,13 +7,14 @@ No protocol rule lives behind these names but framing, headers and status codes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.jsonrpc import Id
-from mcpd.principal import Origin
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
 
 
 class Channel(Protocol):
@@ -116,3 +117,100 @@ class RequestReceiver(Protocol):
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
         """No answer will come to that request, or a message that wants none did not arrive; the connection goes on."""
+
+
+class Accept(Protocol):
+    """What a listener is given: it makes a connection to the server out of each channel."""
+
+    def __call__(self, channel: Channel, *, is_only: bool = False) -> Receiver:
+        """A new session for the client of this channel; what is given takes the frames that the client sends.
+
+        `is_only` says that there is no other client and will be none, as on stdin: serving ends with this connection.
+        Call it in the event loop's thread.
+        """
+
+
+class Listener(Protocol):
+    """Takes clients in. All of it is called in the event loop's thread, each once, in this order."""
+
+    @property
+    def url(self) -> str:
+        """The address for clients, given to `announce` once it has started; "" if there is none."""
+
+    async def start(self, accept: Accept) -> None:
+        """Begin to take clients in.
+
+        Raises ConfigurationError, and leaves nothing open, for an address that cannot be used.
+        """
+
+    def pause(self) -> None:
+        """Accept no more clients and read nothing more; calls that run may still be answered."""
+
+    async def aclose(self) -> None:
+        """Send what is queued, within bounds, and end every connection."""
+
+
+class Ending(Protocol):
+    """A connection, as far as its end goes."""
+
+    async def finish(self, grace: float) -> None:
+        """Let running calls answer for so many seconds, then stop the rest."""
+
+    def abort(self) -> None:
+        """Stop all running calls now."""
+
+
+@runtime_checkable
+class HasConnections(Protocol):
+    """A listener with connections that it made itself, without `accept`: HTTP, whose sessions have many channels.
+
+    It is known by having that member.
+    """
+
+    @property
+    def connections(self) -> Iterable[Ending]:
+        """All that may have calls running, which get the time to be answered."""
+
+
+@runtime_checkable
+class Lingers(Protocol):
+    """A listener whose clients may be asking something when it pauses, on connections that they use again and again.
+
+    It is known by having that member.
+    """
+
+    async def linger(self) -> None:
+        """After `pause` take what was on its way then: within about a second, and at once if nothing can be."""
+
+
+class Watcher(Protocol):
+    """Watches one server: `observe.watching.Watching`."""
+
+    async def start(self) -> None:
+        """Begin, before anybody connects. Raises ConfigurationError."""
+
+    def add(self, listener: object) -> None:
+        """It listens now."""
+
+    def ready(self, urls: list[str]) -> None:
+        """It serves now, at these addresses."""
+
+    def stopping(self) -> None:
+        """It is told to stop, and lets calls end."""
+
+    def stop(self) -> None:
+        """It has stopped."""
+
+
+class Overseer(Protocol):
+    """Whoever runs this process. All of it is called in the event loop's thread."""
+
+    @property
+    def is_last_on_sockets(self) -> bool:
+        """Whether nobody else listens on the sockets of `--http` that were given to this process, once it stops."""
+
+    def take_stop(self, stop: Callable[[], None]) -> None:
+        """This stops serving, as a first signal does; it does nothing after one."""
+
+    def new_watcher(self, server: object, connections: Callable[[], Iterable[Ending]]) -> Watcher:
+        """What watches the server, in the place of `Watching`; `connections` gives all that are open."""

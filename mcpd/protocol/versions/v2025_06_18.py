@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
+from mcpd.protocol.versions.table import Revision
 from mcpd.types.content import (
     Annotations,
     AudioContent,
@@ -21,7 +22,6 @@ from mcpd.types.lifecycle import ClientCapabilities, Implementation
 from mcpd.types.prompts import Prompt, PromptArgument
 from mcpd.types.resources import Resource, ResourceTemplate
 from mcpd.types.tools import CallToolResult, Tool
-from mcpd.versions.revision import Revision
 
 
 def _link_as_text(block: ResourceLink) -> TextContent:

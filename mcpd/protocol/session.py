@@ -32,19 +32,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import UNSET, Raw, Struct
 from msgspec.json import decode
 
-from mcpd.budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
-from mcpd.envelope import (
-    ClientIdentity,
-    Opening,
-    Phase,
-    asked_version,
-    check_envelope,
-    has_envelope,
-    read_head,
-    read_initialize,
-    read_params,
-    said_by,
-)
 from mcpd.errors import (
     AccessDenied,
     InternalError,
@@ -56,8 +43,20 @@ from mcpd.errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from mcpd.in_flight import ID_IN_USE, RequestInFlight, RequestsInFlight
-from mcpd.jsonrpc import (
+from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
+from mcpd.protocol.envelope import (
+    ClientIdentity,
+    Opening,
+    Phase,
+    asked_version,
+    check_envelope,
+    has_envelope,
+    read_head,
+    read_initialize,
+    read_params,
+    said_by,
+)
+from mcpd.protocol.jsonrpc import (
     ABSENT,
     MALFORMED,
     Id,
@@ -70,16 +69,16 @@ from mcpd.jsonrpc import (
     encode,
     error_answer,
 )
+from mcpd.protocol.requests import ID_IN_USE, RequestInFlight, RequestsInFlight
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.types.base import META, NO_JSON, Params, RequestMeta
 from mcpd.types.lifecycle import InitializeParams
 from mcpd.types.notifications import LOG_LEVELS
-from mcpd.versions import table
-from mcpd.versions.table import Version
-from mcpd.versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
 if TYPE_CHECKING:
-    from mcpd.wire.trace_context import TraceContext
+    from mcpd.protocol.wire.trace_context import TraceContext
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 

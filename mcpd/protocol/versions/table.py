@@ -8,7 +8,7 @@ very same object. Versions are a listed order and are never compared as strings.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from mcpd import types
 from mcpd.errors import ProtocolError
-from mcpd.jsonrpc import encode
+from mcpd.protocol.jsonrpc import encode
 from mcpd.types.base import CacheableResult, ObjectResult, Result
 from mcpd.types.content import (
     Annotations,
@@ -48,7 +48,45 @@ from mcpd.types.resources import (
     ResourceTemplate,
 )
 from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
-from mcpd.versions.revision import Back, Revision
+
+Back = Callable[[Any], Any]
+
+
+class Revision(Struct, kw_only=True, frozen=True):
+    """One revision against the one before it (the oldest against nothing).
+
+    A client's traffic: `requests` (method -> params struct) and `notifications` (method -> params struct).
+    Ours: `server_requests`, `server_notifications`. `removed` names methods of any of these that are gone.
+    `fields` are the members a struct gained, `fields_gone` those it lost. `error_codes` gives the code that an
+    exception class had *before* this revision, where it is not the class's own.
+
+    The classes of what only servers ask (`types.elicitation`, `types.sampling`), and of what few clients do
+    (`types.completion`, `types.rounds`), stand there by their names: a process that needs none does not load them.
+    """
+
+    version: str
+    modern: bool = False
+    """The version travels in each request's `_meta`; there is no handshake."""
+    null_id: bool = False
+    """An error answer to an unreadable message says `"id": null` in this revision."""
+    batches: bool = False
+    """A frame may be a JSON array, in this revision only."""
+    polling: bool = False
+    """Event streams of HTTP begin with an event to resume after, and may let go of their connection; only here."""
+
+    requests: Mapping[str, type | str] = {}
+    notifications: Mapping[str, type] = {}
+    server_requests: tuple[str, ...] = ()
+    server_notifications: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    fields: Mapping[type | str, tuple[str, ...]] = {}
+    fields_gone: Mapping[type | str, tuple[str, ...]] = {}
+    back: Mapping[type | str, Back] = {}
+    error_codes: Mapping[type, int] = {}
+    errors: tuple[type, ...] = ()
+    """Exception classes whose code exists from this revision on."""
+    errors_gone: tuple[type, ...] = ()
+
 
 _ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -356,3 +394,71 @@ def modern_requests() -> frozenset[str]:
 def is_known_method(method: str) -> bool:
     """Whether any served version has this request or notification of clients."""
     return any(method in get(name).requests or method in get(name).notifications for name in _ORDER)
+
+
+class Vocabulary:
+    """What extensions let a client ask and say, and let the server say unasked; by method and version."""
+
+    __slots__ = ("_notifications", "_requests", "_server_notifications", "named")
+
+    def __init__(self) -> None:
+        self._requests: dict[str, tuple[Reader, Collection[str] | None]] = {}
+        self._notifications: dict[str, tuple[Reader, Collection[str] | None]] = {}
+        self._server_notifications: dict[str, tuple[Collection[str] | None, Callable[[Any], bool]]] = {}
+        self.named: dict[str, str] = {}
+        """Method -> the member of its params that the header `Mcp-Name` repeats over HTTP."""
+
+    def become(self, other: Vocabulary) -> None:
+        """Have what another vocabulary has, now and later: sessions keep the one that they were made with."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
+
+    def add_request(self, method: str, params: type, versions: Collection[str] | None, named: str | None) -> None:
+        """A request of clients. `versions` are those that have it, None for all."""
+        self._requests[method] = (Decoder(params).decode, versions)
+        if named is not None:
+            self.named[method] = named
+
+    def add_notification(self, method: str, params: type, versions: Collection[str] | None) -> None:
+        """A notification of clients."""
+        self._notifications[method] = (Decoder(params).decode, versions)
+
+    def add_server_notification(
+        self, method: str, versions: Collection[str] | None, admits: Callable[[Any], bool]
+    ) -> None:
+        """A notification of the server; `admits` says of a client whether it may be sent to it."""
+        self._server_notifications[method] = (versions, admits)
+
+    def __contains__(self, method: str) -> bool:
+        """Whether an extension has this request or notification, in any version."""
+        return method in self._requests or method in self._notifications
+
+    def request(self, version: Version, method: str) -> Reader | None:
+        """What decodes the params of a request; None where no extension has it."""
+        return _in_version(self._requests.get(method), version)
+
+    def notification(self, version: Version, method: str) -> Reader | None:
+        """What decodes the params of a client's notification; None where no extension has it."""
+        return _in_version(self._notifications.get(method), version)
+
+    def may_say(self, version: Version, method: str) -> bool:
+        """Whether an extension lets the server send this notification."""
+        if method not in self._server_notifications:
+            return False
+        versions, _ = self._server_notifications[method]
+        return versions is None or version.name in versions
+
+    def is_wanted(self, method: str, client: Any) -> bool:
+        """Whether a client has the extension that this notification belongs to. Raises KeyError if none has it."""
+        _, admits = self._server_notifications[method]
+        return admits(client)
+
+
+def _in_version(row: tuple[Reader, Collection[str] | None] | None, version: Version) -> Reader | None:
+    if row is None or (row[1] is not None and version.name not in row[1]):
+        return None
+    return row[0]
+
+
+NO_EXTENSIONS = Vocabulary()
+"""For sessions of servers without extensions; nothing is added to it."""

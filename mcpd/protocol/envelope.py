@@ -14,11 +14,11 @@ from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from mcpd.errors import InvalidParams, ParseError, UnsupportedVersion
-from mcpd.jsonrpc import ABSENT, MALFORMED, explain
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, explain
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
 from mcpd.types.base import META, NO_JSON, Params, RequestMeta
 from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams
-from mcpd.versions import table
-from mcpd.versions.table import Version
 
 _MOST_SHARED = 1024
 """So long a text of `initialize` may be to be kept for the next client that says the same."""
