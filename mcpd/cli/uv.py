@@ -10,7 +10,6 @@ import tempfile
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.child import run_program
-from mcpd.protocol.printable import printable
 
 _UV_SECONDS = 600
 _MOST_LINES = 12

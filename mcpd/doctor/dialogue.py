@@ -15,8 +15,8 @@ from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.child import Child
 from mcpd.doctor.last_words import ending
-from mcpd.transports.child import Ending
 from mcpd.protocol.versions import table
+from mcpd.transports.child import Ending
 from mcpd.types.base import META
 
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]

@@ -17,7 +17,6 @@ from mcpd.install.ours import same_server
 from mcpd.install.plan import Plan, entries_of
 from mcpd.protocol.printable import printable
 from mcpd.transports.child import run_program
-from mcpd.protocol.printable import printable
 
 _SECONDS = 60.0
 _SCOPE = ("--scope", "user")

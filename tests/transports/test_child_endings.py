@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
-from mcpd.transports import child, process
 from mcpd.protocol.channel import Receiver
-from mcpd.transports import process
+from mcpd.transports import child, process
 from mcpd.transports.process import open_process
 
 pytestmark = pytest.mark.timeout(60)
