@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import secrets
-import tempfile
 import tomllib
 from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,8 @@ from msgspec import Struct
 from mcpd.auth.secret_files import warn_if_shared
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.transports.files import replacing
 
 _LOG_N, _R, _P = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024
@@ -144,17 +145,9 @@ def add_user(path: str, name: str, password: str, scopes: tuple[str, ...] | None
     )
 
     text = "# Who may log in; written by `mcpd auth add-user`.\n" + "".join(map(_written, users, users.values()))
-    folder = os.path.dirname(os.path.abspath(path))
     try:
-        # Made with mode 0600, and never half of it under its name.
-        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".users-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise ConfigurationError(f"{printable(path)}: {error.strerror}") from None
     return before is not None

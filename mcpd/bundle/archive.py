@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 
 from mcpd.errors import ConfigurationError
+from mcpd.transports.files import replacing
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """The oldest time that a zip file can hold."""
@@ -20,25 +19,15 @@ def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
 
     The file is there whole or not at all. Raises ConfigurationError.
     """
-    folder = os.path.dirname(os.path.abspath(path))
-    try:
-        number, temporary = tempfile.mkstemp(prefix=".mcpd-bundle-", dir=folder)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     try:
         with (
-            os.fdopen(number, "wb") as out,
+            replacing(path, mode=0o644) as out,
             zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
         ):
             for name in sorted(files):
                 archive.writestr(_entry(name), _content(files[name]), compresslevel=9)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
     except OSError as error:
-        raise ConfigurationError(f"{error.filename or path}: {error.strerror}") from None
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     return os.path.getsize(path)
 
 

@@ -22,6 +22,7 @@ from typing import NoReturn
 from mcpd.cli.script_headers import Header, as_script, own_version, read_header, requirement_name
 from mcpd.cli.uv import Unsolved, cache_folder, find_uv, python_with
 from mcpd.errors import ConfigurationError
+from mcpd.transports.files import replacing
 
 ENTERED = "_MCPD_SCRIPT"
 """Set in the process that has what the headers of these files ask for: which, and what of them is left out."""
@@ -109,10 +110,8 @@ def _python_for(uv: str, header: Header) -> str:
     script = as_script(header, _own_requirements(), ">=3.11")
     path = os.path.join(cache_folder("scripts"), f"{sha256(script.encode()).hexdigest()[:16]}.py")
     if not os.path.isfile(path):
-        partial = f"{path}.{os.getpid()}"
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(script)
-        os.replace(partial, path)
+        with replacing(path) as file:
+            file.write(script.encode())
     return python_with(uv, path, None)
 
 

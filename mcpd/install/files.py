@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
+from mcpd.transports.files import replacing
 
 MOST_BYTES = 64 * 1024 * 1024
 """A larger file is no configuration."""
@@ -146,19 +146,5 @@ def _put(before: Content, data: bytes) -> None:
             file.write(data)
         return
 
-    descriptor, made = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(made, before.mode)
-        if before.data is not None and hasattr(os, "chown"):
-            owner = os.stat(before.target)
-            with suppress(PermissionError):
-                os.chown(made, owner.st_uid, owner.st_gid)
-        os.replace(made, before.target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(made)
-        raise
+    with replacing(before.target, mode=before.mode, keep_owner=before.data is not None) as file:
+        file.write(data)

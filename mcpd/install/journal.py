@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -18,9 +17,7 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 from mcpd.install.files import Content, read, write
-
-if sys.platform != "win32":
-    import fcntl
+from mcpd.transports.files import locked, state_folder
 
 _MOST_RECORDS = 200
 
@@ -62,21 +59,16 @@ class Journal:
         if self._is_alone:
             yield
             return
-        try:
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            descriptor = os.open(self._path + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError:
-            yield
-            return
-        try:
-            if sys.platform != "win32":
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            self._load()
-            self._is_alone = True
-            yield
-        finally:
-            self._is_alone = False
-            os.close(descriptor)
+        with ExitStack() as stack:
+            with suppress(OSError):
+                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                stack.enter_context(locked(self._path + ".lock"))
+                self._load()
+                self._is_alone = True
+            try:
+                yield
+            finally:
+                self._is_alone = False
 
     def add(self, record: Record) -> None:
         """Keep one more, `alone`. A state folder that cannot be written is no reason to fail."""
@@ -170,16 +162,3 @@ def fingerprint(data: bytes | None) -> str:
 def entry_fingerprint(said: Any) -> str:
     """The hash of what an entry starts or reaches."""
     return fingerprint(msgspec.json.encode(said, order="sorted"))
-
-
-def state_folder(environment: Mapping[str, str] = os.environ) -> str:
-    """`mcpd` in the folder where this user's programs keep their state."""
-    home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME") or os.path.expanduser("~")
-    if sys.platform == "darwin":
-        base = os.path.join(home, "Library", "Application Support")
-    elif sys.platform == "win32":
-        base = environment.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
-    else:
-        named = environment.get("XDG_STATE_HOME", "")
-        base = named if os.path.isabs(named) else os.path.join(home, ".local", "state")
-    return os.path.join(base, "mcpd")

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
-from uuid import uuid4
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
@@ -22,9 +21,12 @@ from mcpd.client.auth.records import VERSION, Kept
 from mcpd.client.auth_settings import login_file
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.transports.files import locked, replacing, try_lock
 
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05
+_CHANGE_SECONDS = 5.0
 _MOST_BYTES = 16 * 1024 * 1024
 # A pipe in the place of the file is not waited for.
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -149,15 +151,16 @@ class FileStore:
     def change(self, change: Callable[[Kept], None]) -> Kept:
         """Read, change and write under the lock."""
         self._make_folder()
-        with open(self._lock_path, "a+b", opener=_private) as lock:
-            _wait_for(lock.fileno(), self.path)
-            kept = self.read()
-            change(kept)
-            if self._vault is not None:
-                kept.has_vault = True
-                self._write(self._vault.strip(kept))
-            else:
-                self._write(kept)
+        try:
+            with locked(self._lock_path, _CHANGE_SECONDS):
+                kept = self.read()
+                change(kept)
+                kept.has_vault = kept.has_vault or self._vault is not None
+                self._write(kept if self._vault is None else self._vault.strip(kept))
+        except TimeoutError:
+            raise ConfigurationError(
+                f"{self.path} is held by another process for long: end it, and try again"
+            ) from None
         return kept
 
     def _make_folder(self) -> None:
@@ -167,15 +170,10 @@ class FileStore:
             raise ConfigurationError(f"{self.path.parent}: {error.strerror}; logins are kept there") from None
 
     def _write(self, kept: Kept) -> None:
-        beside = self.path.with_name(f"{self.path.name}.{uuid4().hex}")
         try:
-            with open(beside, "xb", opener=_private) as file:
+            with replacing(self.path) as file:
                 file.write(format(encode(kept), indent=1))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise ConfigurationError(f"{printable(self.path)}: {error.strerror}; the login was not kept") from None
 
     @asynccontextmanager
@@ -185,7 +183,7 @@ class FileStore:
         lock = os.open(self._refresh_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             until = time.monotonic() + _LOCK_SECONDS
-            while not _try_lock(lock):
+            while not try_lock(lock):
                 # Who holds it has hung, or the network has: better two that refresh than none.
                 if time.monotonic() > until:
                     break
@@ -207,29 +205,3 @@ def _version_of(data: bytes) -> int | None:
         return Decoder(Versioned).decode(data).version
     except (DecodeError, ValidationError):
         return None
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
-
-
-def _wait_for(descriptor: int, path: Path) -> None:
-    """Take the lock, which is held for moments only. Raises ConfigurationError."""
-    until = time.monotonic() + 5.0
-    while not _try_lock(descriptor):
-        if time.monotonic() > until:
-            raise ConfigurationError(f"{path} is held by another process for long: end it, and try again")
-        time.sleep(0.01)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Whether the lock was free; it is let go of when the file is closed."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: its processes take their chance
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
