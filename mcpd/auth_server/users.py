@@ -21,7 +21,6 @@ from msgspec import Struct
 from mcpd.auth.secret_files import warn_if_shared
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.transports.files import replacing
 
 _LOG_N, _R, _P = 15, 8, 1

@@ -21,7 +21,6 @@ from mcpd.client.auth.records import VERSION, Kept
 from mcpd.client.auth_settings import login_file
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock
 
 _LOCK_SECONDS = 30.0
