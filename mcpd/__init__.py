@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     )
     from mcpd.registry.rules import CatalogEntry as CatalogEntry
     from mcpd.server import Server as Server
-    from mcpd.sources.marks import tool as tool
-    from mcpd.sources.skill_files import add_skills as add_skills
+    from mcpd.sources.functions import tool as tool
+    from mcpd.sources.skills import add_skills as add_skills
     from mcpd.transports.authentication import (
         Authenticator as Authenticator,
         Refusal as Refusal,
@@ -174,8 +174,8 @@ _NAMES = {
     "mcpd.registry.routes": ("RouteRequest", "RouteResponse"),
     "mcpd.registry.rules": ("CatalogEntry",),
     "mcpd.server": ("Server",),
-    "mcpd.sources.marks": ("tool",),
-    "mcpd.sources.skill_files": ("add_skills",),
+    "mcpd.sources.functions": ("tool",),
+    "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),
     "mcpd.transports.http_client.options": ("Challenge", "HttpOptions"),
     "mcpd.types.base": ("Icon", "Params", "Result"),

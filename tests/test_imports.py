@@ -23,31 +23,31 @@ CORE = {"anyio", "click", "msgspec", "websockets"}
 EXTRAS: dict[str, set[str]] = {
     "aiohttp": {"auth", "transports"},
     "cryptography": {"auth"},
-    "docutils": {"docs"},
-    "html_to_markdown": {"docs"},
+    "docutils": {"sources"},
+    "html_to_markdown": {"sources"},
     "httptools": {"http"},
     "jiter": {"host"},
     "joserfc": {"auth", "auth_server", "client"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
     "keyring": {"client"},
-    "latex2mathml": {"docs"},
-    "markdown_it": {"docs"},
-    "mdit_py_plugins": {"docs"},
+    "latex2mathml": {"sources"},
+    "markdown_it": {"sources"},
+    "mdit_py_plugins": {"sources"},
     "multidict": {"transports"},
-    "nh3": {"docs"},
+    "nh3": {"sources"},
     "opentelemetry": {"observe"},
     "playwright": {"verdict"},
     "publicsuffixlist": {"extensions"},
-    "pypdf": {"docs"},
-    "rapidfuzz": {"docs"},
+    "pypdf": {"sources"},
+    "rapidfuzz": {"sources"},
     "pytest": {"pytest_plugin", "testing"},
     "redis": {"backplane"},
     "ruamel": {"install"},
-    "selectolax": {"docs", "verdict"},
+    "selectolax": {"sources", "verdict"},
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvloop": {"server"},
-    "yaml": {"docs"},
+    "yaml": {"sources"},
     "watchfiles": {"sources"},
     "yarl": {"auth", "transports"},
 }
@@ -254,5 +254,5 @@ def test_a_folder_loads_only_what_it_uses(child: Child, tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     loaded = loaded_at_start(child, str(tmp_path))
-    assert {"mcpd.sources.prompt_files", "mcpd.sources.reader", "mcpd.sources.resource_files"} <= loaded
+    assert {"mcpd.sources.prompts", "mcpd.sources.docs.reader_app", "mcpd.sources.resources"} <= loaded
     assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | {"difflib", "yaml"})

@@ -70,7 +70,7 @@ def _is_of(folder: str, path: str) -> bool:
     """Whether it is no link that leads out of the folder: such a file is not imported either."""
     if not os.path.islink(path):
         return True
-    from mcpd.folder_files import is_below
+    from mcpd.server.folder_files import is_below
 
     return is_below(path, folder)
 

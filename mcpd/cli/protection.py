@@ -11,8 +11,8 @@ from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 
 if TYPE_CHECKING:
-    from mcpd.sources.auth_table import AuthTable
     from mcpd.sources.lookup import ServerFolder
+    from mcpd.sources.tables import AuthTable
     from mcpd.transports.authentication import Protection
 
 _FLAGS = {"issuer": "issuer", "audience": "audience", "scope": "scopes", "tokens_file": "tokens_file"}

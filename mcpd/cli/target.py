@@ -26,9 +26,9 @@ from mcpd.server import Server
 if TYPE_CHECKING:
     from mcpd.cli.loaded_by import LoadedBy
     from mcpd.serve_options import Options
-    from mcpd.sources.configuration import Configuration
     from mcpd.sources.folder import Folder
     from mcpd.sources.lookup import ServerFolder
+    from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
 
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
@@ -103,7 +103,7 @@ def load(
             watched.append(lambda *_: _watched_folder(folder))
         return folder.server
     if target is None or target == DEMO:
-        from mcpd.sources.starter import make_server
+        from mcpd.sources.demo import make_server
 
         return make_server()
     with Watch(program) as watch:
@@ -132,7 +132,7 @@ def _check_state_key() -> None:
 
 
 def _watched_folder(folder: Folder) -> Watched:
-    from mcpd.sources.watched_folder import WatchedFolder
+    from mcpd.sources.watch import WatchedFolder
 
     return WatchedFolder(folder)
 

@@ -18,14 +18,13 @@ from mcpd.registry.problems import Problem
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
-from mcpd.sources.configuration import Configuration
+from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of, folders_below
 from mcpd.sources.functions import ToolFunction, tool_functions
 from mcpd.sources.modules import FolderPackage
-from mcpd.sources.reports import Report
-from mcpd.sources.tree import MOST_OF_A_KIND, files_of
+from mcpd.sources.tables import Configuration
 
 if TYPE_CHECKING:
-    from mcpd.sources.sharing import Sharing
+    from mcpd.sources.lifespan import Sharing
 
 _LIFESPAN = "lifespan.py:lifespan"
 FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
@@ -79,8 +78,6 @@ class Code:
         of all that are there: what it lacks may be in any of them."""
         found = dict(self._package.stamps().values())
         if self._is_broken:
-            from mcpd.sources.watch import folders_below
-
             for folder in folders_below([self._root]):
                 found.update(_stamps_in(folder))
         return found
@@ -145,7 +142,7 @@ class Code:
         where = f"{file}: lifespan" if said else path
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
             raise ConfigurationError(f"{where} is to be FILE:FUNCTION in this folder, as {_LIFESPAN}, not {said!r}")
-        from mcpd.sources.sharing import sharing_of
+        from mcpd.sources.lifespan import sharing_of
 
         report = Report(self._root)
         module = self._package.load(path, self._seconds, report) if os.path.isfile(path) else None
@@ -199,7 +196,7 @@ def _tool(
     """A function as a tool; None if it cannot be one, which is reported."""
     options: dict[str, Any] = {"name": "_".join((*above, each.name)), **each.options}
     if options["name"] in pages:
-        from mcpd.sources.app_files import has_page  # what only folders with pages need
+        from mcpd.sources.apps import has_page  # what only folders with pages need
 
         if not has_page(options):
             options["ui"] = options["name"]

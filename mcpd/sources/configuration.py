@@ -8,113 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option, command_options, parse_size
-from mcpd.sources.auth_table import AuthTable
-from mcpd.sources.docs_table import DOING, PROFILES, DocsTable, ToolTable
 from mcpd.sources.lookup import FILE, FOLDERS
-from mcpd.sources.toml_patterns import FILES_URI, SKILL_PREFIX, in_words
+from mcpd.sources.tables import DOING, PROFILES, Configuration, ToolTable, in_words
 
 _MOST_BYTES = 1024 * 1024
-
-_Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, below this file's.")]
-_Enabled = Annotated[bool, Meta(description="False: its sub-folder is not looked at.")]
-
-
-class _Table(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
-    """A table whose keys are known."""
-
-
-class _ToolsTable(_Table, frozen=True):
-    """Functions of Python files: `[tools]`."""
-
-    enabled: _Enabled = True
-    folder: _Folder = "tools"
-    import_timeout: Annotated[float, Meta(gt=0, description="Seconds that the import of one file may take.")] = 10.0
-
-
-class _AppsTable(_Table, frozen=True):
-    """Pages that show the results of tools: `[apps]`."""
-
-    enabled: _Enabled = True
-    folder: _Folder = "apps"
-
-
-class ResourcesTable(_Table, frozen=True):
-    """Files that clients read: `[resources]`."""
-
-    enabled: _Enabled = True
-    folder: _Folder = "resources"
-    uri: Annotated[
-        Annotated[str, Meta(pattern=FILES_URI)] | None,
-        Meta(description="What the URIs of its files begin with, as notes://; by default resource://NAME/."),
-    ] = None
-    max_files: Annotated[
-        int, Meta(ge=1, description="How many files are served; the others are named and left out.")
-    ] = 10_000
-    max_bytes: Annotated[int, Meta(ge=1, description="The largest file that is served, in bytes.")] = 16 * 1024 * 1024
-    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "*.bak" or "drafts/*".')] = ()
-
-
-class _PromptsTable(_Table, frozen=True):
-    """Markdown files that are prompts: `[prompts]`."""
-
-    enabled: _Enabled = True
-    folder: _Folder = "prompts"
-
-
-class SkillsTable(_Table, frozen=True):
-    """Folders of instructions for models: `[skills]`."""
-
-    enabled: _Enabled = True
-    folder: _Folder = "skills"
-    prefix: Annotated[
-        Annotated[str, Meta(pattern=SKILL_PREFIX)] | None,
-        Meta(
-            description="What stands before the paths of its skills, as acme/billing in skill://acme/billing/refunds."
-        ),
-    ] = None
-    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "*.bak" or "drafts/*".')] = ()
-
-
-class Configuration(_Table, frozen=True):
-    """All of the file, with the defaults of a folder that has none."""
-
-    name: Annotated[
-        Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The server's name, as clients see it; by default the folder's."),
-    ] = None
-    version: Annotated[str, Meta(description="The server's version.")] = "0.0.0"
-    title: Annotated[str | None, Meta(description="A name for people.")] = None
-    description: Annotated[str | None, Meta(description="What the server is, for people.")] = None
-    instructions: Annotated[str | None, Meta(description="How to use the server, for models.")] = None
-    website_url: str | None = None
-    lifespan: Annotated[
-        str | None,
-        Meta(description="FILE:FUNCTION that opens what tools share; by default lifespan.py:lifespan, if it is there."),
-    ] = None
-    page_size: Annotated[int, Meta(ge=1, description="The length of one page of a list.")] = 1000
-    tool_timeout: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description="Seconds that a tool may take.")] = (
-        None
-    )
-    show_errors: Annotated[bool, Meta(description="Let the texts of all exceptions reach the model.")] = False
-    serve: Annotated[
-        dict[str, Any], Meta(description="The options of mcpd serve, without their dashes; flags go before them.")
-    ] = {}
-    auth: Annotated[AuthTable | None, Meta(description="Who may use it over HTTP and WebSocket.")] = None
-    tools: _ToolsTable = _ToolsTable()
-    apps: _AppsTable = _AppsTable()
-    resources: ResourcesTable = ResourcesTable()
-    prompts: _PromptsTable = _PromptsTable()
-    skills: SkillsTable = SkillsTable()
-    docs: DocsTable = DocsTable()
 
 
 def read(path: str) -> Configuration:
@@ -124,7 +30,6 @@ def read(path: str) -> Configuration:
     problems: list[tuple[int, str]] = []
 
     def say(where: tuple[str, ...], what: str) -> None:
-        from mcpd.sources.toml_lines import line_of  # on the way to an error only
 
         problems.append((line_of(text, (*prefix, *where)) or 1, what))
 
@@ -350,3 +255,38 @@ def _serve_value(option: Option, kind: Any, given: Any) -> Any:
     if isinstance(given, str):
         return given
     raise ValueError("expected a text")
+
+
+_HEADER = re.compile(r"\s*\[\[?\s*([^\]#]+?)\s*\]")
+_KEY = re.compile(
+    r"""\s*((?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'))*)\s*="""
+)
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
+
+
+def line_of(text: str, path: Sequence[str]) -> int | None:
+    """The line, from 1, of the key at `path`, or of what it stands in if it has none of its own; None if neither has.
+
+    Texts over several lines are passed over, whatever is in them.
+    """
+    wanted, best, length = tuple(path), None, 0
+    table: tuple[str, ...] = ()
+    quotes = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if quotes:
+            quotes = "" if line.count(quotes) % 2 else quotes
+            continue
+
+        found: tuple[str, ...] = ()
+        if header := _HEADER.match(line):
+            found = table = _key_parts(header[1])
+        elif key := _KEY.match(line):
+            found = table + _key_parts(key[1])
+            quotes = next((mark for mark in ('"""', "'''") if line.count(mark) % 2), "")
+        if len(found) > length and found == wanted[: len(found)]:
+            best, length = number, len(found)
+    return best
+
+
+def _key_parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip("\"'") if part[0] in "\"'" else part for part in _PART.findall(text))

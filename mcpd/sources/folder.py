@@ -16,18 +16,18 @@ from mcpd.protocol.printable import printable
 from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.problems import Problem
 from mcpd.server import Server
-from mcpd.sources.base import refresh
-from mcpd.sources.configuration import Configuration, read
+from mcpd.sources.configuration import read
+from mcpd.sources.files import Report
 from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder
-from mcpd.sources.reports import Report
+from mcpd.sources.tables import Configuration
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.apps import AppEntry
-    from mcpd.sources.app_files import Page
+    from mcpd.sources.apps import Page
     from mcpd.sources.code import Code
     from mcpd.sources.docs.source import Tree
     from mcpd.sources.notebooks import Notebooks
-    from mcpd.sources.prompt_files import FilePrompt
+    from mcpd.sources.prompts import FilePrompt
 
 
 def open_folder(place: ServerFolder, configuration: Configuration | None = None) -> Server:
@@ -67,7 +67,7 @@ class Folder:
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
-        refresh(self.server, self)
+        self.server.replace(self.owner, self.load())
 
     def load(self) -> Entries:
         """All that is in the folder now."""
@@ -115,7 +115,7 @@ class Folder:
         if self._docs is not None:
             self._docs.refresh(changed)
         before = {path: page.entry for path, page in self._pages.items()}
-        refresh(self.server, self)
+        self.server.replace(self.owner, self.load())
         for path, entry in before.items():
             page = self._pages.get(path)
             if page is not None and page.entry is not entry:
@@ -170,7 +170,7 @@ class Folder:
     def _load_pages(self, report: Report) -> dict[str, AppEntry] | None:
         if not self._is_there("apps"):
             return None
-        from mcpd.sources.app_files import apps_of
+        from mcpd.sources.apps import apps_of
 
         self._pages = apps_of(self.server, self._folder("apps"), report, self._pages)
         return {page.name: page.entry for page in self._pages.values()}
@@ -178,7 +178,7 @@ class Folder:
     def _load_resources(self, report: Report) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
         if not self._is_there("resources"):
             return None
-        from mcpd.sources.resource_files import resources_of, uri_prefix
+        from mcpd.sources.resources import resources_of, uri_prefix
 
         table = self.configuration.resources
         return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
@@ -199,7 +199,7 @@ class Folder:
     def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
         if not self._is_there("prompts"):
             return None
-        from mcpd.sources.prompt_files import prompts_of
+        from mcpd.sources.prompts import prompts_of
 
         self._prompts = prompts_of(self._folder("prompts"), report, self._prompts)
         return list(self._prompts.values())
@@ -207,7 +207,7 @@ class Folder:
     def _load_skills(self, report: Report) -> list[ResourceEntry] | None:
         if not self._is_there("skills"):
             return None
-        from mcpd.sources.skill_files import offer_skills, skills_of
+        from mcpd.sources.skills import offer_skills, skills_of
 
         offer_skills(self.server)
         return skills_of(self._folder("skills"), self.configuration.skills, report)

@@ -14,17 +14,19 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from mcpd.docs.notebooks.cells import Notebook, UnreadableNotebook
 from mcpd.errors import ToolError
 from mcpd.extensions.ui.apps import AppEntry
 from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
-from mcpd.sources.resource_files import FileResource
+from mcpd.server.folder_files import read_within
+from mcpd.sources.docs.notebook import Notebook, UnreadableNotebook
+from mcpd.sources.resources import FileResource
 from mcpd.types.content import TextContent
 
 SUFFIX: Final = ".ipynb"
@@ -95,7 +97,7 @@ class Notebooks:
         """The tool for models, with the names that there are in its schema."""
 
         def show_notebook(path: str, first_cell: int = 1) -> ViewResult:
-            from mcpd.docs.notebooks.plain import notebook_text
+            from mcpd.sources.docs.notebook_views import notebook_text
 
             file, notebook = self._read(path)
             total = len(notebook.cells)
@@ -114,7 +116,7 @@ class Notebooks:
 
     def cells(self, path: str, first: Annotated[int, Meta(ge=1)] = 1) -> ViewResult:
         """Cells of a notebook for the page that shows it, from the one with this number on."""
-        from mcpd.docs.notebooks.shown import shown_cells
+        from mcpd.sources.docs.notebook_views import shown_cells
 
         file, notebook = self._read(path)
         shown = shown_cells(notebook, file.name, _within(first, len(notebook.cells)))
@@ -125,7 +127,7 @@ class Notebooks:
     # -- files ---------------------------------------------------------------------------------------
 
     def _read(self, path: str) -> tuple[NotebookFile, Notebook]:
-        from mcpd.docs.notebooks.reading import read_notebook
+        from mcpd.sources.docs.notebook import read_notebook
 
         file = self._found(path)
         try:

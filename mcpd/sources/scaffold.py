@@ -3,11 +3,117 @@
 from __future__ import annotations
 
 import os
+from typing import Any, get_args, get_origin
+
+import msgspec
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.protocol.printable import printable
-from mcpd.sources.configuration_schema import shipped_file
+from mcpd.sources.configuration import serve_keys
+from mcpd.sources.tables import PROFILES, Configuration, ToolTable
+
+
+def configuration_schema() -> dict[str, Any]:
+    """The schema, made of what is read: the structs of `configuration`, and the options of `mcpd serve`."""
+    (schema,), components = msgspec.json.schema_components([Configuration])
+    whole = {name: _without_defaults(table) for name, table in components.items()}
+    root = whole.pop(schema["$ref"].rpartition("/")[2])
+    properties = {
+        name: {**whole[one["$ref"].rpartition("/")[2]], "default": {}} if "$ref" in one else one
+        for name, one in _resolved(root["properties"]).items()
+    }
+    properties["serve"] = {
+        "type": "object",
+        "description": properties["serve"]["description"],
+        "properties": {
+            key: {"description": option.help, **_type(option, kind)}
+            for key, (_, _, option, kind) in serve_keys().items()
+        },
+        "additionalProperties": False,
+    }
+    inner = properties["auth"]["properties"]
+    asked = _resolved(inner)["introspection"]
+    inner["introspection"] = {
+        **whole[asked["$ref"].rpartition("/")[2]],
+        "description": inner["introspection"]["description"],
+    }
+    docs = properties["docs"]["properties"]
+    docs["tools"], argument = _tools_schema(docs["tools"])
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "mcpd.toml",
+        "description": "What a folder says of the MCP server that it is.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "definitions": {"argument": argument},
+    }
+
+
+def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`tools` of `[docs]`, the name of a profile or a table for each tool; and the table of an argument."""
+    (tool,), components = msgspec.json.schema_components([ToolTable])
+    whole = {name: _without_defaults(table) for name, table in components.items()}
+    table = whole[tool["$ref"].rpartition("/")[2]]
+    properties = _resolved(table["properties"])
+    arguments = whole[properties["arguments"]["$ref"].rpartition("/")[2]]
+    argument = {"$ref": "#/definitions/argument"}
+    names = {
+        name: {**one, "anyOf": [*(part for part in one["anyOf"] if part.get("type") == "string"), argument]}
+        for name, one in arguments["properties"].items()
+    }
+    properties["arguments"] = {**arguments, "properties": names, "default": {}}
+    tables = {"type": "object", "additionalProperties": {**table, "properties": properties}}
+    found = {"description": said["description"], "anyOf": [{"enum": list(PROFILES)}, tables], "default": {}}
+    return found, whole["ArgumentTable"]
+
+
+def shipped_file() -> str:
+    """The path of the file that holds it, which comes with mcpd."""
+    return os.path.join(bundled_folder(), "mcpd.schema.json")
+
+
+def _resolved(properties: dict[str, Any]) -> dict[str, Any]:
+    """The properties, each with its `$ref` at its top."""
+    return {
+        name: next((part for part in one.get("anyOf", ()) if "$ref" in part), one) if "anyOf" in one else one
+        for name, one in properties.items()
+    }
+
+
+def _without_defaults(table: dict[str, Any]) -> dict[str, Any]:
+    """A table without defaults that are null, which TOML cannot say."""
+    found = {name: value for name, value in table.items() if name not in ("title", "required")}
+    found["properties"] = {
+        name: {key: value for key, value in _not_null(one).items() if key != "default" or value is not None}
+        for name, one in table["properties"].items()
+    }
+    return found
+
+
+def _not_null(one: dict[str, Any]) -> dict[str, Any]:
+    kinds = [part for part in one.get("anyOf", ()) if part != {"type": "null"}]
+    if len(kinds) != 1:
+        return one
+    return {**{key: value for key, value in one.items() if key != "anyOf"}, **kinds[0]}
+
+
+def _type(option: Any, kind: Any) -> dict[str, Any]:
+    kinds = (kind, *get_args(kind))
+    if kind is bool:
+        return {"type": "boolean"}
+    if option.choices:
+        return {"enum": list(option.choices)}
+    if float in kinds:
+        return {"type": "number", "minimum": 0}
+    if int in kinds:
+        number = {"type": "integer", "minimum": 1}
+        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+ *[KMGkmg]?"}]} if option.is_size else number
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": {"type": "string"}}
+    return {"type": "string"}
+
 
 _SCHEMA = ".mcpd.schema.json"
 

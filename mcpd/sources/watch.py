@@ -14,22 +14,23 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.sources.files import MOST_FOLDERS, folders_below
+from mcpd.sources.folder import Folder
+from mcpd.sources.lookup import FILE, FOLDERS
 
 if TYPE_CHECKING:
     from watchfiles import Change
 
+
 log = logging.getLogger("mcpd")
 
-MOST_FOLDERS = 2000
-"""How many folders are watched; what is in others is not seen to change."""
 
-_MOST_NAMES = 20_000
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
 _LOOK_MS = 500
@@ -42,8 +43,6 @@ _LONG_PAUSE = 0.4
 _MOST_SECONDS = 5.0
 _CLOCK_STEP_NS = 20_000_000
 """So much later than a file's time the clock may be that is read at once after it."""
-
-_PASSED_OVER = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
 
 
 class Watched(Protocol):
@@ -85,28 +84,6 @@ def watching(watched: Sequence[Watched]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join(2.0)
-
-
-def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
-    """Folders and those below them, first those that stand less deep; without links, hidden ones, and what is there by
-    installation. No more than `most` of them."""
-    found = list(dict.fromkeys(roots))
-    known = set(found)
-    for folder in found:  # grows
-        try:
-            with os.scandir(folder) as entries:
-                below = sorted(entry.path for entry in islice(entries, _MOST_NAMES) if _is_walked(entry))
-        except OSError:
-            continue
-        for path in below:
-            if path not in known and len(found) < most:
-                known.add(path)
-                found.append(path)
-    return found[:most]
-
-
-def _is_walked(entry: os.DirEntry[str]) -> bool:
-    return entry.name[:1] != "." and entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False)
 
 
 def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -> None:
@@ -229,3 +206,49 @@ def _refresh(watched: Watched, paths: set[str]) -> None:
         watched.refresh(paths)
     except Exception as error:
         log.error("%s: cannot be loaded anew: %s; what it had is served", printable(watched.name), printable(error))
+
+
+class WatchedFolder:
+    """The folder of one server; `Watched` of `watch`."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.name = folder.root
+        self._folder = folder
+        self._tables = tuple(getattr(folder.configuration, name).folder for name in FOLDERS if name != "docs")
+
+    def folders(self) -> Sequence[str]:
+        """Its sub-folders first, and what is below them; then others, where modules may be."""
+        root = self._folder.root
+        own = [os.path.join(root, *table.split("/")) for table in self._tables]
+        if self._folder.docs is not None:
+            own.append(self._folder.docs_folder)  # which may be elsewhere
+        there = [path for path in own if os.path.isdir(path)]
+        return list(dict.fromkeys([root, *folders_below(there), *folders_below([root])]))
+
+    def files(self) -> Iterable[str]:
+        """Those in its folders that concern it."""
+        for folder in self.folders():
+            try:
+                with os.scandir(folder) as entries:
+                    found = [entry.path for entry in entries if entry.is_file()]
+            except OSError:
+                continue
+            yield from filter(self.concerns, found)
+
+    def concerns(self, path: str) -> bool:
+        """Whether what is at a path may be offered; data that tools write beside is not."""
+        docs = self._folder.docs_folder
+        if self._folder.configuration.docs.enabled and (path == docs or path.startswith(os.path.join(docs, ""))):
+            return True
+        below = os.path.relpath(path, self._folder.root)
+        if below.startswith(os.pardir + os.sep):
+            return False
+        if below.endswith(".py") or below == FILE:
+            return True
+        return any(below == table or below.startswith(f"{table}{os.sep}") for table in self._tables)
+
+    def refresh(self, paths: set[str]) -> None:
+        """Offer what is there now."""
+        if any(os.path.basename(path) == FILE and os.path.dirname(path) == self._folder.root for path in paths):
+            log.warning("mcpd.toml has changed; it is read when the server is started again")
+        self._folder.refresh(paths or None)

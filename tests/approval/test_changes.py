@@ -16,7 +16,7 @@ from mcpd import Server, ToolAnnotations
 from mcpd.approval import check_lock, compare, offerings, write_lock
 from mcpd.approval.schemas import compare_schemas
 from mcpd.errors import ConfigurationError
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 INT, TEXT, NUMBER, NULL = ({"type": kind} for kind in ("integer", "string", "number", "null"))
 

@@ -18,7 +18,7 @@ from mcpd import Server
 from mcpd.host.shown import ShownView
 from mcpd.host.view.context import HostContext
 from mcpd.host.view.events import Closed, Finding, Logged, SizeChanged
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 
 def _sample(view: ShownView, params: Any) -> dict[str, Any]:

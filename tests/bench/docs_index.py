@@ -22,8 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from mcpd.docs.library import Library
-from mcpd.docs.settings import DocsSettings
+from mcpd.sources.docs.library import Library
+from mcpd.sources.docs.results import DocsSettings
 
 BATCH = 64
 

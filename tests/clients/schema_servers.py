@@ -11,7 +11,7 @@ from typing import Any
 from support.wires import memory_wire
 
 from mcpd import Server
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 __all__ = ["SERVERS", "listed"]
 

@@ -59,7 +59,7 @@ def test_the_entry_starts_where_nothing_is_known(tmp_path: Path, monkeypatch: py
 
 
 def test_an_installed_module_needs_no_folder() -> None:
-    assert make_entry("mcpd.sources.starter:make_server").entry.env == {}
+    assert make_entry("mcpd.sources.demo:make_server").entry.env == {}
 
 
 def test_programs_are_found_now_or_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

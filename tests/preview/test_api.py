@@ -10,7 +10,7 @@ from support.preview_stage import api_of, previewing
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 
 async def test_only_the_page_may_connect() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.browser import Chromium
 from support.preview_stage import Stage, previewing, staged
 
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 
 async def test_the_bundled_app_is_shown_through_proxy_and_guest(chromium: Chromium) -> None:

@@ -7,7 +7,7 @@ from conftest import REPOSITORY
 from support.browser import Chromium, Page
 from support.preview_page_stage import busy_server, opened
 
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 pytestmark = pytest.mark.slow
 

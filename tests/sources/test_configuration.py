@@ -13,9 +13,9 @@ from support.configuration_schema import written
 
 from mcpd.errors import ConfigurationError
 from mcpd.sources import configuration
-from mcpd.sources.configuration import Configuration, read, serve_keys
-from mcpd.sources.configuration_schema import shipped_file
-from mcpd.sources.toml_lines import line_of
+from mcpd.sources.configuration import line_of, read, serve_keys
+from mcpd.sources.scaffold import shipped_file
+from mcpd.sources.tables import Configuration
 
 WHOLE = """
 name = "garden"

@@ -15,7 +15,6 @@ from support.wires import LEGACY, MODERN, memory_wire, process_wire, stdio_wire
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.constants import UI
-from mcpd.sources.base import refresh
 from mcpd.sources.folder import Folder, open_folder
 from mcpd.sources.lookup import ServerFolder, place_of
 
@@ -389,10 +388,10 @@ async def test_what_is_the_same_changes_nothing(tmp_path: Path) -> None:
     files: dict[str, Any] = {name: text for name, text in GARDEN.items() if not name.startswith(("tools", "apps"))}
     source = Folder(place_of(str(write(tmp_path, files))))
     async with memory_wire(source.server, LEGACY[-1]) as wire:
-        refresh(source.server, source)
+        source.refresh()
         await wire.quiet()
         write(tmp_path, {"resources/notes/new.md": "new", "prompts/plan.md": "Other {{bed}}"})
-        refresh(source.server, source)
+        source.refresh()
         changed = {(await wire.receive())["method"] for _ in range(2)}
         assert changed == {f"notifications/{kind}/list_changed" for kind in ("prompts", "resources")}
         await wire.quiet()

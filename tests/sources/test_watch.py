@@ -21,10 +21,10 @@ from support.wires import LEGACY, MODERN, ProcessWire, Wire, memory_wire, proces
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.constants import UI
+from mcpd.sources.files import folders_below
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import place_of
-from mcpd.sources.watch import folders_below, watch_later, watching
-from mcpd.sources.watched_folder import WatchedFolder
+from mcpd.sources.watch import WatchedFolder, watch_later, watching
 
 FILES: dict[str, str | bytes] = {
     "tools/beds.py": "from _plants import COUNT\ndef count() -> int:\n    return COUNT\n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mcpd.sources.configuration_schema import configuration_schema, shipped_file
+from mcpd.sources.scaffold import configuration_schema, shipped_file
 
 __all__ = ["written"]
 

@@ -13,7 +13,7 @@ from support.views_stage import CALLED, MARKDOWN, SAMPLES, png
 from mcpd import ImageContent, Server, ViewResult, view_result
 from mcpd.client.target import Target
 from mcpd.extensions.ui.views.pages import page as make_page
-from mcpd.sources.starter import make_server as make_starter
+from mcpd.sources.demo import make_server as make_starter
 from mcpd.verdict.options import TryOptions
 from mcpd.verdict.report import AppsReport
 from mcpd.verdict.run import try_apps

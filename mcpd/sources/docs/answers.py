@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
 
-from mcpd.docs.page import UnreadablePage
-from mcpd.docs.results import BadCursor, UnknownPage, UnknownSection
 from mcpd.errors import ToolError
 from mcpd.protocol.printable import printable
 from mcpd.sources.docs.addresses import Addresses, published
-from mcpd.sources.docs.results import (
+from mcpd.sources.docs.page import UnreadablePage
+from mcpd.sources.docs.results import BadCursor, UnknownPage, UnknownSection
+from mcpd.sources.docs.tool_results import (
     Code,
     Described,
     Document,
@@ -34,9 +34,9 @@ from mcpd.sources.docs.results import (
 )
 
 if TYPE_CHECKING:
-    from mcpd.docs.library import Library
-    from mcpd.docs.page import Heading, Page
-    from mcpd.docs.results import PageInfo, Progress
+    from mcpd.sources.docs.library import Library
+    from mcpd.sources.docs.page import Heading, Page
+    from mcpd.sources.docs.results import PageInfo, Progress
 
 MOST_CHARS = 20_000
 """How much text of pages one answer has; the rest comes with the next cursor."""

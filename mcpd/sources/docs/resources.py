@@ -6,20 +6,20 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from mcpd.context.exchange import Exchange
-from mcpd.docs.names import mime_type_of
-from mcpd.docs.results import UnknownPage, UnknownSection
 from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
 from mcpd.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.registry.pages import ActiveExtensions
+from mcpd.sources.docs.page import mime_type_of
+from mcpd.sources.docs.results import UnknownPage, UnknownSection
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
-    from mcpd.docs.library import Library
-    from mcpd.docs.tree import File
     from mcpd.registry.uri_template import UriTemplate
     from mcpd.sources.docs.addresses import Addresses
     from mcpd.sources.docs.answers import Answers
+    from mcpd.sources.docs.files import File
+    from mcpd.sources.docs.library import Library
     from mcpd.types.completion import Completion
 
 _MARKDOWN = "text/markdown"
@@ -212,7 +212,7 @@ async def _list_of(shelf: Shelf, section: str) -> list[str]:
 
 
 async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
-    from mcpd.docs.page import UnreadablePage
+    from mcpd.sources.docs.page import UnreadablePage
 
     try:
         found = await shelf.answers.page_at(path)
@@ -225,7 +225,7 @@ async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
 
 async def _image(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
     """An image that pages name."""
-    from mcpd.docs.page import UnreadablePage
+    from mcpd.sources.docs.page import UnreadablePage
 
     try:
         data, mime_type = await shelf.library.image(path)

@@ -1,186 +1,187 @@
-"""What the tools over documents give, as structs: their output schemas are made of these.
-
-What is UNSET is left out. Members below a line of `# for other shapes` are there for tables of mcpd.toml that give
-results under other names; by default callers do not see them.
-"""
+"""What a library answers: values, made for people and models alike."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-
-from mcpd.sources.docs_table import Doing
-
-_Cursor = Annotated[str, Meta(description="For the argument of that name: what comes after this.")]
-_Near = Annotated[list[str], Meta(description="Names that are there and look like what was asked for.")]
-_Partial = Annotated[str, Meta(description="How much can be found so far, while pages are still being indexed.")]
+from mcpd.errors import McpdError
+from mcpd.printable import printable
+from mcpd.sources.docs.page import Kind
 
 
-class PagePlace(Struct, kw_only=True, omit_defaults=True):
-    """A page, or a place in it."""
+class UnknownPage(McpdError):
+    """There is no such page; `near` are paths that look like it, best first."""
 
-    path: Annotated[str, Meta(description="Of the page, for the tool that reads it.")]
-    title: str
-    section: str
-    heading: str | UnsetType = UNSET
-    anchor: str | UnsetType = UNSET
-    uri: Annotated[str, Meta(description="Of the page as a resource.")]
-    url: Annotated[str | UnsetType, Meta(description="Where the page is published.")] = UNSET
+    def __init__(self, path: str, near: list[str]) -> None:
+        super().__init__(f"there is no page '{printable(path)}'")
+        self.path = path
+        self.near = near
 
 
-class Hit(PagePlace, kw_only=True, omit_defaults=True):
-    """A page that fits."""
+class UnknownSection(McpdError):
+    """There is no such section; `near` are names that look like it, or all of them if there are few."""
 
-    snippet: str
-    highlights: Annotated[
-        list[tuple[int, int]] | UnsetType, Meta(description="Where in the snippet words of the query stand.")
-    ] = UNSET
+    def __init__(self, section: str, near: list[str]) -> None:
+        super().__init__(f"there is no section '{printable(section)}'")
+        self.section = section
+        self.near = near
 
 
-class Found(Struct, kw_only=True, omit_defaults=True):
-    """The pages that fit a query, best first."""
+class BadCursor(McpdError):
+    """A cursor that is none of ours, of another query, or from before the pages changed: search again without it."""
 
-    query: str
-    results: list[Hit]
+
+class LeftOut(Struct, frozen=True):
+    """A file that is no page, and why."""
+
+    path: str
+    reason: str
+
+
+class Progress(Struct, frozen=True):
+    """How far indexing is: `done` of `total` pages can be found."""
+
+    done: int
     total: int
-    has_more: bool
-    next_cursor: _Cursor | UnsetType = UNSET
-    corrected: Annotated[str | UnsetType, Meta(description="The query that was searched for instead.")] = UNSET
-    suggestion: str | UnsetType = UNSET
-    progress: _Partial | UnsetType = UNSET
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every page can be found."""
+        return self.done >= self.total
 
 
-class SectionInfo(Struct, kw_only=True, omit_defaults=True):
-    """A section."""
+class Section(Struct, frozen=True):
+    """A folder at the top."""
 
     name: str
+    """What `section=` takes; empty for the pages at the top themselves."""
     title: str
     pages: int
-    uri: str
 
 
-class Sections(Struct, kw_only=True, omit_defaults=True):
-    """All sections."""
+class Overview(Struct, frozen=True):
+    """The whole of a library."""
 
     title: str
-    sections: list[SectionInfo]
-    total_pages: int
-    # for other shapes
-    total_sections: int | UnsetType = UNSET
+    sections: list[Section]
+    pages: int
+    progress: Progress
 
 
-class SectionPage(Struct, kw_only=True, omit_defaults=True):
-    """A page of a section, or a part of it."""
+class PageInfo(Struct, frozen=True):
+    """A page in a list. Before it is indexed its title is made of its name, and its description is empty."""
 
     path: str
     title: str
-    description: str | UnsetType = UNSET
-    content: str
-    is_part: Annotated[bool | UnsetType, Meta(description="True: there is more of this page.")] = UNSET
-    uri: str
-    url: str | UnsetType = UNSET
-
-
-class SectionText(Struct, kw_only=True, omit_defaults=True):
-    """The pages of a section, or, if there is none of that name, the sections that there are."""
-
     section: str
-    title: str | UnsetType = UNSET
-    pages: list[SectionPage] | UnsetType = UNSET
-    total: int | UnsetType = UNSET
-    next_cursor: _Cursor | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    near: _Near | UnsetType = UNSET
-    available_sections: list[str] | UnsetType = UNSET
+    description: str
+    mime_type: str
+    """Of the text that reading it gives: text/markdown or text/plain."""
+    kind: Kind
+    size: int
+    """Of the file, in bytes."""
+    order: int
+    modified_ns: int
 
 
-class HeadingInfo(Struct, kw_only=True):
-    """A heading of a page."""
-
-    title: str
-    anchor: str
-    level: int
-
-
-class PageText(Struct, kw_only=True, omit_defaults=True):
-    """A page or what stands below one of its headings; or, if there is none, names that look like it."""
+class SearchHit(Struct, frozen=True):
+    """A page that was found, with the place in it that fits best."""
 
     path: str
-    title: str | UnsetType = UNSET
-    section: str | UnsetType = UNSET
-    text: str | UnsetType = UNSET
-    heading: str | UnsetType = UNSET
-    anchor: str | UnsetType = UNSET
-    headings: list[HeadingInfo] | UnsetType = UNSET
-    uri: str | UnsetType = UNSET
-    url: str | UnsetType = UNSET
-    next_cursor: _Cursor | UnsetType = UNSET
-    error: str | UnsetType = UNSET
-    near: _Near | UnsetType = UNSET
+    title: str
+    section: str
+    heading: str
+    """The heading at that place; empty above the first one."""
+    anchor: str
+    snippet: str
+    """A piece of the text there, on one line, at most some 300 characters."""
+    highlights: list[tuple[int, int]]
+    """Where in the snippet words of the query stand: (start, end)."""
+    score: float
+    """Larger is better; to be compared within one result only."""
+    kind: Kind
 
 
-class Example(PagePlace, kw_only=True, omit_defaults=True):
-    """A block of code."""
+class SearchResult(Struct, frozen=True):
+    """The pages that fit a query, best first, each once."""
 
+    query: str
+    hits: list[SearchHit]
+    total: int
+    """How many pages were found; no more than the best hundred are counted."""
+    next_cursor: str | None
+    corrected: str | None
+    """The query that was searched instead, if words of it are nowhere in the pages."""
+    progress: Progress
+
+
+class CodeHit(Struct, frozen=True):
+    """A block of code that was found."""
+
+    path: str
+    title: str
+    section: str
+    heading: str
+    anchor: str
     language: str
-    code: str
-    before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
+    text: str
+    before: str
+    score: float
 
 
-class Document(PagePlace, kw_only=True, omit_defaults=True):
-    """A page with its examples."""
-
-    snippets: list[str]
-    count: int
-
-
-class Code(Struct, kw_only=True, omit_defaults=True):
-    """Code examples, best first."""
+class CodeResult(Struct, frozen=True):
+    """Blocks of code, best first."""
 
     words: str
-    examples: list[Example]
+    hits: list[CodeHit]
     total: int
-    has_more: bool
-    next_cursor: _Cursor | UnsetType = UNSET
-    languages: Annotated[list[str] | UnsetType, Meta(description="The languages that there are.")] = UNSET
-    suggestion: str | UnsetType = UNSET
-    progress: _Partial | UnsetType = UNSET
-    # for other shapes
-    documents: list[Document] | UnsetType = UNSET
-    total_documents: int | UnsetType = UNSET
+    """How many blocks were found; no more than the best hundred are counted."""
+    next_cursor: str | None
+    languages: list[str]
+    """The languages that there are, most used first: for a miss."""
+    progress: Progress
 
 
-class Described(PagePlace, kw_only=True, omit_defaults=True):
-    """A place where a name is described."""
+class Entry(Struct, frozen=True):
+    """Where a command or a setting is described."""
 
-    content: str
+    path: str
+    title: str
+    section: str
+    heading: str
+    """Empty if the page as a whole is about it."""
+    anchor: str
+    text: str
+    """What is said of it there: Markdown, cut at some 4,000 characters."""
+    is_exact: bool
+    """Whether the page, the heading or the item bears this very name."""
 
 
-class Looked(Struct, kw_only=True, omit_defaults=True):
-    """Where a name is described, best first; or names that look like it."""
+class EntryResult(Struct, frozen=True):
+    """What was found for a name, best first; `near` has names that look like it if nothing was."""
 
     name: str
-    results: list[Described]
-    total: int
-    error: str | UnsetType = UNSET
-    suggestion: str | UnsetType = UNSET
-    near: _Near | UnsetType = UNSET
-    progress: _Partial | UnsetType = UNSET
-    # for other shapes
-    found: list[Described] | UnsetType = UNSET
-    found_total: int | UnsetType = UNSET
-    first_title: str | UnsetType = UNSET
-    first_url: str | UnsetType = UNSET
-    first_content: str | UnsetType = UNSET
+    entries: list[Entry]
+    near: list[str]
+    progress: Progress
 
 
-RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {
-    "search": (Found, ()),
-    "list_sections": (Sections, ("total_sections",)),
-    "read_section": (SectionText, ()),
-    "read_page": (PageText, ()),
-    "find_code": (Code, ("documents", "total_documents")),
-    "look_up": (Looked, ("found", "found_total", "first_title", "first_url", "first_content")),
-}
-"""What each kind of tool gives, and which members of that only other shapes show."""
+class DocsSettings(Struct, frozen=True, kw_only=True):
+    """Limits and choices of a library. What goes beyond a limit is left out and named in `Library.left_out`."""
+
+    title: str = ""
+    """What the documents are called; by default the title of the first page at the top, else the folder's name."""
+    include: tuple[str, ...] = ()
+    """The only files that are read, as `"*.md"` or `"guides/*"`; without any all are."""
+    exclude: tuple[str, ...] = ()
+    """Files that are not read, as `"*.bak"` or `"drafts/*"`."""
+    max_files: int = 50_000
+    """How many documents are read."""
+    max_bytes: int = 4 * 1024 * 1024
+    """The largest file that is read, in bytes; of PDF files four times as much."""
+    max_depth: int = 24
+    """How many folders deep documents may lie."""
+    seconds_per_file: float = 10.0
+    """How long the reading of one file may take."""
+    search_wait: float = 3.0
+    """How many seconds a search waits for the pages that are not indexed yet, before it does without them."""

@@ -11,31 +11,66 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcpd.docs.names import section_of, shown, title_of
-from mcpd.docs.settings import DocsSettings
-from mcpd.docs.tree import scan
+import msgspec
+from msgspec import Struct
+
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.extensions.ui.constants import UI
 from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.pages import Entry
 from mcpd.registry.problems import Problem
 from mcpd.server import Server
-from mcpd.sources.docs.addresses import Addresses
-from mcpd.sources.docs.heads import Head, head_of
-from mcpd.sources.docs.profiles import profile_of, tables_of
+from mcpd.sources.docs.addresses import Addresses, Head, head_of
+from mcpd.sources.docs.files import scan
+from mcpd.sources.docs.page import section_of, shown, title_of
 from mcpd.sources.docs.resources import OverviewResource, PageResource, PageTemplate, SectionResource
-from mcpd.sources.docs_table import DocsTable, Doing
-from mcpd.sources.media_types import uri_name
-from mcpd.sources.reports import Report
+from mcpd.sources.docs.results import DocsSettings
+from mcpd.sources.files import Report, uri_name
+from mcpd.sources.tables import DocsTable, Doing, ToolTable
 
 if TYPE_CHECKING:
-    from mcpd.docs.library import Library
     from mcpd.sources.docs.answers import Answers
-    from mcpd.sources.docs.lazy_tools import LazyTool
-    from mcpd.sources.docs.profiles import Profile
-    from mcpd.sources.docs.wording import Wording
+    from mcpd.sources.docs.library import Library
+    from mcpd.sources.docs.wording import LazyTool, Wording
+
+
+class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
+    """What a file of assets/docs_profiles/ says. What mcpd.toml says goes before it."""
+
+    title: str | None = None
+    uri: str | None = None
+    base_url: str | None = None
+    exclude: tuple[str, ...] = ()
+    page_uri: str = "{path}"
+    """A page's URI behind `uri`: `{path}`, or with `{url}` the URL that it is published under, as one segment."""
+    section_uri: str = "{section}/"
+    tools: dict[str, Any] = {}
+
+
+def profile_of(table: DocsTable) -> Profile | None:
+    """The profile that `tools` names; None if it names none. Raises ConfigurationError if it cannot be read."""
+    if not isinstance(table.tools, str):
+        return None
+    import tomllib
+
+    path = os.path.join(bundled_folder(), "docs_profiles", f"{table.tools}.toml")
+    try:
+        with open(path, "rb") as file:
+            return msgspec.convert(tomllib.load(file), Profile)
+    except OSError as error:
+        raise ConfigurationError(f"the profile {path} cannot be read: {error.strerror}") from None
+
+
+def tables_of(table: DocsTable, profile: Profile | None) -> dict[str, ToolTable]:
+    """The tables of all tools that mcpd.toml or the profile has."""
+    tables = profile.tools if profile is not None else table.tools
+    assert isinstance(tables, dict)
+    return {name: msgspec.convert(one, ToolTable) for name, one in tables.items()}
+
 
 _SETTLED_SECONDS = 0.3
 _LISTING_SECONDS = 10.0
@@ -77,7 +112,7 @@ class Tree:
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
 
-        from mcpd.sources.reader import ReaderParts
+        from mcpd.sources.docs.reader_app import ReaderParts
 
         self._reader = ReaderParts(server, lambda: self.library, uri=self.addresses.base)
         self._start_when_listed()
@@ -86,8 +121,7 @@ class Tree:
     def library(self) -> Library:
         """Its pages and their index; made when it is first asked for, as it costs start-up."""
         if self._library is None:
-            from mcpd.docs.library import Library
-            from mcpd.sources.docs.cache import index_file
+            from mcpd.sources.docs.library import Library
 
             self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
         return self._library
@@ -120,8 +154,7 @@ class Tree:
     def _tools_now(self) -> list[ToolEntry]:
         """The tools; the same objects each time. Raises ConfigurationError for results that cannot be shaped."""
         if self._tools is None:
-            from mcpd.sources.docs.lazy_tools import LazyTool
-            from mcpd.sources.docs.wording import wordings
+            from mcpd.sources.docs.wording import LazyTool, wordings
 
             worded = wordings(tables_of(self.table, self._profile), self._words)
             names: dict[Doing, str] = {}
@@ -286,3 +319,24 @@ def _form(addresses: Addresses) -> tuple[str, str]:
     if "{url}" in addresses.page_form:
         return addresses.base + addresses.page_form, "url"
     return addresses.base + addresses.page_form.replace("{path}", "{+path}"), "path"
+
+
+def index_file(said: str, folder: str, root: str) -> str | None:
+    """The file of the index; None for one in memory. `said` is `disk`, `memory`, or a path that begins at `root`.
+
+    `disk` is a file in the user's cache, one for each folder. Where there is no home, the index is in memory.
+    """
+    if said == "memory":
+        return None
+    if said != "disk":
+        return os.path.join(root, said)
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home) or not os.path.isdir(home):
+            return None
+        cache = os.path.join(home, ".cache")
+    from hashlib import sha256  # loads OpenSSL, which the start must not wait for
+
+    name = sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
+    return os.path.join(cache, "mcpd", "docs", f"{name}.sqlite")

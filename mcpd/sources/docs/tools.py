@@ -3,21 +3,156 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, to_builtins
 
 from mcpd.extensions.ui.results import VIEW_DATA, view_result
+from mcpd.printable import printable
 from mcpd.registry.entries import ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.sources.docs.answers import Answers
-from mcpd.sources.docs.shapes import Project, shape_of
-from mcpd.sources.docs.texts import links_of, text_of
+from mcpd.sources.docs.tool_results import (
+    Code,
+    Found,
+    Looked,
+    PagePlace,
+    PageText,
+    Project,
+    Sections,
+    SectionText,
+    shape_of,
+)
 from mcpd.sources.docs.wording import Argument, Wording
-from mcpd.sources.docs_table import Doing
+from mcpd.sources.tables import Doing
+from mcpd.types.content import ContentBlock, ResourceLink
 from mcpd.types.tools import CallToolResult
+
+
+def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str:
+    """An answer of the tool `name`; `tools` has the names of all, `cursor` the name of that argument."""
+    kinds: dict[type, Any] = {
+        Found: _found, Sections: _sections, SectionText: _section, PageText: _page, Code: _code, Looked: _looked
+    }  # fmt: skip
+    lines = list(kinds[type(result)](result, tools))
+    following = getattr(result, "next_cursor", UNSET)
+    if following is not UNSET:
+        lines += ["", f'[There is more: call {name} again with {cursor} = "{following}".]']
+    progress = getattr(result, "progress", UNSET)
+    if progress is not UNSET:
+        lines += ["", f"[Still being indexed: {progress}.]"]
+    return "\n".join(lines)
+
+
+def links_of(result: Any) -> list[ContentBlock]:
+    """Links to the pages that were found, each once."""
+    if not isinstance(result, Found | Looked):
+        return []
+    pages = {one.uri: one for one in result.results}
+    return [
+        ResourceLink(uri=uri, name=one.path, title=one.title, mime_type="text/markdown") for uri, one in pages.items()
+    ]
+
+
+def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
+    if not found.results:
+        yield f"No page fits '{printable(found.query)}'." + _sentence(found.suggestion)
+        return
+    instead = f" (searched for {found.corrected!r})" if found.corrected is not UNSET else ""
+    yield f"{len(found.results)} of {found.total} pages for '{printable(found.query)}'{instead}:"
+    for number, hit in enumerate(found.results, 1):
+        yield ""
+        yield f"{number}. {_place(hit)}"
+        yield f"   {hit.snippet}"
+    if "read_page" in tools:
+        yield ""
+        yield f"[{tools['read_page']} reads a page, by its path, and with a heading that part alone.]"
+
+
+def _sections(found: Sections, tools: dict[Doing, str]) -> Iterator[str]:
+    yield f"{found.title}: {found.total_pages} pages"
+    for one in found.sections:
+        title = f" ({one.title})" if one.title and one.title != one.name else ""
+        yield f"- {one.name}{title}: {one.pages} {'page' if one.pages == 1 else 'pages'}"
+
+
+def _section(found: SectionText, tools: dict[Doing, str]) -> Iterator[str]:
+    if found.error is not UNSET or found.pages is UNSET:
+        yield str(found.error)
+        return
+    yield f"Section {found.section}: {len(found.pages)} of {found.total} pages"
+    for page in found.pages:
+        part = " (a part)" if page.is_part is not UNSET else ""
+        yield ""
+        yield f"==== {page.title} — {page.path}{part} ===="
+        yield page.content
+
+
+def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
+    if found.error is not UNSET:
+        search = tools.get("search")
+        yield f"{found.error}." + (f" {search} finds pages by what they say." if search else "")
+        return
+    yield f"{found.title} — {found.path}" + (f"#{found.anchor}" if found.anchor is not UNSET else "")
+    if found.url is not UNSET:
+        yield str(found.url)
+    yield ""
+    yield str(found.text)
+    if found.next_cursor is not UNSET and found.headings is not UNSET:
+        yield ""
+        yield "[Its headings: " + "; ".join(one.title for one in found.headings[:40]) + "]"
+
+
+def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
+    if not found.examples:
+        languages = f" The languages that there are: {', '.join(found.languages)}." if found.languages else ""
+        yield f"No example fits '{printable(found.words)}'." + _sentence(found.suggestion) + languages
+        return
+    yield f"{len(found.examples)} of {found.total} examples for '{printable(found.words)}':"
+    for one in found.examples:
+        fence = "`" * max(3, _longest_run(one.code) + 1)
+        yield ""
+        yield _place(one)
+        if one.before is not UNSET:
+            yield str(one.before)
+        yield f"{fence}{one.language}"
+        yield one.code.rstrip("\n")
+        yield fence
+
+
+def _looked(found: Looked, tools: dict[Doing, str]) -> Iterator[str]:
+    if not found.results:
+        search = tools.get("search")
+        yield f"{found.error}.{_sentence(found.suggestion)}" + (f" {search} does that." if search else "")
+        return
+    for at, one in enumerate(found.results):
+        if at:
+            yield ""
+        yield f"==== {_place(one)} ===="
+        yield one.content
+
+
+def _place(one: PagePlace) -> str:
+    heading = f" › {one.heading}" if one.heading is not UNSET else ""
+    anchor = f"#{one.anchor}" if one.anchor is not UNSET else ""
+    url = f" <{one.url}>" if one.url is not UNSET else ""
+    return f"{one.title}{heading} — {one.path}{anchor}{url}"
+
+
+def _sentence(text: object) -> str:
+    return "" if text is UNSET else f" {text}."
+
+
+def _longest_run(text: str) -> int:
+    """The longest run of backquotes, which must not end the block that the text is shown in."""
+    longest = run = 0
+    for char in text:
+        run = run + 1 if char == "`" else 0
+        longest = max(longest, run)
+    return longest
+
 
 _READ_ONLY = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 

@@ -6,11 +6,21 @@ braces (`{read_page}`, or the name of its table) is its name for callers.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Raw, Struct, structs
 
-from mcpd.sources.docs_table import DOING, ArgumentTable, Doing, ToolTable
+from mcpd.context.exchange import Exchange
+from mcpd.registry.entries import ToolEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.registry.tools import ToolMeta
+from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
+from mcpd.types.tools import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from mcpd.wire.mirrors import Mirror
+
 
 MOST_HITS = 20
 """How many hits one answer has at most."""
@@ -180,3 +190,37 @@ def _fill(text: str, names: dict[str, str]) -> str:
     for name, value in names.items():
         text = text.replace(f"{{{name}}}", value)
     return text
+
+
+class LazyTool(ToolEntry):
+    """A tool of which the name is known, and what makes it."""
+
+    def __init__(self, name: str, make: Callable[[], ToolEntry], *, requires: str | None = None) -> None:
+        self.key = name
+        self.requires = requires
+        self._make = make
+        self._made: ToolEntry | None = None
+
+    def made(self) -> ToolEntry:
+        """The tool itself. Raises what making it raises."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @property
+    def extension_meta(self) -> Mapping[str, ToolMeta]:
+        """What extensions add to it; nothing before it was first listed or called, which nobody has seen."""
+        return {} if self._made is None else self._made.extension_meta
+
+    @property
+    def mirrors(self) -> Sequence[Mirror]:
+        """The arguments that HTTP headers repeat."""
+        return self.made().mirrors
+
+    def listed(self, active: ActiveExtensions) -> Tool:
+        """The tool as lists show it."""
+        return self.made().listed(active)
+
+    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
+        """Call it."""
+        return self.made().run(arguments, exchange)

@@ -8,7 +8,7 @@ from pathlib import Path
 from support.ui_stage import BOTH_ERAS, NO_APPS, WITH_APPS, tool_of
 from support.wires import LEGACY, memory_wire
 
-from mcpd.sources.starter import make_server
+from mcpd.sources.demo import make_server
 
 APP = Path(__file__).resolve().parents[3] / "examples" / "diagnostics" / "apps_diagnostics.html"
 

@@ -1,0 +1,70 @@
+"""Pages that show the results of tools: `apps/x.html`, with `x.json` beside it, is the View of the tool `x`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from mcpd.extensions.ui.apps import AppEntry
+from mcpd.extensions.ui.assets import AppFile, load_app
+from mcpd.extensions.ui.constants import UI
+from mcpd.extensions.ui.extension import AppsExtension
+from mcpd.extensions.ui.uris import app_uri
+from mcpd.server import Server
+from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of
+
+_NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+class Page(Struct, frozen=True, eq=False):
+    """One HTML file. `stamp` is another one when it has changed."""
+
+    name: str
+    stamp: object
+    entry: AppEntry
+
+
+def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Page]) -> dict[str, Page]:
+    """The HTML files of a folder by path; those in sub-folders have its name before theirs, as tools have.
+
+    `before` is what they were: one that has not changed is the same, one that cannot be read any more stays.
+    """
+    found: dict[str, Page] = {}
+    names: set[str] = set()
+    apps = cast("AppsExtension", server.extensions[UI]).apps
+    for file in files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
+        name = "_".join((*file.parts[:-1], file.stem))
+        if not _NAME.issuperset(name):
+            report.error(file.path, "its name is to have letters, digits, '_', '-' and '.' only; it is left out")
+            continue
+        if name in names:
+            report.error(file.path, f"there is an app {name} already; it is left out")
+            continue
+        names.add(name)
+        page, stamp = before.get(file.path), (file.size, file.modified_ns, _stamp(file.path))
+        if page is None or page.stamp != stamp:
+            loaded = load_app(file.path, folder)
+            if isinstance(loaded, AppFile):
+                page = Page(name, stamp, apps.file_entry(loaded, app_uri(server.name, name)))
+            else:
+                report.error(file.path, loaded.text)
+        if page is not None:
+            found[file.path] = page
+    return found
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """That of the metadata beside an HTML file."""
+    try:
+        found = os.stat(os.path.splitext(path)[0] + ".json")
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
+def has_page(options: dict[str, object]) -> bool:
+    """Whether a tool says itself what shows its results."""
+    return any(options.get(option) is not None for option in ("ui", "view", "meta"))

@@ -1,0 +1,279 @@
+"""The documents of a folder: which files they are, without reading them.
+
+Links are not followed into folders, nor out of the folder; pipes and devices are never opened. No more names are looked
+at, no more files taken and no deeper folders entered than the settings say.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from mcpd.server.folder_files import is_below, read_within
+from mcpd.sources.docs.page import Kind, UnreadablePage, kind_of
+from mcpd.sources.docs.results import DocsSettings, LeftOut
+
+MOST_LEFT_OUT = 200
+"""How many files that are left out are named one by one."""
+
+_MOST_NAMES = 500_000
+# What site makers put beside pages: copies of their sources, and files for looks.
+_NO_PLACES = frozenset(("__pycache__", "node_modules"))
+_PASSED_OVER = _NO_PLACES | {"_sources", "_static"}
+
+
+class File(Struct, frozen=True):
+    """A document, as the file system has it."""
+
+    path: str
+    """Below the folder, with `/`."""
+    kind: Kind
+    size: int
+    modified_ns: int
+
+
+class Tree(Struct, frozen=True):
+    """What a scan found: documents by their path, and what is left out."""
+
+    files: dict[str, File]
+    left_out: list[LeftOut]
+
+
+def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] = lambda: False) -> Tree:
+    """Look through a folder. Raises nothing: a folder that cannot be read is left out."""
+    found: dict[str, File] = {}
+    left_out: list[LeftOut] = []
+    is_excluded = _excluded(settings)
+    more = 0
+    for entry, path in _entries(folder, settings, left_out, is_cancelled):
+        kind = kind_of(path)
+        if kind is None or is_excluded(path):
+            continue
+        if len(found) >= settings.max_files:
+            more += 1
+            continue
+        file = _checked(entry, path, kind, folder, settings)
+        if isinstance(file, File):
+            found[path] = file
+        else:
+            _leave_out(left_out, path, file)
+
+    if more:
+        text = f"{more} more documents than {settings.max_files} are left out"
+        left_out.insert(0, LeftOut("", text))
+    return Tree(found, left_out)
+
+
+def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
+    """The document at a path, as a scan would find it, or why it is none."""
+    parts = path.split("/")
+    hidden = any(part.startswith(".") or part in _PASSED_OVER for part in parts)
+    kind = kind_of(path)
+    if not path or hidden or "" in parts or "\\" in path or "\0" in path or kind is None or _excluded(settings)(path):
+        return "is no document"
+    try:
+        found = os.lstat(os.path.join(folder, *parts))
+        if len(parts) > 1 and not is_below(os.path.join(folder, *parts[:-1]), folder):
+            return "is behind a link that leads out of the folder"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return _judged(os.path.join(folder, *parts), path, kind, found, folder, settings)
+
+
+def hides(path: str, settings: DocsSettings) -> bool:
+    """Whether a path is none that is served, whatever it leads to: hidden, excluded, or no path below the folder."""
+    parts = path.split("/")
+    is_odd = not path or "" in parts or "\\" in path or "\0" in path
+    return is_odd or any(part.startswith(".") or part in _NO_PLACES for part in parts) or _excluded(settings)(path)
+
+
+def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
+    excluded, included = _matching(settings.exclude), _matching(settings.include)
+    if not settings.include:
+        return excluded
+    return lambda path: excluded(path) or not included(path)
+
+
+def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a path, or the name at its end, fits one of these."""
+    if not patterns:
+        return lambda path: False
+    pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in patterns))
+    return lambda path: bool(pattern.match(path) or pattern.match(path.rsplit("/", 1)[-1]))
+
+
+def _leave_out(left_out: list[LeftOut], path: str, reason: str) -> None:
+    if len(left_out) < MOST_LEFT_OUT:
+        left_out.append(LeftOut(path, reason))
+
+
+def _entries(
+    folder: str, settings: DocsSettings, left_out: list[LeftOut], is_cancelled: Callable[[], bool]
+) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """All names that are no folders, each folder's own before those of folders in it, by their names."""
+    left: list[tuple[str, str, int]] = [(folder, "", 0)]
+    looked_at = 0
+    while left and not is_cancelled():
+        place, above, depth = left.pop()
+        here: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    looked_at += 1
+                    if looked_at > _MOST_NAMES:
+                        break
+                    if not entry.name.startswith(".") and entry.name not in _PASSED_OVER:
+                        here.append(entry)
+        except OSError as error:
+            _leave_out(left_out, above.rstrip("/"), f"the folder cannot be read ({error.strerror})")
+            continue
+
+        here.sort(key=lambda entry: entry.name)
+        below: list[tuple[str, str, int]] = []
+        for entry in here:
+            path = above + entry.name
+            if not _is_folder(entry):
+                yield entry, path
+            elif depth < settings.max_depth:
+                below.append((entry.path, path + "/", depth + 1))
+            else:
+                _leave_out(left_out, path, f"lies more than {settings.max_depth} folders deep")
+        left += reversed(below)
+        if looked_at > _MOST_NAMES:
+            _leave_out(left_out, "", f"more than {_MOST_NAMES} names are in the folder; the rest is not looked at")
+            return
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _checked(entry: os.DirEntry[str], path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return _judged(entry.path, path, kind, found, folder, settings)
+
+
+def _judged(
+    place: str, path: str, kind: Kind, found: os.stat_result, folder: str, settings: DocsSettings
+) -> File | str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has a name that is no UTF-8"
+    if stat.S_ISLNK(found.st_mode):
+        try:
+            found = os.stat(place)
+        except OSError as error:
+            return f"is a link that leads nowhere ({error.strerror})"
+        if not is_below(place, folder):
+            return "is a link that leads out of the folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "is no regular file"
+    # Of most files the mode says that everybody may, and the system need not be asked.
+    if found.st_mode & 0o444 != 0o444 and not os.access(place, os.R_OK):
+        return "cannot be read (Permission denied)"
+
+    most = settings.max_bytes * (4 if kind == "pdf" else 1)
+    if found.st_size > most:
+        return f"is larger than {most} bytes"
+    return File(path, kind, found.st_size, found.st_mtime_ns)
+
+
+_HAS_FOLDERS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
+_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = _FILE | getattr(os, "O_DIRECTORY", 0)
+
+
+def most_bytes(file: File, settings: DocsSettings) -> int:
+    """The size up to which a file is read."""
+    return settings.max_bytes * (4 if file.kind == "pdf" else 1)
+
+
+class Opener:
+    """Reads files of one folder. Not for several threads at once; to be closed."""
+
+    def __init__(self, folder: str, settings: DocsSettings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._place = ""
+        self._descriptor = -1
+
+    def read(self, file: File) -> tuple[bytes, bytes]:
+        """What a document holds, and its hash. Raises UnreadablePage for what is gone, or grew beyond the limit."""
+        most = most_bytes(file, self._settings)
+        try:
+            data = self._read(file.path, most + 1) if _HAS_FOLDERS else self._read_slowly(file.path, most + 1)
+        except OSError as error:
+            raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
+        if len(data) > most:
+            raise UnreadablePage(f"is larger than {most} bytes")
+        from hashlib import blake2b  # loads OpenSSL, for which no start is to wait
+
+        return data, blake2b(data, digest_size=16).digest()
+
+    def beginning(self, path: str, size: int) -> bytes:
+        """The first bytes of a document. Raises OSError for what is gone, or no regular file of the folder."""
+        return self._read(path, size) if _HAS_FOLDERS else self._read_slowly(path, size)
+
+    def close(self) -> None:
+        """Let go of the folder that is open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self, path: str, size: int) -> bytes:
+        place, _, name = path.rpartition("/")
+        try:
+            if self._descriptor < 0 or place != self._place:
+                self._enter(place)
+            descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+        except OSError:
+            # A link to another file of the folder is served; what leads out is refused there.
+            return self._read_slowly(path, size)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(0, "not a regular file")
+            return _all_of(descriptor, min(size, found.st_size + 1), size)
+        finally:
+            os.close(descriptor)
+
+    def _enter(self, place: str) -> None:
+        self.close()
+        descriptor = os.open(self._folder, _FOLDER)
+        try:
+            for name in place.split("/") if place else ():
+                below = os.open(name, _FOLDER, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor, self._place = descriptor, place
+
+    def _read_slowly(self, path: str, size: int) -> bytes:
+        return read_within(os.path.join(self._folder, *path.split("/")), self._folder, size)
+
+
+def _all_of(descriptor: int, expected: int, most: int) -> bytes:
+    """Up to `most` bytes: mostly in one read, as the size is known."""
+    data = os.read(descriptor, expected)
+    if len(data) < expected:
+        return data
+    parts = [data]
+    left = most - len(data)
+    while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,343 @@
+"""The thread that keeps an index as its folder is: it reads what has changed, in batches, and can be stopped."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from mcpd.docs.indexing import Known, known_files, put_page, put_problem, remove, touch
+from mcpd.docs.opening import Opener
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.apart import Apart
+from mcpd.docs.readers.reading import read_page
+from mcpd.docs.results import LeftOut, Progress
+from mcpd.docs.settings import DocsSettings
+from mcpd.docs.spelling import Vocabulary
+from mcpd.docs.store import Store, is_broken
+from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
+from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Opener, Tree, file_at, scan
+from mcpd.sources.docs.index import Known, Store, is_broken, known_files, put_page, put_problem, remove, touch
+from mcpd.sources.docs.page import Page, UnreadablePage
+from mcpd.sources.docs.readers.reading import Apart, read_page
+from mcpd.sources.docs.results import DocsSettings, LeftOut, Progress
+from mcpd.sources.docs.words import Vocabulary
+
+log = logging.getLogger("mcpd")
+
+# Files in a batch, and the seconds after which one ends. Large ones are faster; who searches waits for one in memory.
+_BATCH = (512, 0.4)
+_BATCH_IN_MEMORY = (64, 0.02)
+_BATCH_CHARACTERS = 8_000_000
+_FEW_CHANGES = 100
+_FEW_PAGES = 500
+_MOST_PATHS = 1000  # of more changes than these a scan finds out
+
+
+class _Stopped(Exception):
+    """Someone asked for the end."""
+
+
+class _Read(Struct):
+    """A file that was read: its page, or what is wrong; neither if it holds what it held."""
+
+    file: File
+    digest: bytes | None
+    page: Page | None
+    problem: str | None
+
+
+class Indexer:
+    """Keeps the index of one folder."""
+
+    def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.apart = Apart(settings.seconds_per_file)
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._idle = threading.Event()
+        self._store_there = threading.Event()
+        self._changed: set[str] | None = None  # None: everything is to be looked at
+        self._thread: threading.Thread | None = None
+        self._unreadable: dict[str, str] = {}
+        self._left_out: list[LeftOut] = []
+        self._store: Store | None = None
+        self.files: dict[str, File] | None = None
+        self.vocabulary = Vocabulary()
+        self._since_vocabulary = 0
+        self._broken: sqlite3.Error | None = None
+        self._done = 0
+        self._total = 0
+
+    # -- from any thread -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, if that was not done."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._wake.set()
+                self._thread = threading.Thread(target=self._run, name="mcpd docs index", daemon=True)
+                self._thread.start()
+
+    def refresh(self, changed: Iterable[str] | None) -> None:
+        """Look at these paths again, or at the whole folder."""
+        paths = None if changed is None else set(changed)
+        with self._lock:
+            if paths is None or len(paths) > _MOST_PATHS:
+                self._changed = None
+            elif self._idle.is_set() and not self._wake.is_set():
+                self._changed = paths
+            elif self._changed is not None:
+                self._changed |= paths
+            self._idle.clear()
+            self._wake.set()
+        self.start()
+
+    def take(self, tree: Tree) -> None:
+        """What somebody else's scan has found: nobody has to wait for ours."""
+        if self.files is None:
+            self.files = tree.files
+            self._left_out = tree.left_out
+            self._total = len(tree.files)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the work that is known; whether it came."""
+        self.start()
+        return self._idle.wait(max(0.0, seconds))
+
+    def store(self) -> Store:
+        """The index, as soon as it is open. Raises sqlite3.Error if it was closed."""
+        self.start()
+        self._store_there.wait()
+        if self._store is None:
+            raise sqlite3.ProgrammingError("the library is closed")
+        return self._store
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        if self._idle.is_set():
+            return Progress(self._total, self._total)
+        return Progress(min(self._done, self._total), max(self._total, 1))
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The files that are no pages, and why; of very many the first ones."""
+        found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self._unreadable.items()))]
+        return found[:MOST_LEFT_OUT]
+
+    def titles(self) -> dict[str, tuple[str, str, int]]:
+        """Title, description and place of each page that is indexed, by path; nothing while the index is not open."""
+        store = self._store
+        if store is None:
+            return {}
+        try:
+            with store.read() as connection:
+                rows = connection.execute(
+                    "SELECT path, title, description, place FROM files WHERE title IS NOT NULL"
+                ).fetchall()
+        except sqlite3.Error:  # closed, or broken, which the next question finds out
+            return {}
+        return {path: (title, description, place) for path, title, description, place in rows}
+
+    def is_unreadable(self, path: str) -> bool:
+        """Whether a file was found to be no page."""
+        return path in self._unreadable
+
+    def stop(self) -> None:
+        """End the thread; it stops at the next file."""
+        self._stop.set()
+        self._wake.set()
+        self.apart.close()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(self.settings.seconds_per_file + 5)
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        self._store_there.set()
+        self._idle.set()
+
+    def broken(self, error: sqlite3.Error) -> None:
+        """Who asked the index was told this by it: it is made anew if it is to blame, else looked at again."""
+        if isinstance(error, sqlite3.DatabaseError) and is_broken(error):
+            self._broken = error
+        self.refresh(None)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._store = Store(self._cache, self.folder)
+            if self._store.problem:
+                log.warning("%s", printable(self._store.problem, 500))
+        finally:
+            self._store_there.set()
+        while not self._stop.is_set():
+            self._wake.wait()
+            with self._lock:
+                self._wake.clear()
+                changed, self._changed = self._changed, set()
+            if self._stop.is_set():
+                return
+            try:
+                self._work(changed)
+            except _Stopped:
+                return
+            except Exception:
+                log.exception("the index of documents cannot be brought up to date")
+            with self._lock:
+                if not self._wake.is_set():
+                    self._idle.set()
+
+    def _work(self, changed: set[str] | None) -> None:
+        """Bring the index up to date; where its file fails, in a new one or in memory."""
+        for attempt in range(4):
+            error, self._broken = self._broken, None
+            try:
+                if error is not None:
+                    raise error
+                self._bring_up_to_date(changed)
+                return
+            except sqlite3.Error as error:
+                if attempt == 3 or self._store is None:
+                    raise
+                self._store = self._another_store(self._store, error)
+                changed = None
+
+    def _another_store(self, store: Store, error: sqlite3.Error) -> Store:
+        store.close()
+        if isinstance(error, sqlite3.DatabaseError) and is_broken(error) and not store.is_in_memory:
+            store.delete()
+            return Store(self._cache, self.folder)
+        log.warning("the index of documents is kept in memory: %s", printable(error))
+        return Store(None, self.folder)
+
+    def _bring_up_to_date(self, changed: set[str] | None) -> None:
+        assert self._store is not None
+        with self._store.read() as connection:
+            known = known_files(connection, None if self.files is None else changed)
+        if changed is None or self.files is None:
+            tree = scan(self.folder, self.settings, self._stop.is_set)
+            files, self._left_out = tree.files, tree.left_out
+            gone = [path for path in known if path not in files]
+            to_do = [file for path, file in files.items() if not _is_known(file, known.get(path))]
+        else:
+            files, gone, to_do = self._looked_at(changed)
+        if self._stop.is_set():
+            raise _Stopped
+
+        self.files = files
+        self._total = len(files)
+        self._done = len(files) - len(to_do)
+        if gone:
+            with self._store.change() as connection:
+                for path in gone:
+                    remove(connection, path)
+        self._unreadable = {path: problem for path, problem in self._problems() if path in files}
+        left = ((file, known.get(file.path)) for file in to_do)
+        opener = Opener(self.folder, self.settings)
+        try:
+            while self._index_some(left, opener):
+                if self._stop.is_set():
+                    raise _Stopped
+        finally:
+            opener.close()
+            self.apart.rest()
+        self._read_vocabulary(len(to_do) + len(gone))
+
+    def _read_vocabulary(self, changes: int) -> None:
+        """Learn the words anew: after many changes, or after few where that is done in a moment."""
+        assert self._store is not None
+        self._since_vocabulary += changes
+        if self._since_vocabulary > _FEW_CHANGES or self._total <= _FEW_PAGES or not self.vocabulary:
+            with self._store.read() as connection:
+                self.vocabulary = Vocabulary.read(connection)
+            self._since_vocabulary = 0
+
+    def _looked_at(self, changed: set[str]) -> tuple[dict[str, File], list[str], list[File]]:
+        files = dict(self.files or {})
+        gone: list[str] = []
+        to_do: list[File] = []
+        for path in changed:
+            file = file_at(self.folder, path, self.settings)
+            if isinstance(file, File) and (path in files or len(files) < self.settings.max_files):
+                files[path] = file
+                to_do.append(file)
+                continue
+            below = [one for one in files if one == path or one.startswith(path + "/")]
+            for one in below:
+                del files[one]
+                gone.append(one)
+        return files, gone, to_do
+
+    def _problems(self) -> list[tuple[str, str]]:
+        assert self._store is not None
+        with self._store.read() as connection:
+            return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
+
+    def _index_some(self, left: Iterator[tuple[File, Known | None]], opener: Opener) -> bool:
+        """Read a batch, then write it; False if there is nothing left."""
+        assert self._store is not None
+        most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
+        until = time.monotonic() + seconds
+        read: list[_Read] = []
+        characters = 0
+        for file, known in left:
+            one = self._read(file, known, opener)
+            read.append(one)
+            characters += len(one.page.text) if one.page is not None else 0
+            if len(read) >= most or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
+                break
+        if not read:
+            return False
+
+        with self._store.change() as connection:
+            for one in read:
+                self._write(connection, one)
+        self._done += len(read)
+        return True
+
+    def _read(self, file: File, known: Known | None, opener: Opener) -> _Read:
+        digest = None
+        try:
+            data, digest = opener.read(file)
+            if known is not None and known[3] == digest:
+                return _Read(file, digest, None, None)
+            return _Read(file, digest, read_page(file.path, data, with_links=False, apart=self.apart), None)
+        except UnreadablePage as error:
+            return _Read(file, digest, None, str(error))
+        except MemoryError:
+            return _Read(file, digest, None, "needs too much memory to read")
+        except Exception as error:  # a reader that fails is a page that is missing, not an index
+            return _Read(file, digest, None, f"cannot be read ({type(error).__name__})")
+
+    def _write(self, connection: sqlite3.Connection, one: _Read) -> None:
+        row = connection.execute(
+            "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (one.file.path,)
+        ).fetchone()
+        if one.problem is not None:
+            if len(self._unreadable) < MOST_LEFT_OUT:
+                self._unreadable[one.file.path] = one.problem
+            put_problem(connection, one.file, one.digest, one.problem)
+            return
+        if row is not None and row[3] == one.digest:  # it holds what it held, or another process was here first
+            if not _is_known(one.file, row):
+                touch(connection, row[0], one.file)
+        elif one.page is not None and one.digest is not None:
+            self._unreadable.pop(one.file.path, None)
+            put_page(connection, one.file, one.digest, one.page)
+
+
+def _is_known(file: File, known: Known | None) -> bool:
+    return known is not None and known[1] == file.size and known[2] == file.modified_ns

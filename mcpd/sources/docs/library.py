@@ -1,0 +1,366 @@
+"""`Library`: the documents of a folder, as lists, pages, and answers to what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from mcpd.sources.docs.files import File, file_at, scan
+from mcpd.sources.docs.page import Page, folder_of, mime_type_of, order_of, section_of, title_of
+from mcpd.sources.docs.rendering import names_of
+from mcpd.sources.docs.results import (
+    CodeResult,
+    DocsSettings,
+    EntryResult,
+    LeftOut,
+    Overview,
+    PageInfo,
+    Progress,
+    SearchResult,
+    Section,
+    UnknownPage,
+    UnknownSection,
+)
+
+if TYPE_CHECKING:
+    from mcpd.sources.docs.indexer import Indexer
+    from mcpd.sources.docs.search import State
+
+
+R = TypeVar("R")
+
+
+class Workers:
+    """At most so many threads, each started when all before it are busy. `name` is what they are called."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._lock = threading.Lock()
+        self._started = 0
+        self._idle = 0
+        self._is_closed = False
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+
+    def submit(self, function: Callable[[], R]) -> Future[R]:
+        """Have it called, as soon as there is a thread for it. Raises RuntimeError after `close`."""
+        future: Future[R] = Future()
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the library is closed")
+            self._jobs.put((future, function))
+            if self._idle:
+                self._idle -= 1
+            elif self._started < self._most:
+                self._started += 1
+                threading.Thread(target=self._work, name=f"{self._name} {self._started}", daemon=True).start()
+        return future
+
+    def close(self) -> None:
+        """End the threads once all that was submitted is done; waits for none of it. Safe to call twice."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                for _ in range(self._started):
+                    self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, function = job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            del job, future, function
+            with self._lock:
+                if self._jobs.empty():
+                    self._idle += 1
+
+
+P = ParamSpec("P")
+
+_KEPT_PAGES = 32
+_THREADS = 2
+
+
+class Library:
+    """The pages of a folder, and their index.
+
+    All methods may be called from any thread and any loop; what blocks runs in threads of the library. Nothing is read
+    before the first of them is called, or `start`.
+    """
+
+    def __init__(self, folder: str, settings: DocsSettings | None = None, cache: str | None = None) -> None:
+        """`cache` is the file of the index, which is made if it is not there; None keeps the index in memory."""
+        self.folder = os.path.realpath(folder)
+        self.settings = settings or DocsSettings()
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._indexer: Indexer | None = None
+        self._workers = Workers(_THREADS, "mcpd docs")
+        self._pages: OrderedDict[tuple[str, int, int], Page] = OrderedDict()
+
+    # -- the index, behind everything ------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to index, in a thread of its own."""
+        self._index().start()
+
+    def scan(self) -> dict[str, File]:
+        """The documents that are there now, by path: cheap, as nothing is read. Blocks as long as looking takes."""
+        tree = scan(self.folder, self.settings)
+        self._index().take(tree)
+        return tree.files
+
+    def refresh(self, changed: Iterable[str] | None = None) -> None:
+        """Bring the index up to date behind everything: these paths, below the folder or absolute; None for all."""
+        paths = None if changed is None else [self._relative(path) for path in changed]
+        self._index().refresh(paths)
+
+    async def indexed(self, timeout: float | None = None) -> Progress:
+        """Wait until all that is known to have changed is indexed, no longer than `timeout` seconds; how far it is."""
+        until = None if timeout is None else time.monotonic() + timeout
+        index = self._index()
+        while True:
+            left = 0.25 if until is None else min(0.25, until - time.monotonic())
+            is_done = await self._run(index.wait, left)
+            if is_done or (until is not None and time.monotonic() >= until):
+                return index.progress
+
+    @property
+    def progress(self) -> Progress:
+        """How far indexing is."""
+        return self._index().progress
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The files that are no pages, and why, as far as is known; of very many the first two hundred."""
+        return self._index().left_out
+
+    async def aclose(self) -> None:
+        """End indexing, and close the index."""
+        index = self._indexer
+        if index is not None:
+            await self._run(index.stop)
+        self._workers.close()
+
+    # -- lists and pages -------------------------------------------------------------------------
+
+    async def overview(self) -> Overview:
+        """What there is. Waits for nothing but the names of the files."""
+        return await self._run(self._overview)
+
+    async def list_pages(self, section: str | None = None) -> list[PageInfo]:
+        """The pages, or those of a section or a folder in it, in their order.
+
+        Raises UnknownSection. Titles and descriptions of pages that are not indexed yet are made of their names.
+        """
+        return await self._run(self._list_pages, section)
+
+    async def page(self, path: str) -> Page:
+        """One page, as its file is now. Raises UnknownPage, and UnreadablePage for a file that cannot be read."""
+        return await self._run(self._page, path)
+
+    async def image(self, path: str) -> tuple[bytes, str]:
+        """What an image beside the pages holds, and its MIME type. Raises UnknownPage, and UnreadablePage."""
+        from mcpd.sources.docs.rendering import read_image
+
+        return await self._run(read_image, self.folder, path, self.settings)
+
+    async def names(self) -> dict[str, str]:
+        """The names that links have for pages: what `render` and `links.resolved` take."""
+        return await self._run(lambda: names_of(self._files()))
+
+    # -- questions -------------------------------------------------------------------------------
+
+    async def search(
+        self,
+        query: str,
+        *,
+        section: str | None = None,
+        kind: str | None = None,
+        limit: int = 5,
+        cursor: str | None = None,
+    ) -> SearchResult:
+        """The pages that fit a query, best first.
+
+        Words, "phrases in quotes", and beginnings of words (`config*`); misspelt words are corrected. `section` is one,
+        or a folder in one; `kind` as `Page.kind`. `limit` is cut to 1 … 50. Raises UnknownSection and BadCursor.
+        """
+
+        def answer(state: State, section: str | None) -> SearchResult:
+            from mcpd.sources.docs.search import search_result
+
+            return search_result(state, query, section, kind, limit, cursor)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    async def find_code(
+        self, words: str, *, language: str | None = None, section: str | None = None, limit: int = 5,
+        cursor: str | None = None,
+    ) -> CodeResult:  # fmt: skip
+        """Blocks of code that have these words, or stand where they are written; without words, all of a language.
+
+        Raises UnknownSection and BadCursor.
+        """
+
+        def answer(state: State, section: str | None) -> CodeResult:
+            from mcpd.sources.docs.search import code_result
+
+            return code_result(state, words, language, section, limit, cursor)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
+        """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
+
+        def answer(state: State, section: str | None) -> EntryResult:
+            from mcpd.sources.docs.search import entry_result
+
+            return entry_result(state, name, section, limit)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    # -- in threads of the library ---------------------------------------------------------------
+
+    async def _run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.wrap_future(self._workers.submit(lambda: function(*args, **kwargs)))
+
+    def _index(self) -> Indexer:
+        if self._indexer is None:
+            from mcpd.sources.docs.indexer import Indexer
+
+            with self._lock:
+                if self._indexer is None:
+                    self._indexer = Indexer(self.folder, self.settings, self._cache)
+        return self._indexer
+
+    def _files(self) -> dict[str, File]:
+        files = self._index().files
+        return self.scan() if files is None else files
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
+
+    def _ask(self, answer: Callable[[State, str | None], R], section: str | None, since: float) -> R:
+        """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
+        import sqlite3
+
+        from mcpd.sources.docs.search import State
+
+        index = self._index()
+        if section is not None:
+            section = self._section(section)
+        for attempt in range(3):
+            # Whoever had to wait for a thread has waited already.
+            index.wait(since + self.settings.search_wait - time.monotonic())
+            try:
+                store = index.store()
+                with store.read() as connection:
+                    return answer(
+                        State(connection, store.generation(connection), index.progress, index.vocabulary), section
+                    )
+            except sqlite3.Error as error:
+                if attempt == 2:
+                    raise
+                index.broken(error)
+                since = time.monotonic()
+        raise AssertionError
+
+    def _section(self, section: str) -> str:
+        """A section by its path, in any case, or by its title. Raises UnknownSection."""
+        known = {folder_of(path) for path in self._files()}
+        if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
+            return section
+        from mcpd.sources.docs.words import named_like, near_names
+
+        found = named_like(section, {"/".join(parts[:size]) for parts in (one.split("/") for one in known)
+                                     for size in range(1, len(parts) + 1)} - {""})  # fmt: skip
+        if found is not None:
+            return found
+        tops = sorted({folder.split("/", 1)[0] for folder in known} - {""})
+        near = near_names(section, known - {""}) or tops[:20]
+        raise UnknownSection(section, near)
+
+    def _overview(self) -> Overview:
+        files = self._files()
+        counts = Counter(section_of(path) for path in files)
+        places: dict[str, str] = {}
+        for path in files:
+            places.setdefault(section_of(path), path)
+        sections = [
+            Section(name, title_of(name) if name else "", counts[name])
+            for name in sorted(counts, key=lambda name: (name != "", places[name]))
+        ]
+        return Overview(self._title(files), sections, len(files), self._index().progress)
+
+    def _title(self, files: dict[str, File]) -> str:
+        if self.settings.title:
+            return self.settings.title
+        firsts = [path for path in files if "/" not in path and order_of(path) == 0]
+        for info in self._infos(firsts[:1]):
+            if info.title and info.title != title_of(info.path):
+                return info.title
+        return title_of(os.path.basename(self.folder))
+
+    def _list_pages(self, section: str | None) -> list[PageInfo]:
+        if section is not None:
+            section = self._section(section)
+        paths = [
+            path
+            for path in self._files()
+            if section is None
+            or (folder := folder_of(path)) == section
+            or (section and folder.startswith(section + "/"))
+        ]
+        infos = self._infos(paths)
+        infos.sort(key=lambda info: (info.path.split("/")[:-1], info.order, info.path))
+        return infos
+
+    def _infos(self, paths: list[str]) -> list[PageInfo]:
+        index = self._index()
+        files = self._files()
+        known = index.titles()
+        found = []
+        for path in paths:
+            file = files.get(path)
+            if file is None or index.is_unreadable(path):
+                continue
+            title, description, order = known.get(path) or (title_of(path), "", order_of(path))
+            mime_type, section = mime_type_of(file.kind), section_of(path)
+            found.append(
+                PageInfo(path, title, section, description, mime_type, file.kind, file.size, order, file.modified_ns)
+            )
+        return found
+
+    def _page(self, path: str) -> Page:
+        from mcpd.sources.docs.files import Opener
+        from mcpd.sources.docs.readers.reading import read_page
+
+        file = file_at(self.folder, path, self.settings)
+        if not isinstance(file, File):
+            from mcpd.sources.docs.words import near_names
+
+            raise UnknownPage(path, near_names(path, self._files()))
+        key = (path, file.size, file.modified_ns)
+        page = self._pages.get(key)
+        if page is None:
+            opener = Opener(self.folder, self.settings)
+            try:
+                data, _ = opener.read(file)
+            finally:
+                opener.close()
+            page = read_page(path, data, apart=self._index().apart)
+            with self._lock:
+                self._pages[key] = page
+                while len(self._pages) > _KEPT_PAGES:
+                    self._pages.popitem(last=False)
+        return page

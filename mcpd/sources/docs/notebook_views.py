@@ -1,0 +1,363 @@
+"""Cells as the page shows them: as many as one message may hold, Markdown as safe HTML, HTML of others cleaned.
+
+Without the extra `docs` Markdown is sent as it was written; the page makes of it what it can.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from html import escape, unescape
+from html.parser import HTMLParser
+from typing import Final
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+from msgspec import Struct, structs
+from msgspec.json import encode
+
+from mcpd.sources.docs.notebook import (
+    BrokenCell,
+    Cell,
+    CodeCell,
+    ErrorOutput,
+    HtmlOutput,
+    ImageOutput,
+    MarkdownCell,
+    MarkdownOutput,
+    Notebook,
+    OmittedOutput,
+    Output,
+    TextOutput,
+)
+
+MATH_TAGS: Final = frozenset(
+    (
+        *(
+            "math",
+            "mrow",
+            "mi",
+            "mo",
+            "mn",
+            "ms",
+            "mtext",
+            "mspace",
+            "mfrac",
+            "msqrt",
+            "mroot",
+            "msub",
+            "msup",
+            "msubsup",
+        ),
+        *("munder", "mover", "munderover", "mmultiscripts", "mprescripts", "none", "mtable", "mtr", "mtd", "mstyle"),
+        *("mpadded", "mphantom", "menclose", "merror", "semantics"),
+    )
+)
+MATH_ATTRIBUTES: Final = frozenset(
+    (
+        *("display", "mathvariant", "stretchy", "fence", "form", "accent", "accentunder", "columnalign", "rowspacing"),
+        *("columnspacing", "displaystyle", "scriptlevel", "linethickness", "lspace", "rspace", "separator"),
+        *("movablelimits", "symmetric", "largeop", "width", "height", "depth"),
+    )
+)
+_MOST: Final = 4_000
+_DEFINES: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
+"""Names of one's own may stand for each other without end."""
+
+_SAYS_NOTHING: Final = r"\\(?:nonumber|notag|displaylimits|allowbreak)(?![A-Za-z])|\\label\{[^{}]*\}"
+_SAME_AS: Final = (("aligned}", "align*}"), ("alignedat}", "align*}"), ("gathered}", "gather*}"), ("eqnarray", "align"))
+
+
+def mathml(tex: str, *, is_block: bool) -> str:
+    """A formula as MathML, or as a span with its source where that cannot be made. Safe HTML either way."""
+    made = None if len(tex) > _MOST or re.search(_DEFINES, tex) else _made(tex, is_block)
+    if made is not None:
+        return made
+    return f'<code class="tex">{escape(tex.strip())}</code>'
+
+
+def _made(tex: str, is_block: bool) -> str | None:
+    try:
+        from latex2mathml.converter import convert_to_element
+    except ImportError:
+        return None
+    tex = re.sub(_SAYS_NOTHING, "", tex)
+    for name, instead in _SAME_AS:
+        tex = tex.replace(name, instead)
+    try:
+        found = convert_to_element(tex, display="block" if is_block else "inline")
+        return ElementTree.tostring(_cleaned(found), "unicode")
+    except Exception:  # it raises what its parser stumbles over: StopIteration, KeyError, RecursionError
+        return None
+
+
+def _cleaned(given: ElementTree.Element) -> ElementTree.Element:
+    """The element as it may be sent. Raises ValueError for what the library did not understand."""
+    tag = given.tag.rpartition("}")[2]
+    text = unescape(given.text or "")
+    if tag not in MATH_TAGS or text.startswith("\\"):
+        raise ValueError(tag)
+    made = ElementTree.Element(tag)
+    for name, value in given.attrib.items():
+        if name in MATH_ATTRIBUTES and re.fullmatch(r"[\w\s.%+-]{0,60}", value):
+            made.set(name, value)
+    made.text = text or None
+    made.extend(map(_cleaned, given))
+    return made
+
+
+_TAGS: Final = {
+    "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "dl", "dt", "dd", "blockquote", "pre", "code", "kbd",
+    "samp", "var", "em", "strong", "b", "i", "u", "s", "del", "ins", "sub", "sup", "small", "mark", "abbr", "cite",
+    "q", "br", "hr", "wbr", "table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "figure", "figcaption",
+    "details", "summary", "section", "div", "span", "a", "img",
+}  # fmt: skip
+_GONE: Final = {
+    "script", "style", "template", "iframe", "object", "embed", "noscript", "head", "title", "textarea", "select",
+    "button", "form", "svg", "audio", "video", "canvas", "noembed", "noframes", "xmp",
+}  # fmt: skip
+"""Left out with all that is in them."""
+
+_SAYS: Final = {
+    "*": {"id", "title", "lang", "dir", "class", "style"},
+    "a": {"href", "name"},
+    "img": {"src", "alt"},
+    "th": {"colspan", "rowspan", "scope", "align"},
+    "td": {"colspan", "rowspan", "align"},
+    "tr": {"align"},
+    "ol": {"start"},
+    "details": {"open"},
+    **{tag: set(MATH_ATTRIBUTES) for tag in MATH_TAGS},
+}
+_IMAGES: Final = ("data:image/png;", "data:image/jpeg;", "data:image/gif;", "data:image/webp;")
+
+
+def clean_html(html: str) -> str | None:
+    """The same, as far as it is harmless; None without the extra `docs`."""
+    try:
+        import nh3
+    except ImportError:
+        return None
+    return nh3.clean(
+        html,
+        tags=_TAGS | MATH_TAGS,
+        clean_content_tags=_GONE,
+        attributes=_SAYS,
+        attribute_filter=_said,
+        url_schemes={"http", "https", "data"},
+        link_rel=None,
+    )
+
+
+def _said(tag: str, name: str, value: str) -> str | None:
+    """The value of an attribute that is let through by its name, None to leave it out."""
+    if name in ("id", "title", "lang", "dir"):
+        is_harmless = tag not in MATH_TAGS and len(value) < 1000
+    elif name == "class":
+        is_harmless = value.startswith(("language-", "math ", "tex"))
+    elif name == "style":
+        said = value.strip().rstrip(";").replace(" ", "")
+        is_harmless = said in ("text-align:left", "text-align:right", "text-align:center")
+    elif name == "href":
+        is_harmless = value.lower().startswith(("https://", "http://", "#"))
+    else:
+        is_harmless = name != "src" or value.startswith((*_IMAGES, "http://", "https://"))
+    return value if is_harmless else None
+
+
+AT_ONCE: Final = 100
+MOST_BYTES: Final = 1_500_000
+_MOST_SOURCE: Final = 200_000
+_MOST_MARKDOWN: Final = 50_000
+"""Longer texts go as they were written: the parser may take its time for marks that are never closed."""
+
+_Renderer = Callable[[str, Mapping[str, str]], str]
+
+
+class Shown(Struct, frozen=True, omit_defaults=True):
+    """Some cells of a notebook, and the number of the cell after them, if there is one."""
+
+    path: str
+    cells: list[Cell]
+    next: int | None = None
+
+
+def shown_cells(notebook: Notebook, path: str, first: int = 1) -> Shown:
+    """The cells from the one with the number `first` on, from 1: at least one, at most 100 or 1.5 MB."""
+    found: list[Cell] = []
+    size = 0
+    for cell in notebook.cells[first - 1 : first - 1 + AT_ONCE]:
+        made = _bounded(_shown_cell(cell))
+        size += len(encode(made))
+        if found and size > MOST_BYTES:
+            break
+        found.append(made)
+    after = first + len(found)
+    return Shown(path, found, after if after <= len(notebook.cells) else None)
+
+
+def _shown_cell(cell: Cell) -> Cell:
+    if isinstance(cell, MarkdownCell):
+        html = _rendered(cell.source, cell.attachments)
+        return MarkdownCell(cell.source[:_MOST_SOURCE] if html is None else "", html=html)
+    if isinstance(cell, CodeCell):
+        return structs.replace(cell, source=cell.source[:_MOST_SOURCE], outputs=tuple(map(_shown_output, cell.outputs)))
+    return cell if isinstance(cell, BrokenCell) else structs.replace(cell, source=cell.source[:_MOST_SOURCE])
+
+
+def _bounded(cell: Cell) -> Cell:
+    """A cell whose outputs fit into one message: of what is too much it is said that it is left out."""
+    if not isinstance(cell, CodeCell):
+        return cell
+    kept: list[Output] = []
+    size = 0
+    for number, output in enumerate(cell.outputs):
+        size += len(encode(output))
+        if size > 2 * MOST_BYTES:
+            kept.append(OmittedOutput(f"{len(cell.outputs) - number} more outputs of this cell"))
+            break
+        kept.append(output)
+    return structs.replace(cell, outputs=tuple(kept))
+
+
+def _shown_output(output: Output) -> Output:
+    if isinstance(output, HtmlOutput):
+        html = clean_html(output.html)
+        if html is None:
+            return TextOutput(output.text) if output.text else OmittedOutput("HTML: pip install 'mcpd-server[docs]'")
+        return structs.replace(output, html=html)
+    if isinstance(output, MarkdownOutput):
+        html = _rendered(output.source, {})
+        return structs.replace(output, source=output.source if html is None else "", html=html)
+    return output
+
+
+def _rendered(source: str, attachments: Mapping[str, str]) -> str | None:
+    renderer = _renderer()
+    return None if renderer is None or len(source) > _MOST_MARKDOWN else renderer(source, attachments)
+
+
+@cache
+def _renderer() -> _Renderer | None:
+    """What makes HTML of Markdown; None without the extra."""
+    try:
+        from markdown_it import MarkdownIt
+        from mdit_py_plugins.amsmath import amsmath_plugin
+        from mdit_py_plugins.dollarmath import dollarmath_plugin
+    except ImportError:
+        return None
+
+    def formula(tex: str, options: Mapping[str, object]) -> str:
+        return mathml(tex, is_block=bool(options.get("display_mode")))
+
+    reader = MarkdownIt("commonmark", {"html": True, "maxNesting": 40}).enable(["table", "strikethrough"])
+    dollarmath_plugin(reader, renderer=formula, double_inline=True, allow_digits=False)
+    amsmath_plugin(reader, renderer=lambda tex: mathml(tex, is_block=True))
+
+    def rendered(source: str, attachments: Mapping[str, str]) -> str:
+        for name, data in attachments.items():
+            for written in {name, name.replace(" ", "%20"), unquote(name)}:
+                source = source.replace(f"(attachment:{written})", f"({data})")
+        try:
+            made: str = reader.render(source)
+        except Exception:  # a text that its parser cannot take is shown as it is
+            return f"<pre>{escape(source)}</pre>"
+        return clean_html(made) or ""
+
+    return rendered
+
+
+MOST_CHARS: Final = 24_000
+"""Of one answer."""
+
+_MOST_OUTPUT: Final = 2_000
+_CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\))|[\x00-\x08\x0b-\x1f\x7f]"
+
+
+def notebook_text(notebook: Notebook, first: int = 1, limit: int = MOST_CHARS) -> tuple[str, int | None]:
+    """The cells from the one with that number on, and the number of the one after them; None if that is all.
+
+    At least one cell, which is cut if it alone is longer than `limit` characters.
+    """
+    parts: list[str] = []
+    size = 0
+    for number, cell in enumerate(notebook.cells[first - 1 :], first):
+        text = _cell_text(cell, notebook.language)
+        size += len(text) + 2
+        if parts and size > limit:
+            return "\n\n".join(parts), number
+        parts.append(
+            text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} characters are left out …"
+        )
+    return "\n\n".join(parts), None
+
+
+def without_codes(text: str) -> str:
+    """Text without what tells a terminal how to show it."""
+    return re.sub(_CODES, "", text)
+
+
+def _cell_text(cell: Cell, language: str) -> str:
+    if isinstance(cell, MarkdownCell):
+        return re.sub(r"\(data:[^)]{0,10000000}\)", "(an image)", cell.source)
+    if isinstance(cell, CodeCell):
+        code = _fenced(cell.source, cell.language or language) if cell.source.strip() else ""
+        return "\n\n".join(part for part in (code, *map(_output_text, cell.outputs)) if part)
+    return f"[left out: {cell.reason}]" if isinstance(cell, BrokenCell) else _fenced(cell.source, "")
+
+
+def _output_text(output: Output) -> str:
+    if isinstance(output, TextOutput):
+        text = without_codes(output.text)
+        return _fenced(_cut(text.rstrip("\n")), "output" if not output.stream else "stderr") if text.strip() else ""
+    if isinstance(output, ErrorOutput):
+        return _fenced(_cut(f"{output.name}: {output.value}"), "error")
+    if isinstance(output, HtmlOutput):
+        return _fenced(_cut(output.text or _words(output.html)), "output")
+    if isinstance(output, ImageOutput):
+        return f"[{output.type}{f': {output.alt}' if output.alt else ''}]"
+    return f"[left out: {output.reason}]" if isinstance(output, OmittedOutput) else output.source
+
+
+def _fenced(text: str, about: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{about}\n{text}\n{fence}"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_OUTPUT:
+        return text
+    half = _MOST_OUTPUT // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
+
+
+class _Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+        self._is_code = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_code += tag in ("script", "style")
+        if tag in ("tr", "p", "br", "li", "div"):
+            self.found.append("\n")
+        elif tag in ("td", "th"):
+            self.found.append(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_code -= bool(self._is_code) and tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._is_code:
+            self.found.append(data)
+
+
+def _words(html: str) -> str:
+    """What HTML says, a row of a table on each line."""
+    reader = _Words()
+    reader.feed(html)
+    reader.close()
+    lines = (" ".join(line.split()) for line in "".join(reader.found).split("\n"))
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,83 @@
+"""The process of `apart.py`: reads one file after another from its standard input, until that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import struct
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
+from mcpd.sources.docs.readers.reading import Request
+
+_MOST_MEMORY = 2 * 1024**3
+
+
+def main() -> None:
+    """Read until there is nothing more."""
+    # What libraries print goes nowhere, and cannot get between the answers.
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    _limit()
+    sys.setrecursionlimit(2000)
+    decoder = msgspec.msgpack.Decoder(Request)
+    encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+    while head := source.read(8):
+        request = decoder.decode(source.read(struct.unpack("<Q", head)[0]))
+        with open(os.devnull, "w") as told:
+            # Its thread needs nothing of Python: it ends the process inside of a pattern too.
+            faulthandler.dump_traceback_later(request.seconds, exit=True, file=told)
+            body = encode(_answer(request))
+            faulthandler.cancel_dump_traceback_later()
+        target.write(struct.pack("<Q", len(body)) + body)
+        target.flush()
+
+
+def _answer(request: Request) -> tuple[Page | None, str]:
+    try:
+        return _reader(kind_of(request.path))(request.path, request.data, request.with_links), ""
+    except UnreadablePage as error:
+        return None, str(error)
+    except MemoryError:
+        return None, "needs too much memory to read"
+    except RecursionError:
+        return None, "is nested too deep"
+    except Exception as error:  # whatever a library raises for what it was not made for
+        return None, f"cannot be read ({type(error).__name__})"
+
+
+def _reader(kind: Kind | None) -> Callable[[str, bytes, bool], Page]:
+    if kind == "html":
+        from mcpd.sources.docs.readers.html import read_html as reader
+    elif kind == "pdf":
+        from mcpd.sources.docs.readers.text import read_pdf as reader
+    elif kind == "rst":
+        try:
+            from mcpd.sources.docs.readers.rst import read_rst as reader
+        except ImportError:
+            raise UnreadablePage("reStructuredText needs a library: pip install 'mcpd-server[docs]'") from None
+    else:
+        raise UnreadablePage("is no document")
+    return reader
+
+
+def _limit() -> None:
+    """Take from this process what it does not need."""
+    try:
+        import resource
+    except ImportError:  # Windows: the watchdog is there all the same
+        return
+    for name, most in (("RLIMIT_AS", _MOST_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
+        if hasattr(resource, name):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(getattr(resource, name), (most, most))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Markdown, as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from msgspec import Struct
+
+from mcpd.sources.docs.page import NO_ORDER, CodeBlock, Heading, Kind, Link, Page, order_of, section_of, title_of
+from mcpd.sources.docs.readers.text import decoded
+from mcpd.sources.front_matter import number_in, split_page, text_in
+
+# Each begins with the newline before the line: that is found fastest. Nothing here goes back over what it has read.
+_MARK = re.compile(
+    r"\n(?P<indent>[ \t]*+)(?:"
+    r"(?P<hashes>#{1,6}+)(?P<title>[ \t][^\n]*+|(?=\n|\Z))"
+    r"|(?P<item>(?:[-*+]|\d{1,9}+[.)])[ \t]++)?+(?P<fence>`{3,}+(?=[^`\n]*+(?:\n|\Z))|~{3,}+)(?P<info>[^\n]*+)"
+    r"|(?P<line>=++|-++)[ \t]*+(?=\n|\Z)"
+    r"|(?P<comment><!--)"
+    r")"
+)
+_CLOSING = re.compile(r"\n[ \t>]*+(`{3,}+|~{3,}+)[ \t]*+(?=\n|\Z)")
+_NO_PARAGRAPH = re.compile(
+    r"[ ]{0,3}(?:[>|]|#{1,6}(?:[ \t]|$)|[-*+][ \t]|\d{1,9}[.)][ \t]|([-*_])[ \t]*(?:\1[ \t]*){2,}$"
+    r"|<(?:[!?]|/?(?:article|aside|blockquote|body|center|details|div|d[ldt]|figure|footer|form|h[1-6r]|header|html|li"
+    r"|main|nav|[ou]l|p|pre|section|style|script|summary|table|t(?:body|d|h|r))\b))|[ ]{4}|\t"
+)
+_CODE_OR_RULE = re.compile(r"[ ]{4}|[ ]{0,3}\t|[ ]{0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
+_ID = re.compile(r"[ \t]*\{[ \t]*#([\w:.-]+)[^}\n]*\}[ \t]*$")
+_MOST_MARKS = 20_000
+
+_MARKUP = re.compile(r"[`*_\[<\\!&]")
+_IMAGE_OR_LINK = re.compile(
+    r"!?\[((?:[^\[\]\n]|\[[^\[\]\n]*\]){0,500})\](?:\([^()\n]{0,1000}(?:\([^()\n]*\)[^()\n]*)?\)|\[[^\]\n]{0,200}\])"
+)
+_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,500}>")
+_EMPHASIS = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3})(?=\S)(.{1,300}?)(?<=\S)\1(?!\w)")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+
+
+class Title(Struct):
+    """A heading, where it stands: `start` is its first character, `end` behind its last line."""
+
+    level: int
+    text: str
+    start: int
+    end: int
+    anchor: str = ""
+
+
+class Fence(Struct):
+    """A block of fenced code, with its fences from `start` to `end`, without them in between."""
+
+    info: str
+    start: int
+    end: int
+    inner_start: int
+    inner_end: int
+    indent: int
+
+
+class Lines(Struct):
+    """What was found."""
+
+    titles: list[Title]
+    fences: list[Fence]
+    comments: list[tuple[int, int]]
+
+
+def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
+    """The headings, fences and comments of a text, each by its offsets. MDX has no code by indentation."""
+    found = Lines([], [], [])
+    whole = "\n" + text
+    at = floor = marks = 0
+    while (mark := _MARK.search(whole, at)) is not None:
+        marks += 1
+        if marks > _MOST_MARKS:
+            break
+        at = mark.end()
+        indent = mark["indent"]
+        is_deep = not is_mdx and (len(indent) > 3 or "\t" in indent)
+        if mark["fence"]:
+            at = _read_fence(whole, mark, found)
+        elif mark["comment"]:
+            end = whole.find("-->", at)
+            at = len(whole) if end < 0 else end + 3
+            found.comments.append((mark.start() + len(indent), at - 1))
+        elif is_deep:
+            continue
+        elif mark["hashes"]:
+            title = (mark["title"] or "").strip()
+            stripped = title.rstrip("#")
+            if stripped != title and (not stripped or stripped[-1] in " \t"):
+                title = stripped.rstrip()
+            found.titles.append(Title(len(mark["hashes"]), title, mark.start(), at - 1))
+        elif not _read_underline(whole, mark, floor, found) and mark["line"][0] == "=":
+            continue  # it is text itself
+        floor = at
+    return found
+
+
+def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
+    """Add a fence; gives where it ends in `whole`, which is one further on than in the text."""
+    fence = mark["fence"]
+    inner = min(mark.end() + 1, len(whole))
+    at = mark.end()
+    while (closing := _CLOSING.search(whole, at)) is not None:
+        at = closing.end()
+        if closing[1][0] == fence[0] and len(closing[1]) >= len(fence):
+            break
+    inner_end, end = (len(whole), len(whole)) if closing is None else (max(closing.start(), inner - 1), closing.end())
+    indent = len(mark["indent"]) + len(mark["item"] or "")
+    found.fences.append(
+        Fence(
+            mark["info"].strip(),
+            mark.start() + len(mark["indent"]),
+            end - 1,
+            inner - 1,
+            max(inner_end - 1, inner - 1),
+            indent,
+        )
+    )
+    return end
+
+
+def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -> bool:
+    """A paragraph over a line of `=` or `-` is a heading; whether one is there."""
+    lines: list[str] = []
+    start = mark.start()  # the newline before the underline
+    while start > floor and len(lines) < 10:
+        before = whole.rfind("\n", floor, start)
+        if before < 0:
+            break
+        line = whole[before + 1 : start]
+        if not line.strip():
+            break
+        lines.append(line)
+        start = before
+    while lines and _CODE_OR_RULE.match(lines[-1]):  # what stands above a paragraph, without being part of it
+        start += len(lines.pop()) + 1
+    if not lines or _NO_PARAGRAPH.match(lines[-1]):
+        return False
+    lines.reverse()
+    title = " ".join(line.strip() for line in lines)
+    found.titles.append(Title(1 if mark["line"][0] == "=" else 2, title, start, mark.end() - 1))
+    return True
+
+
+def plain_text(markup: str) -> str:
+    """The text of a line of Markdown, without its marks."""
+    if not _MARKUP.search(markup):
+        return markup
+    text = _IMAGE_OR_LINK.sub(r"\1", markup)
+    text = _TAG.sub("", text) if "<" in text else text
+    parts = text.split("`")
+    if len(parts) > 2:  # what stands in backquotes is left alone
+        last = len(parts) - 1
+        text = "".join(part if at % 2 and at < last else _without_emphasis(part) for at, part in enumerate(parts))
+    else:
+        text = _without_emphasis(text)
+    return " ".join(text.split())
+
+
+def _without_emphasis(text: str) -> str:
+    if "*" in text or "_" in text:
+        text = _EMPHASIS.sub(r"\2", text)
+    return _ESCAPED.sub(r"\1", text) if "\\" in text else text
+
+
+def slug(title: str) -> str:
+    """The anchor that a heading gets: as GitHub and most site makers have them."""
+    return _NOT_IN_SLUG.sub("", title.strip().lower()).replace(" ", "-")
+
+
+def titled(titles: list[Title]) -> Iterator[Title]:
+    """The same, with plain titles, and anchors that are each there once."""
+    taken: dict[str, int] = {}
+    for title in titles:
+        anchor = ""
+        if title.text.endswith("}") and (own := _ID.search(title.text)):
+            anchor = own[1]
+            title.text = title.text[: own.start()]
+        title.text = plain_text(title.text)
+        anchor = anchor or slug(title.text)
+        number = taken.get(anchor)
+        taken[anchor] = 0 if number is None else number + 1
+        title.anchor = anchor if number is None else f"{anchor}-{number + 1}"
+        yield title
+
+
+MOST_DESCRIPTION = 300
+_MOST_LINKS = 5000
+
+_LINK = re.compile(
+    r"(?<!!)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?([^\s<>()]{1,1000}(?:\([^\s()]{0,200}\))?)>?[^()\n]{0,300}\)"
+)
+_NO_PROSE = ("#", "|", "<", "```", "~~~", "![", "import ", "export ", "{", "---", "***", "===", ":::", "[![")
+_LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
+
+
+def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
+    """The page of a Markdown file. Raises UnreadablePage for what is no text."""
+    front, text = split_page(decoded(data))
+    return markdown_page(path, text, "markdown", front, with_links=with_links)
+
+
+def markdown_page(
+    path: str, text: str, kind: Kind, front: dict[str, object], title: str = "", *, with_links: bool = True
+) -> Page:
+    """The page that a text in Markdown is; `title` is taken where the head and the headings have none."""
+    lines = scan_lines(text, is_mdx=kind == "mdx")
+    if lines.comments:
+        text = _cut(text, lines.comments)
+        lines = scan_lines(text, is_mdx=kind == "mdx")
+    text = text.strip("\n") if not lines.titles and not lines.fences else text.rstrip()
+    headings = _headings(lines, len(text))
+    first = next((one.title for one in headings if one.level == 1 and one.title), "")
+    order = number_in(front, "order", "sidebar_position", "nav_order", "weight", "position")
+    sidebar = front.get("sidebar")
+    if order is None and isinstance(sidebar, dict):
+        order = number_in(sidebar, "order", "position")
+    return Page(
+        path,
+        text_in(front, "title") or first or title or title_of(path),
+        section_of(path),
+        (text_in(front, "description", "summary", "excerpt") or _introduction(text))[:MOST_DESCRIPTION],
+        min(order_of(path), NO_ORDER) if order is None else order,
+        text,
+        "text/markdown",
+        kind,
+        headings,
+        _code(text, lines.fences, headings),
+        _links(text) if with_links else (),
+        front,
+    )
+
+
+def _cut(text: str, ranges: list[tuple[int, int]]) -> str:
+    kept: list[str] = []
+    at = 0
+    for start, end in ranges:
+        kept.append(text[at:start])
+        at = end
+    return "".join([*kept, text[at:]])
+
+
+def _headings(lines: Lines, length: int) -> tuple[Heading, ...]:
+    """Each reaches to the next one that is as high or higher."""
+    found: list[Heading] = []
+    titles = list(titled(lines.titles))
+    open_at: list[int] = []
+    ends = [length] * len(titles)
+    for at, title in enumerate(titles):
+        while open_at and titles[open_at[-1]].level >= title.level:
+            ends[open_at.pop()] = title.start
+        open_at.append(at)
+    for title, end in zip(titles, ends, strict=True):
+        found.append(Heading(title.level, title.text, title.anchor, title.start, min(end, length)))
+    return tuple(found)
+
+
+def _code(text: str, fences: list[Fence], headings: tuple[Heading, ...]) -> tuple[CodeBlock, ...]:
+    found: list[CodeBlock] = []
+    above = 0
+    heading = ""
+    for fence in fences:
+        while above < len(headings) and headings[above].start <= fence.start:
+            heading = headings[above].title
+            above += 1
+        language = _LANGUAGE.match(fence.info)
+        inner = text[fence.inner_start : fence.inner_end]
+        if fence.indent:
+            inner = _dedented(inner, fence.indent)
+        name = language[1].lower() if language else ""
+        found.append(CodeBlock(name, inner, heading, _line_before(text, fence.start), fence.start))
+    return tuple(found)
+
+
+def _dedented(text: str, indent: int) -> str:
+    pad = " " * indent
+    return "\n".join(line[indent:] if line.startswith(pad) else line.lstrip(" \t") for line in text.split("\n"))
+
+
+def _line_before(text: str, at: int) -> str:
+    """The line of text above a place."""
+    lines = text[max(0, at - 600) : at].rstrip().rsplit("\n", 1)
+    line = lines[-1].strip()
+    if not line or line[0] == "#" or line.startswith(("```", "~~~")):
+        return ""
+    return plain_text(line.lstrip("-*> "))[-300:]
+
+
+def _links(text: str) -> tuple[Link, ...]:
+    if "](" not in text:
+        return ()
+    return tuple(Link(plain_text(found[1]), found[2]) for found in islice(_LINK.finditer(text), _MOST_LINKS))
+
+
+def _introduction(text: str) -> str:
+    """The first paragraph."""
+    for paragraph in text[:4000].split("\n\n", 12)[:12]:
+        line = paragraph.strip()
+        if line and not line.startswith(_NO_PROSE):
+            return plain_text(" ".join(line.split()))
+    return ""

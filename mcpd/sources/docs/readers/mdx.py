@@ -1,0 +1,177 @@
+"""MDX: Markdown with components, made readable. Nothing of its code runs.
+
+What is imported or exported is left out, and so are comments. A component leaves what is inside it, and of its own what
+is meant to be read: its title, its label, its description, a link, a version, code.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mcpd.sources.docs.page import Page
+from mcpd.sources.docs.readers.markdown import markdown_page, scan_lines
+from mcpd.sources.docs.readers.text import decoded
+from mcpd.sources.front_matter import split_page
+
+_MOST_TAG = 20_000
+_MOST_TAGS = 20_000
+_MOST_SIGNS = 100_000
+_MOST_CODE = 2000
+_SIGN = re.compile(r"[{}>\"'`]")
+_MODULE = re.compile(r"(?m)^(?:import|export)\b(?=[ \t]*[\w{*'\"(])")
+_COMMENT = re.compile(r"\{\s*/\*.*?(?:\*/\s*\}|\Z)", re.DOTALL)
+_MARK = re.compile(r"(`+)|(?<!\\)<(?=[A-Z/>])|(?<!\\)\{")
+_NAME = re.compile(r"<(/?)\s*([A-Za-z][\w.:-]*)?")
+_PROP = re.compile(
+    r"""(?<![\w:-])([A-Za-z_][\w:-]*+)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|\{\s*`([^`]*)`\s*\}|\{\s*"([^"]*)"\s*\}|\{\s*'([^']*)'\s*\}|\{([^{}]*)\})"""
+)
+_BLANKS = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
+_TITLES = ("title", "label", "heading", "name", "summary", "alt")
+
+
+def read_mdx(path: str, data: bytes, with_links: bool = True) -> Page:
+    """The page of an MDX file. Raises UnreadablePage for what is no text."""
+    front, text = split_page(decoded(data))
+    return markdown_page(path, readable(text), "mdx", front, with_links=with_links)
+
+
+def readable(text: str) -> str:
+    """The Markdown that is left of a text in MDX."""
+    if not any(sign in text for sign in ("<", "{", "import ", "export ")):
+        return text
+    kept: list[str] = []
+    brackets = _Brackets()
+    at = 0
+    for fence in scan_lines(text, is_mdx=True).fences:
+        kept.append(_prose(text[at : fence.start], brackets))
+        kept.append(text[fence.start : fence.end])
+        at = fence.end
+    kept.append(_prose(text[at:], brackets))
+    return _BLANKS.sub("\n\n", "".join(kept)).lstrip("\n")
+
+
+def _prose(text: str, brackets: _Brackets) -> str:
+    """What stands between two fences."""
+    text = _COMMENT.sub("", text)
+    if "import" in text or "export" in text:
+        text = _without_modules(text, brackets)
+    kept: list[str] = []
+    at = tags = 0
+    while (mark := _MARK.search(text, at)) is not None and tags < _MOST_TAGS:
+        tags += 1
+        start = mark.start()
+        if mark[1]:  # code in the line
+            end = text.find(mark[1], mark.end(), mark.end() + _MOST_CODE)
+            end = mark.end() if end < 0 or "\n\n" in text[mark.end() : end] else end + len(mark[1])
+            kept.append(text[at:end])
+        elif mark[0] == "{":
+            end = brackets.closed(text, start)
+            kept += text[at:start], _expression(text[start + 1 : end - 1])
+        else:
+            end = brackets.tag_end(text, start)
+            kept += text[at:start], _component(text[start:end])
+        at = end
+    kept.append(text[at:])
+    return "".join(kept)
+
+
+def _without_modules(text: str, brackets: _Brackets) -> str:
+    """Without the statements that import and export: each ends with the line on which its brackets end."""
+    kept: list[str] = []
+    at = 0
+    while (found := _MODULE.search(text, at)) is not None:
+        kept.append(text[at : found.start()])
+        at = found.end()
+        while True:
+            line = text.find("\n", at)
+            brace = text.find("{", at, line if line >= 0 else len(text))
+            if brace >= 0:
+                at = brackets.closed(text, brace)
+                continue
+            at = len(text) if line < 0 else line + 1
+            break
+    kept.append(text[at:])
+    return "".join(kept)
+
+
+class _Brackets:
+    """Finds where brackets and tags end, and gives up on a text in which that takes too long."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_SIGNS
+
+    def closed(self, text: str, start: int) -> int:
+        """Behind the bracket that closes the one at `start`; behind that one itself if none does nearby."""
+        depth = 0
+        at, most = start, min(len(text), start + _MOST_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+            self._left -= 1
+            sign, at = found[0], found.end()
+            if sign == "{":
+                depth += 1
+            elif sign == "}":
+                depth -= 1
+                if not depth:
+                    return at
+            elif sign != ">" and (sign == "`" or text[found.start() - 1] in " ={([,:\n"):
+                at = self._quoted(text, found.start(), most)
+        return start + 1
+
+    def tag_end(self, text: str, start: int) -> int:
+        """Behind the `>` of a tag, which may have expressions with such signs in it."""
+        at, most = start + 1, min(len(text), start + _MOST_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+            self._left -= 1
+            sign, at = found[0], found.end()
+            if sign == ">":
+                return at
+            if sign == "{":
+                at = self.closed(text, found.start())
+            elif sign in "\"'":
+                at = self._quoted(text, found.start(), most)
+        return start + 1
+
+    @staticmethod
+    def _quoted(text: str, start: int, most: int) -> int:
+        """Behind the quote that closes the one at `start`; behind that one itself if none does."""
+        at = start
+        while (at := text.find(text[start], at + 1, most)) >= 0:
+            if text[at - 1] != "\\":
+                return at + 1
+        return start + 1
+
+
+def _expression(text: str) -> str:
+    """What is left of an expression: a text, else its source as code."""
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
+        return text[1:-1]
+    if not text or text.startswith("...") or len(text) > 200 or "\n" in text or "=>" in text or "<" in text:
+        return ""
+    return f"`{text}`"
+
+
+def _component(tag: str) -> str:
+    """What is left of a tag."""
+    named = _NAME.match(tag)
+    name = (named[2] or "") if named else ""
+    if not named or named[1] or not name:
+        return ""
+    props = {
+        found[1]: next((part for part in found.groups()[1:] if part is not None), "") for found in _PROP.finditer(tag)
+    }
+    if "code" in props and "{" not in props["code"][:1]:
+        title = f"**{props['title']}**\n\n" if props.get("title") else ""
+        return f"\n\n{title}```{props.get('lang', '')}\n{props['code'].strip()}\n```\n\n"
+
+    title = next((props[one] for one in _TITLES if props.get(one)), "")
+    target = props.get("href", "")
+    if title and target:
+        description = props.get("description", "")
+        return f"- [{title}]({target}){': ' + description if description else ''}"
+    if version := props.get("version", ""):
+        return f"*{name} {version}* "
+    kind = props.get("type", "")
+    said = ": ".join(part for part in (kind[:1].upper() + kind[1:] if kind.isalpha() else "", title) if part)
+    parts = [f"**{said}**" if said else "", props.get("description", "")]
+    return "\n".join(part for part in parts if part)

@@ -1,0 +1,182 @@
+"""`read_page`: the reader for each kind, found by the name of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO
+
+import msgspec
+from msgspec import structs
+
+from mcpd.docs.page import Kind, Page, UnreadablePage
+from mcpd.transports.child import ChildProcess
+from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
+from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
+from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown
+from mcpd.sources.docs.readers.mdx import read_mdx
+from mcpd.sources.docs.readers.text import decoded, read_text
+
+APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
+"""The kinds that are read apart."""
+
+_MOST_ANSWER = 256 * 1024 * 1024
+_PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", ".."))
+
+
+class Request(msgspec.Struct):
+    """One file to be read."""
+
+    path: str
+    data: bytes
+    seconds: float
+    with_links: bool
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_answers = msgspec.msgpack.Decoder(tuple[Page | None, str])
+
+
+class Apart:
+    """The process, which is there from the first file on. May be used by several threads, one file at a time."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds`: how long the reading of one file may take."""
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._process: ChildProcess | None = None
+        self._is_closed = False
+
+    def read_page(self, path: str, data: bytes, *, with_links: bool = True) -> Page:
+        """The page that a file is. Raises UnreadablePage."""
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                body = _encode(Request(path, data, self._seconds, with_links))
+                process.stdin.write(struct.pack("<Q", len(body)) + body)
+                process.stdin.flush()
+                page, problem = _answers.decode(_framed(process.stdout))
+            except (OSError, EOFError, msgspec.DecodeError, ValueError):
+                self._end(process)
+                reason = "reading it was stopped" if self._is_closed else self._reason()
+                raise UnreadablePage(reason) from None
+        if page is None:
+            raise UnreadablePage(problem)
+        return page
+
+    def rest(self) -> None:
+        """End the process, until the next file."""
+        with self._lock:
+            if self._process is not None:
+                self._end(self._process)
+
+    def close(self) -> None:
+        """End the process for good, in the middle of a file too. From any thread."""
+        self._is_closed = True
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(OSError):
+                process.kill()
+        self.rest()
+
+    def _reason(self) -> str:
+        return f"takes more than {self._seconds:g} seconds to read, or too much memory"
+
+    def _started(self) -> ChildProcess:
+        if self._is_closed or not sys.executable:
+            raise UnreadablePage("cannot be read: there is no process to read it in")
+        if self._process is None:
+            paths = [_PACKAGE, *(path for path in sys.path if path)]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONSAFEPATH": "1"}
+            try:
+                self._process = ChildProcess(
+                    [sys.executable, "-m", "mcpd.sources.docs.readers.child"],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+                    cwd=os.path.abspath(os.sep),
+                )  # fmt: skip
+            except OSError as error:
+                raise UnreadablePage(f"cannot be read: no process can be started ({error.strerror})") from None
+        return self._process
+
+    def _end(self, process: ChildProcess) -> None:
+        self._process = None
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        process.wait_blocking()
+
+
+def _framed(stream: IO[bytes]) -> bytes:
+    head = stream.read(8)
+    if len(head) < 8:
+        raise EOFError
+    (size,) = struct.unpack("<Q", head)
+    if size > _MOST_ANSWER:
+        raise EOFError
+    body = stream.read(size)
+    if len(body) < size:
+        raise EOFError
+    return body
+
+
+_MAX_NOTEBOOK_CHARACTERS = 4_000_000
+
+
+def _read_notebook(path: str, data: bytes, with_links: bool) -> Page:
+    from mcpd.sources.docs.notebook_views import notebook_text
+
+    try:
+        notebook = read_notebook(data)
+    except UnreadableNotebook as error:
+        raise UnreadablePage(f"is not a notebook that can be read: {error}") from None
+    notebook = structs.replace(notebook, language=notebook.language or "python")
+    text, _ = notebook_text(notebook, limit=_MAX_NOTEBOOK_CHARACTERS)
+    return markdown_page(
+        path, decoded(text.encode("utf-8", "replace")), "notebook", {}, notebook.title, with_links=with_links
+    )
+
+
+_READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
+    "markdown": read_markdown,
+    "mdx": read_mdx,
+    "notebook": _read_notebook,
+    "text": read_text,
+}
+
+
+def read_page(path: str, data: bytes, *, with_links: bool = True, apart: Apart | None = None) -> Page:
+    """The page that a file is. `path` is below its folder, with `/`. An index needs no links.
+
+    HTML, reStructuredText and PDF are read in a process of their own: that of `apart`, or one for this file, which may
+    take ten seconds. Raises UnreadablePage, with the reason, for what cannot be read.
+    """
+    kind = kind_of(path)
+    if kind in APART:
+        if apart is not None:
+            return apart.read_page(path, data, with_links=with_links)
+        once = Apart(10.0)
+        try:
+            return once.read_page(path, data, with_links=with_links)
+        finally:
+            once.close()
+
+    reader = None if kind is None else _READERS.get(kind)
+    if reader is None:
+        raise UnreadablePage("is no document")
+    try:
+        return reader(path, data, with_links)
+    except UnreadablePage:
+        raise
+    except RecursionError:
+        raise UnreadablePage("is nested too deep") from None
+    except Exception as error:  # a reader that fails is a page that is missing, and nothing else
+        raise UnreadablePage(f"cannot be read ({type(error).__name__})") from None

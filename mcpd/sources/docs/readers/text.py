@@ -1,0 +1,104 @@
+"""From bytes to text: UTF-8, UTF-16 with its mark, else Latin-1; what is binary is refused."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import logging
+import re
+
+from mcpd.sources.docs.page import Page, UnreadablePage, order_of, section_of, title_of
+
+_CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MOST_CONTROLS = 1 / 200  # of its characters: a terminal's recording has some, a program has more
+
+
+def decoded(data: bytes) -> str:
+    """The text that bytes are, with `\\n` between lines. Raises UnreadablePage for what is no text."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    elif b"\0" in data:
+        raise UnreadablePage("is binary under the name of a text")
+    else:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+
+    if len(data.translate(None, _CONTROLS)) < len(data):  # the fastest way to see that there are none
+        text, found = _CONTROL.subn(" ", text)
+        if found > 3 + len(text) * _MOST_CONTROLS:
+            raise UnreadablePage("is binary under the name of a text")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text
+
+
+def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
+    """The page of a text file. Raises UnreadablePage for what is binary."""
+    text = decoded(data).strip("\n")
+    paragraphs = [" ".join(part.split()) for part in text[:4000].split("\n\n", 3)]
+    first = text[:1000].lstrip().split("\n", 1)[0].strip(" =-*#\t")
+    is_title = 0 < len(first) <= 80 and not first.endswith((".", ",", ";", ":"))
+    description = next((part for part in paragraphs if len(part) > 80), paragraphs[0])[:300]
+    return Page(
+        path,
+        first if is_title else title_of(path),
+        section_of(path),
+        description,
+        order_of(path),
+        text,
+        "text/plain",
+        "text",
+    )
+
+
+_MOST_PAGES = 3000
+_MOST_CHARACTERS = 4_000_000
+
+
+def read_pdf(path: str, data: bytes, with_links: bool = True) -> Page:
+    """The page of a PDF file. Raises UnreadablePage for what is none, is locked, or has no text."""
+    try:
+        import pypdf
+    except ImportError:
+        raise UnreadablePage("PDF needs a library: pip install 'mcpd-server[docs]'") from None
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data), strict=False)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UnreadablePage("is a PDF file with a password")
+        text = _text(reader)
+        said = reader.metadata.title if reader.metadata is not None else None
+    except UnreadablePage:
+        raise
+    except Exception as error:  # the library has no common one
+        raise UnreadablePage(f"is no readable PDF file ({type(error).__name__})") from None
+
+    if not text.strip():
+        raise UnreadablePage("is a PDF file without text")
+    title = " ".join(said.split()) if isinstance(said, str) else ""
+    first = text.lstrip().split("\n", 1)[0].strip()
+    title = title or (first if len(first) <= 80 else "") or title_of(path)
+    description = " ".join(text[:600].split())[:300]
+    return Page(path, title[:200], section_of(path), description, order_of(path), text, "text/plain", "pdf")
+
+
+def _text(reader: object) -> str:
+    parts: list[str] = []
+    size = 0
+    for at, page in enumerate(reader.pages):  # type: ignore[attr-defined]
+        if at >= _MOST_PAGES or size > _MOST_CHARACTERS:
+            break
+        try:
+            part = page.extract_text() or ""
+        except (RecursionError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+            continue  # of a page that is broken, the others are read
+        part = "\n".join(line.rstrip() for line in part.replace("\0", "").split("\n")).strip()
+        if part:
+            parts.append(part)
+            size += len(part)
+    text = "\n\n".join(parts)[:_MOST_CHARACTERS]
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,263 @@
+"""`render`: a page as HTML that may be put into a document of ours. No HTML of its author gets there, and no script.
+
+All markup is written here, by a renderer that escapes what it is given; tags in a page are left out. Links lead to
+other pages or to sites, images are those that stand in the page.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import posixpath
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from mcpd.errors import ConfigurationError
+from mcpd.server.folder_files import read_within
+from mcpd.sources.docs.files import hides
+from mcpd.sources.docs.page import Page, UnreadablePage, shown
+from mcpd.sources.docs.readers.markdown import slug
+from mcpd.sources.docs.results import DocsSettings, UnknownPage
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SHOWN = re.compile(r"https?://[^\s/]", re.IGNORECASE)
+_MOST = 2000
+
+
+def is_shown(target: str) -> bool:
+    """Whether an address leads to a site: http or https, with a host."""
+    return len(target) <= _MOST and bool(_SHOWN.match(target)) and target.isprintable()
+
+
+def names_of(paths: Iterable[str]) -> dict[str, str]:
+    """The names that links have for pages: paths, and the addresses of a site, without numbers and suffix."""
+    found: dict[str, str] = {}
+    for path in paths:
+        found.setdefault(_site_name(path), path)
+    for path in paths:
+        found[path] = path
+    return found
+
+
+def _site_name(path: str) -> str:
+    parts = [shown(part) for part in path.split("/")]
+    stem = parts[-1].rsplit(".", 1)[0]
+    parts[-1] = stem
+    if stem.lower() in ("index", "readme", "_index"):
+        parts.pop()
+    return "/".join(parts).lower() + "/"
+
+
+def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str] | None:
+    """The page that a link on the page `path` leads to, and the anchor in it; None if it leads elsewhere.
+
+    `names` is what `names_of` gives. Links that begin with `/` are taken from the top of the folder.
+    """
+    if len(target) > _MOST or _SCHEME.match(target) or target.startswith("//"):
+        return None
+    address, _, anchor = target.partition("#")
+    address = unquote(address.partition("?")[0])
+    if not address:
+        return path, anchor
+    bases = [""] if address.startswith("/") else [posixpath.dirname(path), path]
+    for base in bases:
+        joined = posixpath.normpath(posixpath.join(base, address.lstrip("/")))
+        if joined.startswith(".."):
+            continue
+        for name in (joined, _site_name(joined), _site_name(joined + ".md")):
+            if (found := names.get(name)) is not None:
+                return found, anchor
+    return None
+
+
+MOST_CHARACTERS = 400_000
+"""How much of a page is shown."""
+
+_IMAGE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]+$")
+_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[/!?]?[A-Za-z][^<>]*>?", re.DOTALL)
+_HIDDEN = re.compile(r"<(script|style|template|i?frame|object|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+
+Resolve = Callable[[str], tuple[str, str] | None]
+
+
+def render(page: Page, names: Mapping[str, str] | None = None, image: Callable[[str], str | None] | None = None) -> str:
+    """Safe HTML of a page.
+
+    `names` has the pages that links may lead to, as `links.names_of` gives them (`Library.names`). Such a link is
+    `<a href="#" data-page="02-guides/units.mdx" data-anchor="filters">`; one to a site has `target="_blank"` and
+    `rel="noreferrer noopener"`; of all others the text is left. Headings have their anchors as `id`, with `page-`
+    before them. `image` gives the `data:` address of an image that the page names; of one that it knows nothing of, and
+    without it, the words are left. Raises ConfigurationError where the extra `docs` is not installed.
+    """
+    text = page.text[:MOST_CHARACTERS]
+    note = "" if len(page.text) <= MOST_CHARACTERS else "<p>The rest of this page is too long to be shown.</p>\n"
+    if page.mime_type != "text/markdown":
+        return f"<pre>{html.escape(text)}</pre>\n{note}"
+
+    known = names or {}
+    parser = _parser(is_mdx=page.kind == "mdx")
+    environment: dict[str, Any] = {"resolve": lambda target: resolved(target, page.path, known), "image": image}
+    tokens = parser.parse(text, environment)
+    _set_anchors(tokens)
+    shown: str = parser.renderer.render(tokens, parser.options, environment)
+    return shown + note
+
+
+def _parser(*, is_mdx: bool) -> MarkdownIt:
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise ConfigurationError("showing pages needs a library: pip install 'mcpd-server[docs]'") from None
+
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": 40}).enable(["table", "strikethrough"])
+    if is_mdx:
+        parser.disable("code")  # MDX has no code by indentation
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # which links are shown is decided below
+    for name, rule in _RULES.items():
+        parser.add_render_rule(name, rule)
+    return parser
+
+
+def _set_anchors(tokens: Sequence[Token]) -> None:
+    taken: dict[str, int] = {}
+    for at, token in enumerate(tokens):
+        if token.type != "heading_open":
+            continue
+        inline = tokens[at + 1]
+        title = "".join(child.content for child in inline.children or () if child.type in ("text", "code_inline"))
+        own = re.search(r"\s*\{\s*#([\w:.-]+)[^}]*\}\s*$", title)
+        anchor = own[1] if own else slug(title)
+        number = taken.get(anchor)
+        taken[anchor] = 0 if number is None else number + 1
+        token.attrSet("id", "page-" + (anchor if number is None else f"{anchor}-{number + 1}"))
+        if own and inline.children and inline.children[-1].type == "text":
+            last = inline.children[-1]
+            last.content = re.sub(r"\s*\{\s*#[\w:.-]+[^}]*\}\s*$", "", last.content)
+
+
+# -- what each part becomes --------------------------------------------------------------------------
+
+
+def _link_open(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+    target = str(tokens[at].attrGet("href") or "")
+    title = str(tokens[at].attrGet("title") or "")
+    titled = f' title="{html.escape(title)}"' if title else ""
+    tags: list[str] = env.setdefault("open_links", [])
+    found: tuple[str, str] | None = env["resolve"](target)
+    if found is not None:
+        tags.append("</a>")
+        page, anchor = found
+        return f'<a href="#" data-page="{html.escape(page)}" data-anchor="{html.escape(anchor)}"{titled}>'
+    if is_shown(target):
+        tags.append("</a>")
+        return f'<a href="{html.escape(target)}" target="_blank" rel="noreferrer noopener"{titled}>'
+    tags.append("</span>")
+    return "<span>"
+
+
+def _link_close(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+    tags: list[str] = env.get("open_links") or ["</span>"]
+    return tags.pop()
+
+
+def _image(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+    source = str(tokens[at].attrGet("src") or "")
+    name = html.escape(self.renderInlineAsText(tokens[at].children or [], options, env))
+    if env["image"] is not None and not source.startswith("data:"):
+        source = env["image"](source) or ""
+    if _IMAGE.match(source):
+        return f'<img src="{html.escape(source)}" alt="{name}">'
+    return f'<span class="image">{name}</span>' if name else ""
+
+
+def _html_inline(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+    return "<br>" if _BREAK.fullmatch(tokens[at].content.strip()) else ""
+
+
+def _html_block(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+    text = _TAG.sub("", _HIDDEN.sub("", tokens[at].content))
+    text = html.escape(html.unescape(text).strip())
+    return f"<p>{text}</p>\n" if text else ""
+
+
+_RULES = {
+    "html_block": _html_block,
+    "html_inline": _html_inline,
+    "image": _image,
+    "link_close": _link_close,
+    "link_open": _link_open,
+}
+
+MOST_BYTES = 4 * 1024 * 1024
+"""The largest image that is served."""
+
+MOST_SHOWN_BYTES = 1024 * 1024
+"""How many bytes of images one page is shown with; of the others the words are."""
+
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+_LONGEST_ADDRESS = 2000
+
+
+def read_image(folder: str, path: str, settings: DocsSettings, most: int = MOST_BYTES) -> tuple[bytes, str]:
+    """What an image of a folder holds, and its MIME type: PNG, JPEG, GIF or WebP, which run nothing.
+
+    Raises UnknownPage where there is none, and UnreadablePage for one of more than `most` bytes.
+    """
+    if hides(path, settings):
+        raise UnknownPage(path, [])
+    try:
+        data = read_within(os.path.join(folder, *path.split("/")), folder, most + 1)
+    except (OSError, ValueError):
+        raise UnknownPage(path, []) from None
+
+    kind = _kind(data)
+    if kind is None:
+        raise UnknownPage(path, [])
+    if len(data) > most:
+        raise UnreadablePage(f"is larger than {most} bytes")
+    return data, kind
+
+
+class PageImages:
+    """The images of one page, as addresses that have them in themselves; for `rendering.render`."""
+
+    def __init__(self, folder: str, page: str, settings: DocsSettings) -> None:
+        self._folder = folder
+        self._page = page
+        self._settings = settings
+        self._left = MOST_SHOWN_BYTES
+
+    def __call__(self, source: str) -> str | None:
+        """The `data:` address of the image that the page names so; None if it cannot be shown. Blocks to read it."""
+        if len(source) > _LONGEST_ADDRESS or _ABSOLUTE.match(source):
+            return None
+
+        address = unquote(source.partition("#")[0].partition("?")[0])
+        base = "" if address.startswith("/") else posixpath.dirname(self._page)
+        path = posixpath.normpath(posixpath.join(base, address.lstrip("/")))
+        try:
+            data, kind = read_image(self._folder, path, self._settings, self._left)
+        except (UnknownPage, UnreadablePage):
+            return None
+        self._left -= len(data)
+        return f"data:{kind};base64,{b64encode(data).decode('ascii')}"
+
+
+def _kind(data: bytes) -> str | None:
+    """The MIME type, whatever the name says."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None

@@ -1,0 +1,439 @@
+"""Finds pages in an index: the words of a query, rarest first, ranked by BM25, each page once."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from mcpd.sources.docs.index import CHUNK_BITS, CODE_BITS
+from mcpd.sources.docs.results import (
+    BadCursor,
+    CodeHit,
+    CodeResult,
+    Entry,
+    EntryResult,
+    Progress,
+    SearchHit,
+    SearchResult,
+)
+from mcpd.sources.docs.words import MOST_CHARACTERS, Marker, Term, Vocabulary, near_names, parsed, storable, words_of
+
+MOST_HITS = 100
+"""How many pages, or blocks of code, one query finds at most."""
+
+MOST_LIMIT = 50
+"""How many of them are on one page of a result at most."""
+
+# Pieces that are ranked for one query: a thousand take a millisecond. Frequent words are left out beside rarer ones.
+_MOST_ROWS = 2000
+_MOST_SAMPLED = 50_000  # pieces that are looked at, unranked, for the pages of a frequent word
+_WHOLE = 1.3  # how much better a piece is that has all words, if the frequent ones were not ranked
+
+
+class State(Struct, frozen=True):
+    """The index at one moment, for one question."""
+
+    connection: sqlite3.Connection
+    generation: str
+    progress: Progress
+    vocabulary: Vocabulary
+
+
+class Scope(Struct, frozen=True):
+    """Where is searched: a section or a folder below it, and a kind; None for everywhere."""
+
+    section: str | None = None
+    kind: str | None = None
+
+    @property
+    def condition(self) -> tuple[str, list[str]]:
+        """What is asked of `files`, and its values; empty for everything."""
+        parts: list[str] = []
+        values: list[str] = []
+        if self.section is not None:
+            parts.append("(folder = ? OR folder LIKE ? ESCAPE '!')")
+            escaped = self.section.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+            values += [self.section, f"{escaped}/%" if self.section else ""]
+        if self.kind is not None:
+            parts.append("kind = ?")
+            values.append(storable(self.kind))
+
+        return " AND ".join(parts), values
+
+
+class Plan(Struct, frozen=True):
+    """What is searched for a query."""
+
+    terms: list[Term]
+    """All of them, as they are searched."""
+    rows: dict[str, int]
+    """How many pieces each finds, by its expression; counted to a bound."""
+    corrected: str | None
+    """The query with words that are there, if others were typed."""
+
+
+class Found(Struct, frozen=True):
+    """A page, by its number, and the piece of it that fits best."""
+
+    file: int
+    chunk: int
+    score: float
+
+
+def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> Plan:
+    """Find out how the words of a query are to be searched: as they are, as beginnings, or corrected."""
+    terms: list[Term] = []
+    rows: dict[str, int] = {}
+    corrections: dict[str, str] = {}
+    for term in parsed(query):
+        for better in _resolved(connection, term, corrections, vocabulary):
+            if better.match not in rows:
+                rows[better.match] = _rows(connection, better.match)
+                terms.append(better)
+
+    corrected = None
+    if corrections:
+        corrected = query
+        for typed, word in corrections.items():
+            corrected = corrected.replace(typed, word)
+
+    return Plan(terms, rows, corrected)
+
+
+def _resolved(
+    connection: sqlite3.Connection, term: Term, corrections: dict[str, str], vocabulary: Vocabulary
+) -> Sequence[Term]:
+    """The term itself if anything has it, else what may have been meant."""
+    if _is_there(connection, term.match):
+        return [term]
+    if not term.is_prefix and not term.is_quoted and len(term.words[-1]) >= 3:
+        longer = Term(term.text, term.words, True)
+        if _is_there(connection, longer.match):
+            return [longer]
+    if len(term.words) > 1:
+        found: list[Term] = []
+        for word in term.words:
+            found += _resolved(connection, Term(word, (word,)), corrections, vocabulary)
+
+        return found
+
+    for word in vocabulary.corrected(term.words[0]):
+        better = Term(word, (word,))
+        if _is_there(connection, better.match):
+            corrections[term.text] = word
+            return [better]
+
+    return []
+
+
+def _is_there(connection: sqlite3.Connection, match: str) -> bool:
+    return connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (match,)).fetchone() is not None
+
+
+def _rows(connection: sqlite3.Connection, match: str) -> int:
+    """How many pieces an expression finds, counted to the bound."""
+    sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    found: int = connection.execute(sql, (match, _MOST_ROWS + 1)).fetchone()[0]
+    return found
+
+
+def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Found]:
+    """The pages for a query, best first, no more than `MOST_HITS`."""
+    if not planned.terms:
+        return []
+    by_rows = sorted(planned.terms, key=lambda term: planned.rows[term.match])
+    chosen: list[Term] = []
+    sum_of_rows = 0
+    for term in by_rows:
+        sum_of_rows += planned.rows[term.match]
+        if sum_of_rows > _MOST_ROWS:
+            break
+        chosen.append(term)
+
+    every = " AND ".join(term.match for term in planned.terms)
+    if not chosen:
+        return _by_page(_frequent(connection, every, by_rows[0].match, scope))
+    rows = _ranked(connection, " OR ".join(term.match for term in chosen), scope)
+    if len(chosen) < len(planned.terms):
+        # Ranking by words that are nearly everywhere takes long, and says little; where they are too is said by this.
+        sql = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
+        whole = {chunk for (chunk,) in connection.execute(sql, (every, _MOST_ROWS))}
+        rows = [(chunk, score * (_WHOLE if chunk in whole else 1)) for chunk, score in rows]
+
+    return _by_page(rows)
+
+
+def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Scope) -> list[tuple[int, float]]:
+    """Pieces for words that are nearly everywhere: the best whose headings have them, else the first that have all."""
+    headed = f"{{title headings}} : ({every})"
+    if 0 < _rows(connection, headed) <= _MOST_ROWS and (rows := _ranked(connection, headed, scope)):
+        return rows
+    for match in (headed, every, rarest):
+        if rows := _ranked(connection, match, scope, is_sample=True):
+            return rows
+
+    return []
+
+
+def _ranked(
+    connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
+) -> list[tuple[int, float]]:
+    """The best pieces, or for a sample the first ones, all alike."""
+    condition, values = scope.condition
+    inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+    what, order, most = ("-1.0", "", _MOST_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MOST_ROWS)
+    sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
+    found: list[tuple[int, float]] = []
+    pages: set[int] = set()
+    # A long page has thousands of pieces: pages are counted, so that it does not hide the others.
+    for chunk, rank in connection.execute(sql, (match, *values, most)):
+        pages.add(chunk >> CHUNK_BITS)
+        if len(pages) > MOST_HITS:
+            break
+        found.append((chunk, -rank))
+
+    return found
+
+
+def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
+    """Each page once: by its best piece, and a little by the next ones."""
+    best: dict[int, float] = {}
+    for chunk, score in rows:
+        best[chunk] = max(score, best.get(chunk, 0.0))
+    pages: dict[int, list[tuple[float, int]]] = {}
+    for chunk, score in best.items():
+        pages.setdefault(chunk >> CHUNK_BITS, []).append((score, -chunk))
+    found = []
+    for file, pieces in pages.items():
+        pieces.sort(reverse=True)
+        score = pieces[0][0] + sum(
+            piece[0] * weight for piece, weight in zip(pieces[1:4], (0.2, 0.1, 0.05), strict=False)
+        )
+        found.append(Found(file, -pieces[0][1], score))
+    found.sort(key=lambda one: (-one.score, one.file))
+    return found[:MOST_HITS]
+
+
+class Cursors:
+    """Those of one question in one state of the index."""
+
+    def __init__(self, generation: str, asked: Sequence[str | None], most: int) -> None:
+        """`asked` is all that the result depends on; `most` the largest number of hits."""
+        self._mark = hashlib.blake2b(repr((generation, *asked)).encode("utf-8", "replace"), digest_size=9).hexdigest()
+        self._most = most
+
+    def start(self, cursor: str | None) -> int:
+        """The number of hits before this page. Raises BadCursor for what is none of ours, or is of another state."""
+        if cursor is None:
+            return 0
+        try:
+            at, _, mark = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").partition(".")
+            start = int(at)
+        except (ValueError, UnicodeError):
+            raise BadCursor("this is no cursor of a search here; search without one") from None
+        if mark != self._mark or not 0 < start <= self._most:
+            raise BadCursor("the pages have changed, or the query is another one; search again without a cursor")
+        return start
+
+    def next(self, start: int, limit: int, number: int) -> str | None:
+        """The cursor behind a page of `limit` hits out of `number`; None at the end."""
+        if start + limit >= number:
+            return None
+        return base64.urlsafe_b64encode(f"{start + limit}.{self._mark}".encode("ascii")).decode("ascii")
+
+
+def search_result(
+    state: State, query: str, section: str | None, kind: str | None, limit: int, cursor: str | None
+) -> SearchResult:
+    """The pages for a query. Raises BadCursor."""
+    limit = max(1, min(limit, MOST_LIMIT))
+    cursors = Cursors(state.generation, [query, section, kind], MOST_HITS)
+    start = cursors.start(cursor)
+    connection = state.connection
+    planned = plan(connection, query, state.vocabulary)
+    found = find(connection, planned, Scope(section, kind))
+    marker = Marker(planned.terms)
+    hits = [_hit(connection, one, marker) for one in found[start : start + limit]]
+    return SearchResult(
+        query, hits, len(found), cursors.next(start, limit, len(found)), planned.corrected, state.progress
+    )
+
+
+def _hit(connection: sqlite3.Connection, found: Found, marker: Marker) -> SearchHit:
+    path, title, section, kind, description = connection.execute(
+        "SELECT path, title, section, kind, description FROM files WHERE id = ?", (found.file,)
+    ).fetchone()
+    heading, anchor, text = connection.execute(
+        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (found.chunk,)
+    ).fetchone()
+    if heading:  # the snippet need not say it again
+        text = text.partition("\n")[2].strip() or text
+    snippet, highlights = marker.snippet(text.strip() or description or title)
+    return SearchHit(path, title, section, heading, anchor, snippet, highlights, round(found.score, 4), kind)
+
+
+_MOST_CODE_CHUNKS = 400
+
+
+def code_result(
+    state: State, words: str, language: str | None, section: str | None, limit: int, cursor: str | None
+) -> CodeResult:
+    """Blocks of code for words. Raises BadCursor."""
+    limit = max(1, min(limit, MOST_LIMIT))
+    cursors = Cursors(state.generation, [words, language, section], MOST_HITS)
+    start = cursors.start(cursor)
+    connection = state.connection
+    planned = plan(connection, words, state.vocabulary)
+    rows = _code_rows(connection, planned, language, Scope(section))
+    hits = [_code_hit(connection, *row) for row in rows[start : start + limit]]
+    counted = connection.execute(
+        "SELECT language FROM code WHERE language != '' GROUP BY language ORDER BY count(*) DESC, language LIMIT 20"
+    )
+    languages = [] if rows else [name for (name,) in counted]
+    return CodeResult(words, hits, len(rows), cursors.next(start, limit, len(rows)), languages, state.progress)
+
+
+def _code_rows(
+    connection: sqlite3.Connection, planned: Plan, language: str | None, scope: Scope
+) -> list[tuple[int, float]]:
+    """The numbers of blocks, best first: those that have more of the words come before those near to them."""
+    condition, values = scope.condition
+    inside = f"AND (words.rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+    spoken = "AND code.language = ?" if language else ""
+    asked: list[Any] = [*values, *([storable(language.lower())] if language else [])]
+    if not planned.terms:
+        return _code_of_language(connection, language, condition, values)
+    match = " OR ".join(term.match for term in planned.terms)
+    # The innermost query ranks; the join takes the blocks of its pieces.
+    sql = f"""
+        SELECT code.id, code.text, code.before, ranked.score FROM
+        (SELECT rowid AS chunk, rank AS score FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?) AS ranked
+        JOIN code ON code.id >= ranked.chunk << {CODE_BITS} AND code.id < (ranked.chunk + 1) << {CODE_BITS} {spoken}
+    """
+    limited = [match, *values, _MOST_CODE_CHUNKS, *asked[len(values) :]]
+    marker = Marker(planned.terms)
+    number = len(planned.terms)
+    found = []
+    for at, text, before, score in connection.execute(sql, limited):
+        share = marker.count(text) / number + 0.5 * marker.count(before) / number
+        found.append((at, -score * (0.25 + share)))
+    found.sort(key=lambda one: (-one[1], one[0]))
+    return found[:MOST_HITS]
+
+
+def _code_of_language(
+    connection: sqlite3.Connection, language: str | None, condition: str, values: list[str]
+) -> list[tuple[int, float]]:
+    """All blocks of a language, or all there are, as they come in their pages."""
+    inside = f"AND (id >> {CHUNK_BITS + CODE_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+    spoken = "language = ?" if language else "1"
+    asked = [*([storable(language.lower())] if language else []), *values, MOST_HITS]
+    sql = f"SELECT id, 0.0 FROM code WHERE {spoken} {inside} ORDER BY id LIMIT ?"
+    return connection.execute(sql, asked).fetchall()
+
+
+def _code_hit(connection: sqlite3.Connection, number: int, score: float) -> CodeHit:
+    language, before, text = connection.execute(
+        "SELECT language, before, text FROM code WHERE id = ?", (number,)
+    ).fetchone()
+    chunk = number >> CODE_BITS
+    heading, anchor = connection.execute("SELECT heading, anchor FROM chunks WHERE id = ?", (chunk,)).fetchone()
+    path, title, section = connection.execute(
+        "SELECT path, title, section FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
+    ).fetchone()
+    return CodeHit(path, title, section, heading, anchor, language, text, before, round(score, 4))
+
+
+_MOST_ENTRY = 4000
+_NO_NAME = re.compile(r"[\W_]+")
+
+
+def entry_result(state: State, name: str, section: str | None, limit: int) -> EntryResult:
+    """Where a name is described: pages and headings of that name, then items that it begins, then headings with it."""
+    limit = max(1, min(limit, MOST_LIMIT))
+    connection = state.connection
+    words = words_of(storable(name[:MOST_CHARACTERS]))
+    if not words:
+        return EntryResult(name, [], [], state.progress)
+    wanted = _NO_NAME.sub("", name[:MOST_CHARACTERS].lower())
+    condition, values = Scope(section).condition
+    inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+    phrase = Term(name, words).match
+    found: dict[int, tuple[int, float, Entry]] = {}
+    for match in (f"{{title headings}} : {phrase}", phrase):
+        sql = f"SELECT rowid, rank FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT 200"
+        for chunk, rank in connection.execute(sql, (match, *values)).fetchall():
+            if chunk not in found and (judged := _entry(connection, chunk, wanted, words)):
+                found[chunk] = (judged[0], rank, judged[1])
+
+    ordered = [entry for _, _, entry in sorted(found.values(), key=lambda one: one[:2])]
+    seen: set[tuple[str, str]] = set()
+    entries: list[Entry] = []
+    for entry in ordered:
+        if (entry.path, entry.anchor) not in seen:
+            seen.add((entry.path, entry.anchor))
+            entries.append(entry)
+    near = [] if entries else near_names(name, _names(connection))
+    return EntryResult(name, entries[:limit], near, state.progress)
+
+
+def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple[str, ...]) -> tuple[int, Entry] | None:
+    """What a piece is for a name, and how good that is: 0 best; None if it only mentions it."""
+    heading, anchor, text = connection.execute(
+        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (chunk,)
+    ).fetchone()
+    path, title, section = connection.execute(
+        "SELECT path, title, section FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
+    ).fetchone()
+    plain_title, plain_heading = _NO_NAME.sub("", title.lower()), _NO_NAME.sub("", heading.lower())
+    stem = _NO_NAME.sub("", re.sub(r"^\d+[-_. ]+", "", path.rsplit("/", 1)[-1].rsplit(".", 1)[0]).lower())
+    is_first = chunk & ((1 << CHUNK_BITS) - 1) == 0
+    whole = Entry(path, title, section, heading, anchor, _cut(text), True)
+    if is_first and wanted in (plain_title, stem):
+        return 0, whole
+    if heading and wanted == plain_heading:
+        return 1, whole
+    if (item := _item(text, words)) is not None:
+        # A row may be of a table that compares; what defines a name is a list more often.
+        return 3 if item.lstrip().startswith("|") else 2, Entry(path, title, section, heading, anchor, _cut(item), True)
+    if wanted in plain_heading or (is_first and wanted in plain_title):
+        return 3, Entry(path, title, section, heading, anchor, _cut(text), False)
+    return None
+
+
+def _item(text: str, words: tuple[str, ...]) -> str | None:
+    """The item of a list, or the row of a table, that begins with a name, and the lines that belong to it."""
+    name = r"[\W_]{1,3}".join(re.escape(word) for word in words)
+    pattern = re.compile(
+        r"^(?P<indent>[ \t]*)(?:[-*+]|\d{1,4}[.)]|\||#{1,6})[ \t]+[*_\[]{0,3}"
+        rf"`{{1,2}}[-/@]{{0,2}}(?:\w{{1,60}}\.){{0,5}}{name}[^\w`\n]?[^`\n]{{0,60}}`",
+        re.MULTILINE | re.IGNORECASE,
+    )
+    found = pattern.search(text)
+    if found is None:
+        return None
+    indent = len(found["indent"].expandtabs(4))
+    end = text.find("\n", found.end())
+    while 0 <= end < len(text) - 1:
+        stop = text.find("\n", end + 1)
+        line = text[end + 1 : stop if stop >= 0 else len(text)]
+        if line.strip() and len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip()) <= indent:
+            break
+        end = stop
+    return text[found.start() : end if end >= 0 else len(text)].rstrip()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_ENTRY else text[:_MOST_ENTRY].rstrip() + " …"
+
+
+def _names(connection: sqlite3.Connection) -> list[str]:
+    titles = connection.execute("SELECT DISTINCT title FROM files WHERE title IS NOT NULL LIMIT 50000")
+    headings = connection.execute("SELECT DISTINCT heading FROM chunks WHERE heading != '' LIMIT 50000")
+    return [name for rows in (titles, headings) for (name,) in rows if len(name) <= 80]

@@ -1,0 +1,259 @@
+"""What the tools over documents give, as structs: their output schemas are made of these.
+
+What is UNSET is left out. Members below a line of `# for other shapes` are there for tables of mcpd.toml that give
+results under other names; by default callers do not see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_args, get_origin
+
+from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
+from msgspec.structs import fields
+
+from mcpd.errors import ConfigurationError
+from mcpd.printable import printable
+from mcpd.sources.tables import Doing
+
+_Cursor = Annotated[str, Meta(description="For the argument of that name: what comes after this.")]
+_Near = Annotated[list[str], Meta(description="Names that are there and look like what was asked for.")]
+_Partial = Annotated[str, Meta(description="How much can be found so far, while pages are still being indexed.")]
+
+
+class PagePlace(Struct, kw_only=True, omit_defaults=True):
+    """A page, or a place in it."""
+
+    path: Annotated[str, Meta(description="Of the page, for the tool that reads it.")]
+    title: str
+    section: str
+    heading: str | UnsetType = UNSET
+    anchor: str | UnsetType = UNSET
+    uri: Annotated[str, Meta(description="Of the page as a resource.")]
+    url: Annotated[str | UnsetType, Meta(description="Where the page is published.")] = UNSET
+
+
+class Hit(PagePlace, kw_only=True, omit_defaults=True):
+    """A page that fits."""
+
+    snippet: str
+    highlights: Annotated[
+        list[tuple[int, int]] | UnsetType, Meta(description="Where in the snippet words of the query stand.")
+    ] = UNSET
+
+
+class Found(Struct, kw_only=True, omit_defaults=True):
+    """The pages that fit a query, best first."""
+
+    query: str
+    results: list[Hit]
+    total: int
+    has_more: bool
+    next_cursor: _Cursor | UnsetType = UNSET
+    corrected: Annotated[str | UnsetType, Meta(description="The query that was searched for instead.")] = UNSET
+    suggestion: str | UnsetType = UNSET
+    progress: _Partial | UnsetType = UNSET
+
+
+class SectionInfo(Struct, kw_only=True, omit_defaults=True):
+    """A section."""
+
+    name: str
+    title: str
+    pages: int
+    uri: str
+
+
+class Sections(Struct, kw_only=True, omit_defaults=True):
+    """All sections."""
+
+    title: str
+    sections: list[SectionInfo]
+    total_pages: int
+    # for other shapes
+    total_sections: int | UnsetType = UNSET
+
+
+class SectionPage(Struct, kw_only=True, omit_defaults=True):
+    """A page of a section, or a part of it."""
+
+    path: str
+    title: str
+    description: str | UnsetType = UNSET
+    content: str
+    is_part: Annotated[bool | UnsetType, Meta(description="True: there is more of this page.")] = UNSET
+    uri: str
+    url: str | UnsetType = UNSET
+
+
+class SectionText(Struct, kw_only=True, omit_defaults=True):
+    """The pages of a section, or, if there is none of that name, the sections that there are."""
+
+    section: str
+    title: str | UnsetType = UNSET
+    pages: list[SectionPage] | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    next_cursor: _Cursor | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    near: _Near | UnsetType = UNSET
+    available_sections: list[str] | UnsetType = UNSET
+
+
+class HeadingInfo(Struct, kw_only=True):
+    """A heading of a page."""
+
+    title: str
+    anchor: str
+    level: int
+
+
+class PageText(Struct, kw_only=True, omit_defaults=True):
+    """A page or what stands below one of its headings; or, if there is none, names that look like it."""
+
+    path: str
+    title: str | UnsetType = UNSET
+    section: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    heading: str | UnsetType = UNSET
+    anchor: str | UnsetType = UNSET
+    headings: list[HeadingInfo] | UnsetType = UNSET
+    uri: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    next_cursor: _Cursor | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    near: _Near | UnsetType = UNSET
+
+
+class Example(PagePlace, kw_only=True, omit_defaults=True):
+    """A block of code."""
+
+    language: str
+    code: str
+    before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
+
+
+class Document(PagePlace, kw_only=True, omit_defaults=True):
+    """A page with its examples."""
+
+    snippets: list[str]
+    count: int
+
+
+class Code(Struct, kw_only=True, omit_defaults=True):
+    """Code examples, best first."""
+
+    words: str
+    examples: list[Example]
+    total: int
+    has_more: bool
+    next_cursor: _Cursor | UnsetType = UNSET
+    languages: Annotated[list[str] | UnsetType, Meta(description="The languages that there are.")] = UNSET
+    suggestion: str | UnsetType = UNSET
+    progress: _Partial | UnsetType = UNSET
+    # for other shapes
+    documents: list[Document] | UnsetType = UNSET
+    total_documents: int | UnsetType = UNSET
+
+
+class Described(PagePlace, kw_only=True, omit_defaults=True):
+    """A place where a name is described."""
+
+    content: str
+
+
+class Looked(Struct, kw_only=True, omit_defaults=True):
+    """Where a name is described, best first; or names that look like it."""
+
+    name: str
+    results: list[Described]
+    total: int
+    error: str | UnsetType = UNSET
+    suggestion: str | UnsetType = UNSET
+    near: _Near | UnsetType = UNSET
+    progress: _Partial | UnsetType = UNSET
+    # for other shapes
+    found: list[Described] | UnsetType = UNSET
+    found_total: int | UnsetType = UNSET
+    first_title: str | UnsetType = UNSET
+    first_url: str | UnsetType = UNSET
+    first_content: str | UnsetType = UNSET
+
+
+RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {
+    "search": (Found, ()),
+    "list_sections": (Sections, ("total_sections",)),
+    "read_section": (SectionText, ()),
+    "read_page": (PageText, ()),
+    "find_code": (Code, ("documents", "total_documents")),
+    "look_up": (Looked, ("found", "found_total", "first_title", "first_url", "first_content")),
+}
+"""What each kind of tool gives, and which members of that only other shapes show."""
+
+_OF = "of"
+
+Project = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Shape(Struct, frozen=True):
+    """The type of a tool's result, and what makes it of what the tool found."""
+
+    kind: type[Struct]
+    project: Project
+
+
+def shape_of(does: Doing, said: Mapping[str, Any], where: str) -> Shape:
+    """What results look like, by default or as `said`. Raises ConfigurationError that begins with `where`."""
+    kind, hidden = RESULTS[does]
+    if not said:
+        said = {field.name: field.name for field in fields(kind) if field.name not in hidden}
+    return _shape(kind, said, where)
+
+
+def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
+    known = {field.name: field for field in fields(kind)}
+    made: list[Any] = []
+    steps: list[tuple[str, str, Project | None]] = []
+    for name, value in said.items():
+        inner = value if isinstance(value, Mapping) else None
+        source = inner.get(_OF, name) if inner is not None else value
+        field = known.get(source) if isinstance(source, str) else None
+        if field is None or not name.isidentifier():
+            raise ConfigurationError(f"{where}.{printable(name)}: expected one of {', '.join(known)}")
+
+        member, project = field.type, None
+        if inner is not None:
+            item = _item(member)
+            if item is None:
+                raise ConfigurationError(f"{where}.{name}: {source} is no list; write {name} = {source!r}")
+            below = _shape(item, {key: one for key, one in inner.items() if key != _OF}, f"{where}.{name}")
+            member, project = list[below.kind], below.project  # type: ignore[name-defined]
+            if not field.required:
+                member = member | UnsetType
+        made.append((name, member) if field.required else (name, member, UNSET))
+        steps.append((name, source, project))
+
+    shaped = defstruct(kind.__name__, made, kw_only=True, omit_defaults=True, namespace={"__doc__": kind.__doc__})
+    return Shape(shaped, _projection(steps))
+
+
+def _item(kind: Any) -> type[Struct] | None:
+    """The struct that a list is of; None if it is none of structs."""
+    while get_origin(kind) is Annotated:
+        kind = kind.__origin__
+    for one in (kind, *get_args(kind)):
+        args = get_args(one) if get_origin(one) is list else ()
+        if args and isinstance(args[0], type) and issubclass(args[0], Struct):
+            return args[0]
+    return None
+
+
+def _projection(steps: list[tuple[str, str, Project | None]]) -> Project:
+    def project(found: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for name, source, inner in steps:
+            if source in found:
+                value = found[source]
+                result[name] = value if inner is None else [inner(one) for one in value]
+        return result
+
+    return project

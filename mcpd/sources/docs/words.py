@@ -1,0 +1,241 @@
+"""What users ask, as the index takes it: whatever they type is text, but for quotes and a final `*`."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from mcpd.sources.docs.index import indexed
+from mcpd.sources.docs.readers.markdown import plain_text
+
+MOST_CHARACTERS = 1000
+"""How much of a query is read."""
+
+_MOST_TERMS = 24
+_TOKEN = re.compile(r"\"([^\"]{1,300})\"|[“„”]([^“„”]{1,300})[“”]|(\w+(?:[-._/:@+#~\\]+\w+)*)(\*?)")
+_WORD = re.compile(r"\w+")
+_SHORTENED = re.compile(r"(?<=\w)['’](?:s|t|re|ll|ve|d|m)\b", re.IGNORECASE)
+_ENGLISH = """
+    a about after all also am an and any are as at be because been before being but by can could did do does doing
+    don doesn each for from get gets getting had has have having he her here him his how i if in into is isn it its
+    just let like make me more most my need no not of on only onto or other our out over own please same she should
+    so some such than that the their them then there these they this those through to too under until up us use used
+    using very want was way we were what when where whether which while who whom why will with within without won
+    would you your
+"""
+_STOP = frozenset(_ENGLISH.split())
+
+
+class Term(Struct, frozen=True):
+    """A word or a phrase of a query."""
+
+    text: str
+    """As it was typed."""
+    words: tuple[str, ...]
+    is_prefix: bool = False
+    """Whether words that begin so are meant."""
+    is_quoted: bool = False
+
+    @property
+    def match(self) -> str:
+        """The expression that finds it."""
+        return f'"{" ".join(self.words)}"{" *" if self.is_prefix else ""}'
+
+
+def storable(text: str) -> str:
+    """A text that SQLite takes: half of a character, which JSON may have, is a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text as the index tells them apart."""
+    return tuple(word for part in _WORD.findall(indexed(text)) for word in part.split("_") if word)
+
+
+def parsed(query: str) -> list[Term]:
+    """The terms of a query; words that are everywhere in English are left out where others are there."""
+    found: dict[str, Term] = {}
+    stops: dict[str, Term] = {}
+    text = _SHORTENED.sub("", storable(query[:MOST_CHARACTERS]).replace("\0", " "))
+    for token in _TOKEN.finditer(text):
+        quoted = token[1] or token[2]
+        typed = quoted or token[3]
+        words = words_of(typed)
+        if not words:
+            continue
+        term = Term(typed, words, token[4] == "*", bool(quoted))
+        is_stop = not quoted and not term.is_prefix and len(words) == 1 and typed.lower() in _STOP
+        (stops if is_stop else found).setdefault(term.match.lower(), term)
+    return list((found or stops).values())[:_MOST_TERMS]
+
+
+_MOST_LENGTH = 40
+_MAX_VOCABULARY = 300_000
+_NO_NAME = re.compile(r"[\W_]+")
+
+
+class Vocabulary:
+    """The words of an index, as it has them: stems, in lower case. Made once for many questions; immutable."""
+
+    def __init__(self, terms: Iterable[tuple[str, int]] = ()) -> None:
+        """`terms`: each word, and in how many pieces of text it is."""
+        self._counts = {sys.intern(term): count for term, count in terms if 3 <= len(term) <= _MOST_LENGTH}
+        self._by_length: dict[int, list[str]] = {}
+        for term in self._counts:
+            self._by_length.setdefault(len(term), []).append(term)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection) -> Vocabulary:
+        """That of an index: reads all of it, which takes some milliseconds for a thousand pages."""
+        return cls(connection.execute("SELECT term, doc FROM vocabulary LIMIT ?", (_MAX_VOCABULARY,)))
+
+    def corrected(self, word: str) -> list[str]:
+        """Words that a mistyped one may mean, best first: one edit away, or two for long ones.
+
+        An edit is a letter more, less, other, or exchanged with the next. None without the extra `docs`.
+        """
+        try:
+            from rapidfuzz import process
+            from rapidfuzz.distance import OSA
+        except ImportError:
+            return []
+        word = word.lower()
+        if not 3 <= len(word) <= _MOST_LENGTH:
+            return []
+        most = 2 if len(word) >= 6 else 1
+        terms = [term for size in range(-most, most + 1) for term in self._by_length.get(len(word) + size, ())]
+        near = process.extract(word, terms, scorer=OSA.distance, score_cutoff=most, limit=None)
+        # The first letter is seldom wrong, and a frequent word is more often meant.
+        found = [term for term, edits, _ in near if edits == 1]
+        found = found or [term for term, edits, _ in near if edits == 2 and term[0] == word[0]]
+        return sorted(found, key=lambda term: (term[0] != word[0], -self._counts[term], term))[:3]
+
+
+def named_like(said: str, paths: Iterable[str]) -> str | None:
+    """The path that is written so but for the case and the signs between words, or the only one whose last part is."""
+    wanted = _NO_NAME.sub("", said.casefold())
+    if not wanted:
+        return None
+
+    by_title = []
+    for path in sorted(paths):
+        if "/".join(_NO_NAME.sub("", part.casefold()) for part in path.split("/")) == "/".join(
+            _NO_NAME.sub("", part.casefold()) for part in said.strip("/").split("/")
+        ):
+            return path
+        if _NO_NAME.sub("", path.rpartition("/")[2].casefold()) == wanted:
+            by_title.append(path)
+    return by_title[0] if len(by_title) == 1 else None
+
+
+def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
+    """Those names that look most like one: by pairs of letters they share, by what begins or contains it."""
+    wanted = _NO_NAME.sub("", name.lower())[:_MOST_LENGTH]
+    if not wanted:
+        return []
+    pairs = _pairs(wanted)
+    found: list[tuple[float, str]] = []
+    for one in names:
+        plain = _NO_NAME.sub("", one.lower())[:80]
+        if not plain:
+            continue
+        shared = len(pairs & (own := _pairs(plain)))
+        score = 2 * shared / (len(pairs) + len(own))
+        if wanted in plain or plain in wanted:
+            score += 0.3 * min(len(wanted), len(plain)) / max(len(wanted), len(plain)) + 0.1
+        if score >= 0.35:
+            found.append((-score, one))
+    return [one for _, one in sorted(set(found))[:limit]]
+
+
+def _pairs(text: str) -> set[str]:
+    return {text[at : at + 2] for at in range(len(text) - 1)} or {text}
+
+
+_LENGTH = 280
+_MOST_READ = 20_000
+_MOST_MATCHES = 400
+_SUFFIXES = (
+    "ization", "ations", "ation", "ities", "ments", "ition", "ness", "ment", "ings", "able", "ible", "ions", "ion",
+    "ing", "ies", "ity", "ers", "ed", "er", "es", "ly", "or", "al", "s", "e", "y",
+)  # fmt: skip
+_RULES = re.compile(
+    r"(?m)^[ \t]*(?:#{1,6}[ \t]+|[-*_=]{3,}[ \t]*$|`{3,}[^\n]*$|~{3,}[^\n]*$|\|[-:| ]+\|[ \t]*$|>[ \t]?)"
+)
+
+
+def _stem(word: str) -> str:
+    """A word without its ending: enough to see which words of a text are meant by one of a query."""
+    word = word.lower()
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 3:
+            return word[: -len(suffix)]
+    return word
+
+
+class Marker:
+    """Finds the terms of one query in texts."""
+
+    def __init__(self, terms: list[Term]) -> None:
+        patterns = []
+        for term in terms:
+            words = list(term.words)
+            tail = r"\w*" if term.is_prefix else None
+            parts = [re.escape(_stem(word)) + r"\w{0,8}" for word in words[:-1]]
+            parts.append(re.escape(words[-1]) + tail if tail else re.escape(_stem(words[-1])) + r"\w{0,8}")
+            patterns.append(r"[\W_]{1,4}".join(parts))
+        self._number = len(patterns)
+        joined = "|".join(f"({pattern})" for pattern in patterns)
+        self._pattern = re.compile(rf"(?<![^\W_])(?:{joined})(?![^\W_])", re.IGNORECASE) if patterns else None
+
+    def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
+        """A line of at most some 300 characters, and the (start, end) of each match in it."""
+        text = _readable(text[:_MOST_READ])
+        start = self._best_start(text)
+        end = min(len(text), start + _LENGTH)
+        if start:
+            space = text.find(" ", start, start + 25)
+            start = space + 1 if space >= 0 else start
+        if end < len(text):
+            space = text.rfind(" ", end - 25, end)
+            end = space if space >= 0 else end
+        shown = ("… " if start else "") + text[start:end].strip() + (" …" if end < len(text) else "")
+        if self._pattern is None:
+            return shown, []
+        return shown, [found.span() for found in self._pattern.finditer(shown)]
+
+    def count(self, text: str) -> int:
+        """How many different terms are in a text."""
+        if self._pattern is None:
+            return 0
+        return len({found.lastindex for found in self._pattern.finditer(text[:_MOST_READ])})
+
+    def _best_start(self, text: str) -> int:
+        """Where the window begins that holds most different terms, then most matches."""
+        if self._pattern is None or len(text) <= _LENGTH:
+            return 0
+        matches = []
+        for found in self._pattern.finditer(text):
+            matches.append((found.start(), found.lastindex or 0))
+            if len(matches) == _MOST_MATCHES:
+                break
+        best, best_score = 0, (0, 0)
+        for at, (start, _) in enumerate(matches):
+            inside = [term for place, term in matches[at : at + 40] if place < start + _LENGTH - 40]
+            score = (len(set(inside)), min(len(inside), 6))
+            if score > best_score:
+                best, best_score = start, score
+        return max(0, min(best - 60, len(text) - _LENGTH))
+
+
+def _readable(text: str) -> str:
+    """A text of Markdown on one line, without the marks that only make its form."""
+    lines = _RULES.sub("", text).split("\n")
+    return " ".join(" ".join(plain_text(line) for line in lines if line.strip()).split())

@@ -1,0 +1,204 @@
+"""The files of a folder that are served: regular ones, in the order of their paths, and no more than so many.
+
+Whoever may put something into the folder publishes what stands in it, and nothing else of the machine: links that lead
+out are left out, links to folders are not followed, pipes and devices are never opened.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from msgspec import Struct
+
+from mcpd.printable import printable
+from mcpd.registry.problems import Problem
+from mcpd.server.folder_files import is_below
+
+log = logging.getLogger("mcpd")
+
+MOST_TOLD = 50
+"""How many problems of one folder are told one by one."""
+
+_ONCE = {"mcpd_told_once": True}
+"""Of them there are few, and each is of another file: the log writes all."""
+
+MOST_FOLDERS = 2000
+"""How many folders are watched; what is in others is not seen to change."""
+_MOST_NAMES = 20_000
+_NOT_WATCHED = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
+
+
+class Report:
+    """The problems of one folder, in the order in which they were found. What names files can be printed."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.problems: list[Problem] = []
+
+    def error(self, path: str, text: str, line: int | None = None) -> None:
+        """Something is left out."""
+        self._add(path, text, line, is_error=True)
+
+    def warning(self, path: str, text: str, line: int | None = None) -> None:
+        """Something is served, but not as its author may have meant it."""
+        self._add(path, text, line, is_error=False)
+
+    def tell(self, problems: Iterable[Problem]) -> None:
+        """Write these into the log."""
+        for problem in problems:
+            level = logging.ERROR if problem.is_error else logging.WARNING
+            log.log(level, "%s", printable(problem, 2500), extra=_ONCE)
+
+    @property
+    def found(self) -> list[Problem]:
+        """All, those about what is left out first; of very many the first ones."""
+        found = sorted(self.problems, key=lambda problem: not problem.is_error)
+        if len(found) <= MOST_TOLD:
+            return found
+        return [*found[:MOST_TOLD], Problem(printable(self.root), f"and {len(found) - MOST_TOLD} more problems")]
+
+    def _add(self, path: str, text: str, line: int | None, *, is_error: bool) -> None:
+        where = printable(os.path.relpath(path, self.root) if os.path.isabs(path) else path, 300)
+        if line is not None:
+            where = f"{where}, line {line}"
+        self.problems.append(Problem(where, printable(text, 2000), is_error))
+
+
+MOST_LOOKED_AT = 200_000
+"""How many names in one folder and all below it are looked at."""
+
+MOST_OF_A_KIND = 1000
+"""How many Python files of tools, pages or prompts a folder may have."""
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+"""The bytes that a segment of a path may have as they are (RFC 3986 section 2.3)."""
+
+_PASSED_OVER = ("__pycache__", "node_modules")
+
+
+class File(Struct, frozen=True):
+    """One file. `parts` is its path below the folder."""
+
+    path: str
+    parts: tuple[str, ...]
+    size: int
+    modified_ns: int
+
+    @property
+    def stem(self) -> str:
+        """Its name without the last suffix."""
+        return os.path.splitext(self.parts[-1])[0]
+
+    @property
+    def suffix(self) -> str:
+        """Its last suffix, as `.md`, in lower case."""
+        return os.path.splitext(self.parts[-1])[1].lower()
+
+
+def files_of(
+    folder: str, report: Report, *, most: int, is_wanted: Callable[[tuple[str, ...]], bool] | None = None
+) -> list[File]:
+    """The files below a folder that `is_wanted` says are, by their path; hidden ones are passed over.
+
+    What is passed over for another reason is reported, and so are all after the first `most`.
+    """
+    found: list[File] = []
+    for entry, parts in _entries(folder, report):
+        if is_wanted is not None and not is_wanted(parts):
+            continue
+        file = _file(entry, parts, folder, report)
+        if file is None:
+            continue
+        if len(found) == most:
+            report.error(folder, f"has more than {most} files; the first {most} are served")
+            break
+        found.append(file)
+    return found
+
+
+def _entries(folder: str, report: Report) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
+    """All that is no folder, each folder's own before those of folders in it."""
+    left: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
+    looked_at = 0
+    while left:
+        path, above = left.pop()
+        try:
+            with os.scandir(path) as entries:
+                here = sorted(islice(entries, MOST_LOOKED_AT - looked_at + 1), key=lambda entry: entry.name)
+        except OSError as error:
+            report.error(path, f"cannot be read ({error.strerror}); it is left out")
+            continue
+
+        looked_at += len(here)
+        if looked_at > MOST_LOOKED_AT:
+            report.error(folder, f"has more than {MOST_LOOKED_AT} names in it; what is behind these is left out")
+            return
+        below: list[tuple[str, tuple[str, ...]]] = []
+        for entry in here:
+            if entry.name.startswith(".") or entry.name in _PASSED_OVER or entry.name.endswith("~"):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                below.append((entry.path, (*above, entry.name)))
+            else:
+                yield entry, (*above, entry.name)
+        left += reversed(below)
+
+
+def _file(entry: os.DirEntry[str], parts: tuple[str, ...], folder: str, report: Report) -> File | None:
+    try:
+        found = entry.stat()
+    except OSError as error:
+        report.error(entry.path, f"cannot be read ({error.strerror}); it is left out")
+        return None
+    if entry.is_symlink():
+        if stat.S_ISDIR(found.st_mode):
+            report.warning(entry.path, "is a link to a folder; links are not followed into folders")
+            return None
+        if not is_below(entry.path, folder):
+            report.error(entry.path, "is a link that leads out of the folder; it is left out")
+            return None
+
+    if not stat.S_ISREG(found.st_mode):
+        report.error(entry.path, "is no regular file; it is left out")
+        return None
+    if not os.access(entry.path, os.R_OK):
+        report.error(entry.path, "cannot be read (Permission denied); it is left out")
+        return None
+    return File(entry.path, parts, found.st_size, found.st_mtime_ns)
+
+
+def escaped(part: str) -> str:
+    """A name as a segment of a path (RFC 3986 section 3.3); one that is not UTF-8 by its bytes."""
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in os.fsencode(part))
+
+
+def uri_name(name: str) -> str:
+    """The name, with a dash for what a URI cannot have; `folder` if nothing is left of it."""
+    plain = "".join(chr(byte) if byte in _UNRESERVED else " " for byte in os.fsencode(name))
+    return "-".join(plain.split()).strip("-.").lower() or "folder"
+
+
+def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
+    """Folders and those below them, first those that stand less deep; without links, hidden ones, and what is there by
+    installation. No more than `most` of them."""
+    found = list(dict.fromkeys(roots))
+    known = set(found)
+    for folder in found:  # grows
+        try:
+            with os.scandir(folder) as entries:
+                below = sorted(entry.path for entry in islice(entries, _MOST_NAMES) if _is_walked(entry))
+        except OSError:
+            continue
+        for path in below:
+            if path not in known and len(found) < most:
+                known.add(path)
+                found.append(path)
+    return found[:most]
+
+
+def _is_walked(entry: os.DirEntry[str]) -> bool:
+    return entry.name[:1] != "." and entry.name not in _NOT_WATCHED and entry.is_dir(follow_symlinks=False)

@@ -1,0 +1,270 @@
+"""Prompts that are Markdown files: arguments in their head or in `{{name}}`, several messages by comments.
+
+A line `<!-- assistant -->` or `<!-- user -->` begins a message of that role; what stands before the first is the
+user's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mcpd.context.exchange import Exchange
+from mcpd.errors import InvalidParams
+from mcpd.folder_files import read_within
+from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import printable
+from mcpd.registry.entries import PromptEntry
+from mcpd.registry.pages import ActiveExtensions
+from mcpd.server.folder_files import read_within
+from mcpd.sources.files import MOST_OF_A_KIND, File, Report, files_of
+from mcpd.sources.front_matter import FrontMatterError, read_front_matter
+from mcpd.types.content import TextContent
+from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+
+if TYPE_CHECKING:
+    from mcpd.types.completion import Completion
+
+MOST_BYTES = 1024 * 1024
+"""The largest file that is a prompt."""
+
+_ROLE = r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*"
+_GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}"
+_NAME = r"[A-Za-z0-9_.-]{1,128}\Z"
+
+_Role = Literal["user", "assistant"]
+
+
+class _Argument(Struct, forbid_unknown_fields=True, frozen=True):
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+    default: str | int | float | bool | None = None
+    choices: Annotated[tuple[str | int | float | bool, ...], Meta(max_length=1000)] = ()
+
+
+class _Head(Struct, frozen=True):
+    """The keys that mcpd reads. Other hosts have keys of their own, such as `allowed-tools`, which are ignored."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    arguments: dict[str, _Argument | str | None] | list[_Argument | str] | None = None
+
+
+class FilePrompt(PromptEntry):
+    """One file. Equal to another one that says the same."""
+
+    def __init__(
+        self, head: Prompt, arguments: Mapping[str, _Argument], messages: tuple[tuple[_Role, str], ...]
+    ) -> None:
+        self.key = head.name
+        self._prompt = head
+        self._arguments = dict(arguments)
+        self._messages = messages
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FilePrompt) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash((self.key, self._messages))
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return self._prompt, self._arguments, self._messages
+
+    @property
+    def arguments(self) -> Collection[str]:
+        """The names of its arguments."""
+        return tuple(self._arguments)
+
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        """The prompt as lists show it."""
+        return self._prompt
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The choices that its head names."""
+        from mcpd.registry.completion import rank
+
+        return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
+
+    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
+        """Its messages with the values in their places. Raises InvalidParams for a missing or unknown argument."""
+        values: dict[str, str] = {}
+        for name, argument in self._arguments.items():
+            given = arguments.get(name)
+            if given is None and argument.required:
+                raise InvalidParams(f"{name}: is missing")
+            values[name] = _as_text(argument.default) if given is None else given
+            known = [_as_text(choice) for choice in argument.choices]
+            if known and given is not None and given not in known:
+                raise InvalidParams(f"{name}: expected one of {', '.join(known)}, not {printable(given, 60)}")
+        for name in arguments:
+            if name not in values:
+                there = ", ".join(values) or "none"
+                raise InvalidParams(f"{printable(name, 60)}: there is no such argument; there are {there}")
+
+        messages = [
+            PromptMessage(role, TextContent(re.sub(_GAP, lambda gap: values.get(gap[1], gap[0]), text)))
+            for role, text in self._messages
+        ]
+        return GetPromptResult(messages=messages, description=self._prompt.description)
+
+
+def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) -> dict[str, FilePrompt]:
+    """The Markdown files of a folder as prompts, by path; those in sub-folders have its name before theirs.
+
+    `before` is what they were: one that has a mistake in it now stays.
+    """
+    found: dict[str, FilePrompt] = {}
+    places: dict[str, str] = {}
+    files = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
+    for file in files:
+        prompt = before.get(file.path)
+        instead = "it is left out" if prompt is None else "what it said before is served"
+        try:
+            prompt = _prompt(file, folder, report)
+        except FrontMatterError as error:
+            report.error(file.path, f"{error}; {instead}", error.line)
+        except OSError as error:
+            report.error(file.path, f"cannot be read ({error.strerror}); {instead}")
+        if prompt is None:
+            continue
+        if prompt.key in places:
+            report.error(file.path, f"there is a prompt {prompt.key} already ({places[prompt.key]}); it is left out")
+            continue
+        found[file.path], places[prompt.key] = prompt, "/".join(file.parts)
+
+    return found
+
+
+def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
+    """Raises FrontMatterError, OSError."""
+    data = read_within(file.path, folder, MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise FrontMatterError(1, f"is larger than {MOST_BYTES} bytes")
+    try:
+        text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FrontMatterError(1, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+    members, body, first_line = read_front_matter(text)
+    head = _head(members, text)
+    for key, known in _misspelled(members):
+        report.warning(file.path, f"its head has the unknown key {printable(key, 60)}; did you mean {known}?")
+    name = head.name or "_".join((*file.parts[:-1], file.stem))
+    if not re.match(_NAME, name):
+        raise FrontMatterError(
+            1, f"{name[:80]!r} is no name for a prompt: use 1 to 128 letters, digits, '_', '-' and '.'"
+        )
+    messages = _messages(body)
+    if not messages:
+        raise FrontMatterError(first_line, "has no text; write what the prompt says below its head")
+
+    used = list(dict.fromkeys(re.findall(_GAP, "\n".join(text for _, text in messages))))
+    arguments = _arguments(head, used)
+    for gap in re.finditer(_GAP, body):
+        if gap[1] not in arguments:
+            line = first_line + body.count("\n", 0, gap.start())
+            raise FrontMatterError(
+                line, f"{{{{{gap[1]}}}}} is no argument; its head has {', '.join(arguments) or 'none'}"
+            )
+    for one in arguments:
+        if one not in used:
+            report.warning(
+                file.path, f"its argument {one} is nowhere in its text; write {{{{{one}}}}} where it belongs"
+            )
+    listed = Prompt(
+        name=name,
+        title=head.title,
+        description=head.description,
+        arguments=[
+            PromptArgument(name=one, title=said.title, description=said.description, required=bool(said.required))
+            for one, said in arguments.items()
+        ],
+    )
+    return FilePrompt(listed, arguments, messages)
+
+
+_EXPECTED = {
+    "arguments": "a list of names, a list of `name: …` with `description: …`, or a table of names with descriptions",
+    "arguments.required": "true or false",
+    "arguments.choices": "a list of texts or numbers",
+    "arguments.default": "a text, a number, true or false",
+}
+_KNOWN = "title, description, required, default and choices"
+
+
+def _head(members: dict[str, Any], text: str) -> _Head:
+    try:
+        return msgspec.convert(members, _Head)
+    except msgspec.ValidationError as error:
+        unknown = re.search(r"unknown field `(.*?)`", str(error))
+        path = re.findall(r"\.(\w+)", (re.search(r"at `(.*?)`", str(error)) or [""])[0])
+        keys = path[:1] + [key for key in path[1:] if f"{path[0]}.{key}" in _EXPECTED]
+        key = unknown[1] if unknown else keys[-1]
+        lines = text.split("\n")
+        line = next((at for at, one in enumerate(lines, 1) if one.strip().lstrip("- \"'").startswith(key)), 1)
+        if unknown:
+            raise FrontMatterError(line, f"an argument has no key {printable(key, 60)}; it can have {_KNOWN}") from None
+        expected = _EXPECTED.get(".".join(keys), "a text (put numbers, true and false in quotes)")
+        raise FrontMatterError(line, f"{key}: expected {expected}") from None
+
+
+def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
+    """Unknown keys that look like one of ours, each with that one."""
+    known = _Head.__struct_fields__
+    unknown = [key for key in members if key not in known]
+    if not unknown:
+        return []
+    from difflib import get_close_matches
+
+    return [(key, near[0]) for key in unknown if (near := get_close_matches(key, known, 1, 0.8))]
+
+
+def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
+    """The arguments by name: those of the head, otherwise the placeholders of the text, which are then required."""
+    pairs: list[tuple[str, _Argument | None]]
+    said = head.arguments
+    if said is None:
+        return {name: _Argument(required=True) for name in used}
+    if isinstance(said, list):
+        pairs = [(one, None) if isinstance(one, str) else (one.name or "", one) for one in said]
+    else:
+        pairs = [(name, _Argument(description=one) if isinstance(one, str) else one) for name, one in said.items()]
+    found: dict[str, _Argument] = {}
+    for name, one in pairs:
+        argument = one or _Argument()
+        if not name or name in found:
+            text = f"has the argument {name} twice" if name else "has an argument without a name; write - name: season"
+            raise FrontMatterError(1, f"its head {text}")
+        if argument.required is None:
+            argument = msgspec.structs.replace(argument, required=argument.default is None)
+        found[name] = argument
+
+    return found
+
+
+def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
+    """The messages of a text, each with who says it; those without text are left out."""
+    found: list[tuple[_Role, list[str]]] = [("user", [])]
+    for line in body.split("\n"):
+        role = re.fullmatch(_ROLE, line) if "<!--" in line else None
+        if role is None:
+            found[-1][1].append(line)
+        else:
+            found.append((cast("_Role", role[1]), []))
+    texts = ((role, "\n".join(lines).strip("\n")) for role, lines in found)
+    return tuple((role, text) for role, text in texts if text.strip())
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+
+    return str(value).lower() if isinstance(value, bool) else str(value)
