@@ -14,7 +14,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.problems import Problem
 from mcpd.server.folder_files import is_below
 

@@ -20,7 +20,6 @@ from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry

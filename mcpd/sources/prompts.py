@@ -17,7 +17,6 @@ from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.registry.entries import PromptEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.server.folder_files import read_within

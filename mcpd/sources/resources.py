@@ -15,7 +15,6 @@ from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
 from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.path_screen import problem_of

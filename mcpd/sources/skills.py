@@ -24,7 +24,6 @@ from mcpd.extensions.skills.entries import Skill, SkillResource, is_name, root_u
 from mcpd.extensions.skills.extension import SkillsExtension
 from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.registry.entries import Entries, ResourceEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.threads import run_in_thread

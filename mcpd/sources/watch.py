@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.sources.files import MOST_FOLDERS, folders_below
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import FILE, FOLDERS

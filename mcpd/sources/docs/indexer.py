@@ -21,7 +21,6 @@ from mcpd.docs.spelling import Vocabulary
 from mcpd.docs.store import Store, is_broken
 from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
 from mcpd.protocol.printable import printable
-from mcpd.protocol.printable import printable
 from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Opener, Tree, file_at, scan
 from mcpd.sources.docs.index import Known, Store, is_broken, known_files, put_page, put_problem, remove, touch
 from mcpd.sources.docs.page import Page, UnreadablePage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from mcpd.errors import McpdError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.docs.page import Kind
 
 

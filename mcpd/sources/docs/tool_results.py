@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 from msgspec.structs import fields
 
 from mcpd.errors import ConfigurationError
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.sources.tables import Doing
 
 _Cursor = Annotated[str, Meta(description="For the argument of that name: what comes after this.")]

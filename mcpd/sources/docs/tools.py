@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, to_builtins
 
 from mcpd.extensions.ui.results import VIEW_DATA, view_result
-from mcpd.printable import printable
+from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry

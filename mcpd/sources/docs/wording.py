@@ -19,7 +19,7 @@ from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
 from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from mcpd.wire.mirrors import Mirror
+    from mcpd.protocol.wire.headers import Mirror
 
 
 MOST_HITS = 20

@@ -15,12 +15,12 @@ import msgspec
 from msgspec import structs
 
 from mcpd.docs.page import Kind, Page, UnreadablePage
-from mcpd.transports.child import ChildProcess
 from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
 from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown
 from mcpd.sources.docs.readers.mdx import read_mdx
 from mcpd.sources.docs.readers.text import decoded, read_text
+from mcpd.transports.child import ChildProcess
 
 APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
 """The kinds that are read apart."""
