@@ -18,7 +18,6 @@ from mcpd.errors import ToolError
 from mcpd.extensions.ui.apps import AppEntry
 from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.extensions.ui.views.entry import bundled_page
-from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, ToolEntry
 from mcpd.server import Server

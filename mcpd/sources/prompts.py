@@ -15,7 +15,6 @@ from msgspec import Meta, Struct
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
-from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
 from mcpd.registry.entries import PromptEntry
 from mcpd.registry.pages import ActiveExtensions

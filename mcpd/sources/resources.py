@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
-from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
 from mcpd.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.registry.pages import ActiveExtensions

@@ -22,7 +22,6 @@ from mcpd.errors import RegistrationError
 from mcpd.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
 from mcpd.extensions.skills.entries import Skill, SkillResource, is_name, root_uri
 from mcpd.extensions.skills.extension import SkillsExtension
-from mcpd.folder_files import read_within
 from mcpd.protocol.printable import printable
 from mcpd.registry.entries import Entries, ResourceEntry
 from mcpd.registry.pages import ActiveExtensions

@@ -10,16 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from mcpd.docs.indexing import Known, known_files, put_page, put_problem, remove, touch
-from mcpd.docs.opening import Opener
-from mcpd.docs.page import Page, UnreadablePage
-from mcpd.docs.readers.apart import Apart
-from mcpd.docs.readers.reading import read_page
-from mcpd.docs.results import LeftOut, Progress
-from mcpd.docs.settings import DocsSettings
-from mcpd.docs.spelling import Vocabulary
-from mcpd.docs.store import Store, is_broken
-from mcpd.docs.tree import MOST_LEFT_OUT, File, Tree, file_at, scan
 from mcpd.protocol.printable import printable
 from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Opener, Tree, file_at, scan
 from mcpd.sources.docs.index import Known, Store, is_broken, known_files, put_page, put_problem, remove, touch

@@ -14,7 +14,6 @@ from typing import IO
 import msgspec
 from msgspec import structs
 
-from mcpd.docs.page import Kind, Page, UnreadablePage
 from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
 from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown
