@@ -13,7 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from msgspec import Raw
 
@@ -24,6 +24,7 @@ from mcpd.client.inbox import Inbox, detached
 from mcpd.client.limits import ClientLimits
 from mcpd.client.session import ClientSession, Frame
 from mcpd.client.visits import Visits
+from mcpd.client.watched import PausableChannel
 from mcpd.errors import (
     CannotConnect,
     ConfigurationError,
@@ -37,29 +38,11 @@ from mcpd.errors import (
     RequestTimeout,
     SessionLost,
 )
-from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver
+from mcpd.protocol.channel import Channel, HeadedChannel, Heading
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.client")
-
-
-class StartableChannel(Channel, Protocol):
-    """A channel that begins to deliver when it is told to whom."""
-
-    def start(self, receiver: Receiver) -> None:
-        """From now on hand what arrives to `receiver`."""
-
-
-@runtime_checkable
-class PausableChannel(Protocol):
-    """A channel that can let what arrives wait, with the peer in the end."""
-
-    def pause(self) -> None:
-        """Deliver nothing until `resume`."""
-
-    def resume(self) -> None:
-        """Deliver again."""
 
 
 _DEFAULT_LIMITS = ClientLimits()

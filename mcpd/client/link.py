@@ -29,7 +29,7 @@ from mcpd.client.auth_settings import Auth
 from mcpd.client.authorized import authorization_for
 from mcpd.client.cache import ResultCache
 from mcpd.client.callbacks import Callbacks
-from mcpd.client.connection import ClientConnection, StartableChannel
+from mcpd.client.connection import ClientConnection
 from mcpd.client.eras import ClientEra, agree
 from mcpd.client.events import OnProgress
 from mcpd.client.faults import Faults
@@ -38,7 +38,7 @@ from mcpd.client.limits import ClientLimits
 from mcpd.client.session import ClientSession
 from mcpd.client.target import InProcess, Target, connect, named
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.client.watched import ChannelWatcher, watched
+from mcpd.client.watched import ChannelWatcher, StartableChannel, watched
 from mcpd.client.wishes import Wishes
 from mcpd.errors import (
     CannotConnect,

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _COMMAS = 10
 """A page with so many times more commas than a list may have entries is not taken apart: that costs fifty times it."""
 
-_members = Decoder(dict[str, Raw]).decode
+_read_page = Decoder(dict[str, Raw]).decode
 _entries = Decoder(list[Raw]).decode
 _any = Decoder().decode
 
@@ -89,7 +89,7 @@ async def read_list(
 def _page(method: str, member: str, raw: Raw, limits: ClientLimits) -> tuple[list[Raw], str | None]:
     """The entries of one page, and the cursor of the next."""
     try:
-        page = _members(raw)
+        page = _read_page(raw)
         listed = page.get(member, Raw(b"null"))
         if bytes(listed).count(b",") > _COMMAS * limits.list_entries:
             raise _too_large(method, f"{limits.list_entries} entries", "list_entries")

@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
-from mcpd.client.connection import StartableChannel
 from mcpd.client.limits import ClientLimits
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
+from mcpd.client.watched import StartableChannel
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.transports.authorization import Authorization
 from mcpd.transports.http_client.options import HttpOptions

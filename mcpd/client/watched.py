@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from mcpd.client.connection import PausableChannel, StartableChannel
+from typing import Protocol, runtime_checkable
+
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.protocol.channel import HeadedChannel, Heading, Receiver, RequestReceiver
+from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
+
+
+class StartableChannel(Channel, Protocol):
+    """A channel that begins to deliver when it is told to whom."""
+
+    def start(self, receiver: Receiver) -> None:
+        """From now on hand what arrives to `receiver`."""
+
+
+@runtime_checkable
+class PausableChannel(Protocol):
+    """A channel that can let what arrives wait, with the peer in the end."""
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`."""
+
+    def resume(self) -> None:
+        """Deliver again."""
 
 
 class ChannelWatcher:

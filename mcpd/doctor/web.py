@@ -15,8 +15,7 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import NoAnswer
 from mcpd.errors import ConfigurationError, HttpError, TransportError
 from mcpd.transports.authorization import said_in
-from mcpd.transports.http_client.inbound import Body
-from mcpd.transports.http_client.link import Link
+from mcpd.transports.http_client.link import Body, Link
 from mcpd.transports.http_client.options import HttpOptions
 
 MOST_BYTES = 4 * 1024 * 1024

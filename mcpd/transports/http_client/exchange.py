@@ -32,8 +32,8 @@ from mcpd.protocol.jsonrpc import Failure, Id, decode, remote_error
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseReader
 from mcpd.transports.authorization import advice_on, has_judged, said_in
-from mcpd.transports.http_client.inbound import Inbound, read_some, read_whole
-from mcpd.transports.http_client.link import Reply
+from mcpd.transports.http_client.inbound import Inbound
+from mcpd.transports.http_client.link import Reply, read_some, read_whole
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
 
 _RETRY_SECONDS = 1.0

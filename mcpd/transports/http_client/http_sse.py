@@ -14,8 +14,8 @@ from mcpd.errors import ConnectionLost, HttpError, TransportError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.http_client.exchange import OutgoingMessage, refusal
-from mcpd.transports.http_client.inbound import Body, Inbound, read_some
-from mcpd.transports.http_client.link import Reply
+from mcpd.transports.http_client.inbound import Inbound
+from mcpd.transports.http_client.link import Body, Reply, read_some
 from mcpd.transports.http_client.requester import EVENTS, JSON, Requester
 
 _ENDPOINT_SECONDS = 10.0

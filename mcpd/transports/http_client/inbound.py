@@ -6,117 +6,12 @@ Compressed bodies are unpacked piece by piece: a bomb is met by whoever counts t
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Callable, Iterator
 
-import aiohttp
-
-from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, McpdError
+from mcpd.errors import ConfigurationError, FrameTooLarge, McpdError
 from mcpd.protocol.channel import Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
-from mcpd.transports.http_client.link import Link, Reply, in_words
-
-_ERROR_BYTES = 64 * 1024
-
-
-class Body:
-    """The body of an answer as it comes, unpacked, in pieces of bounded size."""
-
-    def __init__(self, reply: Reply, link: Link) -> None:
-        self._content = reply.content
-        self._link = link
-        self._inflate = _inflating(reply.headers.get("Content-Encoding", ""), link.name)
-        self._pieces: Iterator[bytes] | None = None
-
-    async def read(self) -> bytes:
-        """The next piece; nothing at the end. Raises ConnectionLost for a body that breaks off, or is spoilt."""
-        try:
-            while True:
-                if self._pieces is not None:
-                    for piece in self._pieces:
-                        return piece
-                    self._pieces = None
-                chunk = await self._content.readany()
-                if not chunk or self._inflate is None:
-                    return chunk
-                self._pieces = self._inflate(chunk)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, self._link.name, self._link.options) from None
-
-
-async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
-    """The body; None if it is larger than `limit`, of which the rest is not read."""
-    length = reply.content_length
-    if length is not None and length > limit:
-        return None
-    if length is not None and "Content-Encoding" not in reply.headers:
-        content = reply.content
-        try:
-            return content.read_nowait() if content.is_eof() else await content.read()
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, link.name, link.options) from None
-
-    body = Body(reply, link)
-    found: list[bytes] = []
-    size = 0
-    while chunk := await body.read():
-        size += len(chunk)
-        if size > limit:
-            return None
-        found.append(chunk)
-    return b"".join(found)
-
-
-async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
-    """The beginning of a body that says why something was refused; whatever of it can be had in that time."""
-    found = b""
-    try:
-        async with asyncio.timeout(seconds):
-            body = Body(reply, link)
-            while len(found) < _ERROR_BYTES and (chunk := await body.read()):
-                found += chunk
-    except (ConnectionLost, TimeoutError):
-        pass
-    return found[:_ERROR_BYTES]
-
-
-_PIECE_BYTES = 64 * 1024
-
-
-def _inflating(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
-    """What unpacks a body of this `Content-Encoding`, from a chunk to its pieces; None for one that is not packed.
-
-    Raises ConnectionLost for an encoding that was not asked for. What cannot be unpacked raises ValueError.
-    """
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return None
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ConnectionLost(f"{name} answers in the encoding {printable(encoding, 40)!r}, which was not asked for")
-
-    is_gzip = encoding != "deflate"
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16 if is_gzip else zlib.MAX_WBITS)
-    has_begun = is_gzip
-
-    def inflate(chunk: bytes) -> Iterator[bytes]:
-        nonlocal unpacker, has_begun
-        if not has_begun:
-            has_begun = True
-            # Both spellings of "deflate" are met: with the header of zlib, and without.
-            if chunk[0] & 0x0F != 8:
-                unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            while chunk and not unpacker.eof:
-                if piece := unpacker.decompress(chunk, _PIECE_BYTES):
-                    yield piece
-                chunk = unpacker.unconsumed_tail
-        except zlib.error as error:
-            raise ValueError(f"the {encoding} body cannot be unpacked: {error}") from None
-
-    return inflate
-
+from mcpd.transports.http_client.link import Body, Link, Reply
 
 _AFTER_ANSWER_SECONDS = 0.1
 _AFTER_ANSWER_BYTES = 64 * 1024

@@ -15,8 +15,7 @@ from mcpd.errors import HttpError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.printable import printable
 from mcpd.transports.authorization import Authorization
-from mcpd.transports.http_client.inbound import read_some
-from mcpd.transports.http_client.link import Link, Reply
+from mcpd.transports.http_client.link import Link, Reply, read_some
 from mcpd.transports.http_client.options import Challenge, HttpOptions, checked
 
 MOST_COOKIES = 32
