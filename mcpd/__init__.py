@@ -23,6 +23,10 @@ if TYPE_CHECKING:
         WorkloadIdentity as WorkloadIdentity,
     )
     from mcpd.client.group import ClientGroup as ClientGroup
+    from mcpd.client.http.options import (
+        Challenge as Challenge,
+        HttpOptions as HttpOptions,
+    )
     from mcpd.context.context import Context as Context
     from mcpd.context.forms import choices as choices
     from mcpd.context.questions import (
@@ -93,10 +97,6 @@ if TYPE_CHECKING:
         Authenticator as Authenticator,
         Refusal as Refusal,
     )
-    from mcpd.transports.http_client.options import (
-        Challenge as Challenge,
-        HttpOptions as HttpOptions,
-    )
     from mcpd.types.base import (
         Icon as Icon,
         Params as Params,
@@ -149,6 +149,7 @@ _NAMES = {
         "ClientCredentials", "EnterpriseManaged", "OAuth", "PrivateKeyJwt", "WorkloadIdentity",
     ),
     "mcpd.client.group": ("ClientGroup",),
+    "mcpd.client.http.options": ("Challenge", "HttpOptions"),
     "mcpd.context.context": ("Context",),
     "mcpd.context.forms": ("choices",),
     "mcpd.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
@@ -177,7 +178,6 @@ _NAMES = {
     "mcpd.sources.functions": ("tool",),
     "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),
-    "mcpd.transports.http_client.options": ("Challenge", "HttpOptions"),
     "mcpd.types.base": ("Icon", "Params", "Result"),
     "mcpd.types.content": (
         "AudioContent", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "ImageContent",

@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_setup() -> None:
     """A port may be that of another test's server, of which the client knows which era it is of."""
-    known = sys.modules.get("mcpd.client.known_eras")
+    known = sys.modules.get("mcpd.client.eras")
     if known is not None:
         known.forget_eras()
 

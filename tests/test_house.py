@@ -98,7 +98,7 @@ ERA_NAMES = {"is_modern", "is_legacy", "MODERN", "LEGACY", "NEWEST_LEGACY"}
 ERAS_ARE_KNOWN = {
     "mcpd/client/client.py": 2,  # the property that tells a program
     "mcpd/client/eras.py": 4,  # how a client does things: chosen here
-    "mcpd/client/handshake.py": 5,  # what a server may answer, and what that means
+    "mcpd/client/messages.py": 5,  # what a server may answer, and what that means
     "mcpd/client/session.py": 1,  # the probe is in the newest version
     "mcpd/context/asking.py": 1,  # how a client is asked: chosen here
     "mcpd/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how

@@ -21,7 +21,7 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "aiohttp": {"auth", "transports"},
+    "aiohttp": {"auth", "client"},
     "cryptography": {"auth"},
     "docutils": {"sources"},
     "html_to_markdown": {"sources"},
@@ -34,7 +34,6 @@ EXTRAS: dict[str, set[str]] = {
     "latex2mathml": {"sources"},
     "markdown_it": {"sources"},
     "mdit_py_plugins": {"sources"},
-    "multidict": {"transports"},
     "nh3": {"sources"},
     "opentelemetry": {"observe"},
     "playwright": {"verdict"},
@@ -49,7 +48,7 @@ EXTRAS: dict[str, set[str]] = {
     "uvloop": {"server"},
     "yaml": {"sources"},
     "watchfiles": {"sources"},
-    "yarl": {"auth", "transports"},
+    "yarl": {"auth", "client"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}

@@ -23,9 +23,9 @@ from yarl import URL
 
 from mcpd import __version__
 from mcpd.auth.addresses import Kind, Reach, kind_of, may_reach
+from mcpd.client.http.pool import proxy_for
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
-from mcpd.transports.http_client.link import proxy_for
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _LONGEST_URL = 2048

@@ -117,8 +117,8 @@ def _secret(path: str) -> str:
 
 
 async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_browser: bool) -> int:
+    from mcpd.client.auth.auth_option import login_file
     from mcpd.client.auth.logins import log_in
-    from mcpd.client.auth_settings import login_file
 
     found = await log_in(target, settings, _person(terminal, settings, no_browser=no_browser))
     if found is None:

@@ -74,7 +74,7 @@ def command(
 
 
 def _is_resource(word: str) -> bool:
-    from mcpd.client.targets.urls import SCHEMES
+    from mcpd.client.targets.entries import SCHEMES
 
     return "://" in word and word.partition("://")[0] not in SCHEMES
 

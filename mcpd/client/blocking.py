@@ -123,7 +123,7 @@ class BlockingCalls(AbstractContextManager["BlockingCalls[AnyClient]"], Generic[
         `names` selects tools, in that order; by default all tools that a model may call are returned. `timeout` is the
         `timeout` of each call. Raises ConfigurationError for a name that no tool has.
         """
-        from mcpd.client.functions import plain_functions
+        from mcpd.client.tool_function import plain_functions
 
         def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
             return self.call_tool(name, arguments, timeout=timeout)

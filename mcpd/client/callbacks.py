@@ -8,18 +8,33 @@ Spec: 2026-07-28 client/{elicitation,sampling,roots}, server/utilities/logging.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context, ContextVar, copy_context
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from mcpd.client.faults import Faults
-from mcpd.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.client.limits import ClientLimits, Faults
+from mcpd.client.session import Notified
+from mcpd.errors import (
+    ConnectionLost,
+    InternalError,
+    InvalidParams,
+    McpdError,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
+    UrlElicitationRequired,
+)
+from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
 from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
+from mcpd.types.base import Wire
 from mcpd.types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
 from mcpd.types.notifications import LogMessageParams
@@ -222,3 +237,281 @@ _read_sampling = Decoder(CreateMessageParams).decode
 _read_log = Decoder(LogMessageParams).decode
 _read_updated = Decoder(ResourceUpdatedParams).decode
 _read_complete = Decoder(ElicitationCompleteParams).decode
+
+_MOST = 1000
+"""So many are remembered: of more the oldest are forgotten, and a word about them is dropped."""
+
+
+class _Named(Wire):
+    elicitation_id: str | None = None
+
+
+_read_named = Decoder(_Named).decode
+
+
+class Visits:
+    """The ids of one connection's pages."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, None] = {}
+
+    def asked(self, params: Raw) -> None:
+        """The server asks something of the user: if it is to visit a page, its id is known from now on."""
+        try:
+            self._add(_read_named(params).elicitation_id)
+        except MALFORMED:
+            return  # whoever answers says what is wrong with it
+
+    def required(self, error: RemoteError) -> None:
+        """A request was refused until pages were visited: so are theirs."""
+        if error.code != UrlElicitationRequired.code or not isinstance(error.data, dict):
+            return
+        found: Any = error.data.get("elicitations")
+        for each in found if isinstance(found, list) else ():
+            self._add(each.get("elicitationId") if isinstance(each, dict) else None)
+
+    def complete(self, params: Raw) -> bool:
+        """The server says that one is over: whether it is one that was open until now."""
+        try:
+            name = _read_named(params).elicitation_id
+        except MALFORMED:
+            return False
+        if name is None or name not in self._open:
+            return False
+        del self._open[name]
+        return True
+
+    def _add(self, name: Any) -> None:
+        if isinstance(name, str):
+            self._open[name] = None
+            if len(self._open) > _MOST:
+                del self._open[next(iter(self._open))]
+
+
+MAX_ROUNDS = 32
+"""A server that still asks after so many answers would ask for ever."""
+
+_LONGEST_PAUSE = 2.0
+_MAY_ASK = ("tools/call", "prompts/get", "resources/read")
+"""Spec: "Servers MUST NOT send InputRequiredResult responses on any other client requests", but on an extension's."""
+
+
+class _Question(Struct):
+    method: str
+    params: Raw = Raw(b"{}")
+
+
+class _Needed(Wire, kw_only=True):
+    """What of a result says that it is none yet."""
+
+    result_type: str = "complete"
+    input_requests: dict[str, _Question] | None = None
+    request_state: str | None = None
+
+
+_read_needed = Decoder(_Needed).decode
+_members = Decoder(dict[str, Raw]).decode
+
+
+async def run_rounds(
+    method: str,
+    ask: Callable[[Any], Awaitable[Raw]],
+    params: Any,
+    result: Raw,
+    callbacks: Callbacks,
+    limits: ClientLimits,
+    faults: Faults,
+) -> Raw:
+    """The complete result, after as many rounds as it takes. `result` is that of the first, for `params`.
+
+    Raises ProtocolError for a server that asks what was not offered, too much at once, or without end, and for a type
+    of result that is unknown.
+    """
+    for number in range(MAX_ROUNDS):
+        asked = needed(result)
+        if asked is None:
+            return result
+        if method not in _MAY_ASK and table.is_known_method(method):
+            raise ProtocolError(f"The server asks for input before it answers {method}, which has none")
+
+        retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
+        if asked.input_requests:
+            if len(asked.input_requests) > limits.questions:
+                raise ProtocolError(f"The server asked {limits.questions} questions and more (ClientLimits.questions)")
+            retry["inputResponses"] = {
+                key: await _answer(question, callbacks, faults) for key, question in asked.input_requests.items()
+            }
+        else:
+            # Nothing to answer: the server only wants to be asked again, and not at once for ever.
+            await asyncio.sleep(min(0.05 * 2**number, _LONGEST_PAUSE))
+
+        if asked.request_state is not None:
+            retry["requestState"] = asked.request_state
+        result = await ask(retry)
+    raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times over")
+
+
+def needed(result: Raw) -> _Needed | None:
+    """What a result asks for before there is one; None if it is one. Raises ProtocolError for an unknown type."""
+    try:
+        asked = _read_needed(result)
+    except MALFORMED as error:
+        raise ProtocolError(f"The server's result cannot be read: {explain(error)}") from None
+    if asked.result_type == "complete":
+        return None
+    if asked.result_type != "input_required":
+        # Spec: 2026-07-28 basic/index: a type "unrecognized by the client MUST be considered invalid".
+        raise ProtocolError(f"The server's result is of an unknown type: {asked.result_type[:100]!r}")
+    return asked
+
+
+async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> Any:
+    try:
+        return await answer_to(callbacks, question.method, question.params, faults)
+    except ProtocolError as error:
+        raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error
+
+
+_PATIENCE = 4
+"""How many times the limit may wait while the server has to be read on."""
+
+_SMALL_BYTES = 200
+"""What a message costs besides its bytes."""
+
+
+class Inbox:
+    """The notifications of one connection. `pause` stops reading the server or, given False, reads on.
+
+    `deliver` runs as a task while anything waits; `ends` is called when the server has to be given up.
+    """
+
+    def __init__(
+        self,
+        callbacks: Callbacks,
+        limits: ClientLimits,
+        faults: Faults,
+        pause: Callable[[bool], bool],
+        ends: Callable[[McpdError], None],
+    ) -> None:
+        self._callbacks = callbacks
+        self._limits = limits
+        self._faults = faults
+        self._pause = pause
+        self._ends = ends
+
+        self._waiting: deque[tuple[str, Raw, int]] = deque()
+        self._bytes = 0
+        self._states: set[tuple[str, bytes]] = set()
+        """What waits to be told that is news once, however often it came."""
+
+        self._asking = 0
+        """How many requests callbacks wait for."""
+        self._is_paused = False
+        self._is_delivering = False
+        self.has_delivered = False
+        """Whether any callback was ever called for it: before, none can ask anything, and `begin_request` is False."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the server is not read."""
+        return self._is_paused
+
+    def put(self, told: Notified) -> bool:
+        """Take one; whether `deliver` has to be started for it."""
+        method, params = told.method, told.params
+        if not is_heard(self._callbacks, method):
+            return False
+
+        if is_state(method):
+            state = (method, bytes(params))
+            if state in self._states:
+                return False
+            self._states.add(state)
+
+        size = len(params) + _SMALL_BYTES
+        self._waiting.append((method, params, size))
+        self._bytes += size
+        if len(self._waiting) > self._limits.waiting_messages or self._bytes > self._limits.waiting_bytes:
+            self._is_full()
+
+        if self._is_delivering:
+            return False
+        self._is_delivering = True
+        return True
+
+    def _is_full(self) -> None:
+        limits = self._limits
+
+        # Not while a callback waits for an answer of the server: that would never be read.
+        if not self._asking and not self._is_paused:
+            self._is_paused = self._pause(True)
+            if self._is_paused:
+                self._faults.say(
+                    logging.INFO, "the server tells more than callbacks take: it is not read until they have"
+                )
+        if self._is_paused:
+            return  # what still comes was on its way already
+
+        if len(self._waiting) > _PATIENCE * limits.waiting_messages:
+            self._give_up(f"{_PATIENCE * limits.waiting_messages} messages", "waiting_messages")
+        elif self._bytes > _PATIENCE * limits.waiting_bytes and len(self._waiting) > 1:
+            self._give_up(f"{_PATIENCE * limits.waiting_bytes} bytes", "waiting_bytes")
+
+    def _give_up(self, much: str, limit: str) -> None:
+        text = f"The server told more than callbacks could take: {much} wait (ClientLimits.{limit}, four times over)"
+        self._ends(ConnectionLost(text))
+
+    def clear(self) -> None:
+        """Forget what waits: nobody is to hear it any more."""
+        self._waiting.clear()
+        self._states.clear()
+        self._bytes = 0
+
+    async def deliver(self, took: Callable[[], None]) -> None:
+        """Call the callbacks until nothing waits; `took` is called after each."""
+        _delivering.set(self)
+        self.has_delivered = True
+        try:
+            while self._waiting:
+                method, params, size = self._waiting.popleft()
+                if self._states:
+                    self._states.discard((method, bytes(params)))
+                await tell(self._callbacks, method, params, self._faults)
+                # Only now: what a callback works on is held as well.
+                self._bytes = max(0, self._bytes - size)
+                took()
+                self._read_on()
+        finally:
+            self._is_delivering = False
+
+    def _read_on(self) -> None:
+        limits = self._limits
+        if self._is_paused and (
+            self._asking
+            or (2 * len(self._waiting) <= limits.waiting_messages and 2 * self._bytes <= limits.waiting_bytes)
+        ):
+            self._is_paused = False
+            self._pause(False)
+
+    def begin_request(self) -> bool:
+        """A request is about to wait for its answer; whether it is a callback of ours that asks."""
+        if _delivering.get() is not self:
+            return False
+        self._asking += 1
+        self._read_on()
+        return True
+
+    def end_request(self) -> None:
+        """The callback has its answer."""
+        self._asking -= 1
+
+
+def detached() -> Context:
+    """The context for a task that a callback starts and does not wait for: what it asks need not be read at once."""
+    context = copy_context()
+    context.run(_delivering.set, None)
+    return context
+
+
+_delivering: ContextVar[Inbox | None] = ContextVar("mcpd_delivering", default=None)
+"""The inbox on whose behalf a callback runs, and the tasks that it has started."""

@@ -17,19 +17,17 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from mcpd import __version__
-from mcpd.client.auth_settings import Auth
+from mcpd.client.auth.auth_option import Auth
 from mcpd.client.callbacks import Callbacks, capabilities
-from mcpd.client.events import OnProgress
-from mcpd.client.faults import Faults
-from mcpd.client.limits import ClientLimits
+from mcpd.client.channels import ChannelWatcher
+from mcpd.client.http.options import Headers, HttpOptions
+from mcpd.client.limits import ClientLimits, Faults
 from mcpd.client.link import ServerLink
-from mcpd.client.lists import read_list
-from mcpd.client.result_checks import ResultChecks
-from mcpd.client.session import ClientSession
+from mcpd.client.output_schemas import ResultChecks
+from mcpd.client.results import plain_value, read_list, typed_value
+from mcpd.client.session import ClientSession, OnProgress
 from mcpd.client.target import Target
 from mcpd.client.tool_function import AwaitedToolFunction
-from mcpd.client.values import plain_value, typed_value
-from mcpd.client.watched import ChannelWatcher
 from mcpd.errors import (
     ConfigurationError,
     HeaderMismatch,
@@ -40,7 +38,6 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.versions import table
-from mcpd.transports.http_client.options import Headers, HttpOptions
 from mcpd.types.base import CacheableResult
 from mcpd.types.completion import (
     CompleteParams,
@@ -176,7 +173,7 @@ class ToolCalls:
         All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
         ConfigurationError for a name that no tool has.
         """
-        from mcpd.client.functions import awaited_functions
+        from mcpd.client.tool_function import awaited_functions
 
         def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
             return self.call_tool(name, arguments, timeout=timeout)

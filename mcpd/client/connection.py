@@ -17,14 +17,22 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from mcpd.client.callbacks import Callbacks, answer_to
-from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
+from mcpd.client.callbacks import Callbacks, Inbox, Visits, answer_to, detached
+from mcpd.client.channels import PausableChannel
 from mcpd.client.headings import Headings
-from mcpd.client.inbox import Inbox, detached
 from mcpd.client.limits import ClientLimits
-from mcpd.client.session import ClientSession, Frame
-from mcpd.client.visits import Visits
-from mcpd.client.watched import PausableChannel
+from mcpd.client.session import (
+    Answered,
+    Asked,
+    ClientRequest,
+    ClientSession,
+    Event,
+    Frame,
+    Notified,
+    OnProgress,
+    Progressed,
+    Withdrawn,
+)
 from mcpd.errors import (
     CannotConnect,
     ConfigurationError,

@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from mcpd.client.callbacks import Callbacks
+from mcpd.client.callbacks import Callbacks, needed, run_rounds
 from mcpd.client.connection import ClientConnection
-from mcpd.client.handshake import read_discovery
 from mcpd.client.limits import ClientLimits
-from mcpd.client.rounds import needed, run_rounds
-from mcpd.client.subscription import Subscription
-from mcpd.client.wishes import Wishes
+from mcpd.client.messages import read_discovery
+from mcpd.client.subscriptions import Subscription, Wishes
+from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
@@ -253,3 +252,35 @@ class _Modern(ClientEra):
         return await run_rounds(
             method, ask, params, result, self._callbacks, self._limits, self.connection.session.faults
         )
+
+
+_MOST = 1000
+_legacy: dict[object, None] = {}
+
+
+def is_known_legacy(target: CommandTarget | UrlTarget | None) -> bool:
+    """Whether this server, when it was last connected to, spoke no modern version."""
+    return target is not None and _key(target) in _legacy
+
+
+def remember_era(target: CommandTarget | UrlTarget | None, *, is_probed: bool) -> None:
+    """What was found out of it: whether it knows the probe."""
+    if target is None:
+        return
+    key = _key(target)
+    _legacy.pop(key, None)
+    if not is_probed:
+        _legacy[key] = None
+        if len(_legacy) > _MOST:
+            del _legacy[next(iter(_legacy))]
+
+
+def forget_eras() -> None:
+    """Let each server be probed anew."""
+    _legacy.clear()
+
+
+def _key(target: CommandTarget | UrlTarget) -> object:
+    if isinstance(target, CommandTarget):
+        return target.command, target.cwd, tuple(sorted((target.env or {}).items()))
+    return target.url, target.socket

@@ -18,15 +18,13 @@ from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks, ListKind
 from mcpd.client.client import Client, ToolCalls
-from mcpd.client.events import OnProgress
-from mcpd.client.group_lists import Collision, GroupLists
-from mcpd.client.group_member import Member
-from mcpd.client.group_names import Prefix, server_names
+from mcpd.client.group_members import Collision, GroupLists, Member, Prefix, server_names
+from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
+from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
 from mcpd.protocol.printable import printable
-from mcpd.transports.http_client.options import HttpOptions
 from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
 from mcpd.types.lifecycle import Implementation
 from mcpd.types.notifications import LogLevel
@@ -298,6 +296,6 @@ class ClientGroup(ToolCalls):
 
 def _all_of(text: str) -> dict[str, Target]:
     """All servers of a configuration file or of an installed host, each as its own target."""
-    from mcpd.client.targets.configured import all_servers
+    from mcpd.client.targets.configurations import all_servers
 
     return dict(all_servers(text))

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from mcpd.client.faults import Faults
+from mcpd.client.limits import Faults
 from mcpd.errors import RegistrationError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.jsonrpc import MALFORMED

@@ -25,23 +25,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpd.client.auth_settings import Auth
-from mcpd.client.authorized import authorization_for
+from mcpd.client.auth.auth_option import Auth, has_login
 from mcpd.client.cache import ResultCache
 from mcpd.client.callbacks import Callbacks
+from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 from mcpd.client.connection import ClientConnection
-from mcpd.client.eras import ClientEra, agree
-from mcpd.client.events import OnProgress
-from mcpd.client.faults import Faults
-from mcpd.client.known_eras import is_known_legacy, remember_era
-from mcpd.client.limits import ClientLimits
-from mcpd.client.session import ClientSession
+from mcpd.client.eras import ClientEra, agree, is_known_legacy, remember_era
+from mcpd.client.http.options import Authenticate, Challenge, HttpOptions
+from mcpd.client.limits import ClientLimits, Faults
+from mcpd.client.session import ClientSession, OnProgress
+from mcpd.client.subscriptions import Wishes
 from mcpd.client.target import InProcess, Target, connect, named
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.client.watched import ChannelWatcher, StartableChannel, watched
-from mcpd.client.wishes import Wishes
 from mcpd.errors import (
     CannotConnect,
+    ConfigurationError,
     ConnectionLost,
     HttpError,
     LocalProtocolError,
@@ -51,14 +49,43 @@ from mcpd.errors import (
     RequestTimeout,
     SessionLost,
     UnsupportedVersion,
+    missing_extra,
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
-from mcpd.transports.http_client.options import Authenticate, Challenge, HttpOptions
 from mcpd.types.lifecycle import ClientCapabilities, Implementation
 
 if TYPE_CHECKING:
     from mcpd.transports.authorization import Authorization
+
+
+def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:
+    """What `auth` means for this server; without it the login that the user has there. None for none.
+
+    Raises ConfigurationError for a token that is said in two ways.
+    """
+    said = http is not None and (http.authenticate is not None or http.headers is not None)
+    has_token = said or any(name.lower() == "authorization" for name in target.headers)
+    if auth is None:
+        if has_token or not has_login(target.url):
+            return None
+    elif has_token and _says_authorization(target, http):
+        raise ConfigurationError("auth and a header Authorization are given, or authenticate: one of them is enough")
+
+    try:
+        from mcpd.client.auth.authorizer import authorization
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
+    return authorization(target, auth, http)
+
+
+def _says_authorization(target: UrlTarget, http: HttpOptions | None) -> bool:
+    headers = dict(target.headers)
+    if http is not None and http.headers is not None and not callable(http.headers):
+        headers.update(http.headers)
+    is_hooked = http is not None and http.authenticate is not None
+    return is_hooked or any(name.lower() == "authorization" for name in headers)
+
 
 log = logging.getLogger("mcpd.client")
 

@@ -16,18 +16,34 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/{index,versioning}, basic/pat
 from __future__ import annotations
 
 import logging
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.client.events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
-from mcpd.client.faults import Faults
-from mcpd.client.handshake import Agreement, read_initialize
 from mcpd.client.headings import Headings
-from mcpd.client.reading import decode_result, id_answered, is_utf8, params_to_keep
-from mcpd.client.writing import Envelope, as_members, with_meta
-from mcpd.errors import FrameTooLarge, InvalidRequest, LocalProtocolError, MethodNotFound, ParseError, ProtocolError
+from mcpd.client.limits import Faults
+from mcpd.client.messages import (
+    Agreement,
+    Envelope,
+    as_members,
+    decode_result,
+    id_answered,
+    is_utf8,
+    params_to_keep,
+    read_initialize,
+    with_meta,
+)
+from mcpd.errors import (
+    FrameTooLarge,
+    InvalidRequest,
+    LocalProtocolError,
+    MethodNotFound,
+    ParseError,
+    ProtocolError,
+    RemoteError,
+)
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.jsonrpc import (
     MALFORMED,
@@ -48,13 +64,95 @@ from mcpd.protocol.jsonrpc import (
     explain,
 )
 from mcpd.protocol.printable import printable
-from mcpd.protocol.requests import ID_IN_USE, PendingRequests, RequestsInFlight, outcome_of
+from mcpd.protocol.requests import (
+    ID_IN_USE,
+    PendingRequest,
+    PendingRequests,
+    RequestInFlight,
+    RequestsInFlight,
+    outcome_of,
+)
 from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire import trace_context
 from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
 from mcpd.types.notifications import CancelledParams, ProgressParams
+
+if TYPE_CHECKING:
+    from asyncio import Task, Timeout
+
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
+"""Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
+
+
+class ClientRequest(PendingRequest, kw_only=True, eq=False):
+    """A request to the server that waits for its answer. All but `wants_progress` is set by whoever awaits it."""
+
+    wants_progress: bool = False
+    on_progress: OnProgress | None = None
+    timeout: float | None = None
+    """How many seconds it waits without a sign of life; None for as long as it takes."""
+    latest: float | None = None
+    """When it is given up, whatever the signs of life; in seconds of the event loop's clock."""
+    clock: Timeout | None = None
+    """Of whoever carries it over a connection of its own."""
+    carrier: Task[Any] | None = None
+    """Who carries it over a connection of its own, and would not notice that somebody else has settled it."""
+
+    def restart(self, now: float, *, is_stopped: bool) -> None:
+        """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""
+        timeout, latest = self.timeout, self.latest
+        if timeout is None or latest is None:
+            return
+        if self.waiter is None or not self.waiter.done():
+            self.deadline = latest if is_stopped else min(now + timeout, latest)
+
+    def interrupt(self, now: float) -> None:
+        """End the wait, of whatever is waited for: its time is up, or somebody else has settled it."""
+        if self.clock is None:
+            self.settle(TimeoutError())
+        elif not self.clock.expired():
+            self.clock.reschedule(now)
+
+
+class Answered(Struct, frozen=True):
+    """A request of ours has its answer: its result, or RemoteError; ProtocolError if it could not be read."""
+
+    request: ClientRequest
+    outcome: Raw | RemoteError | ProtocolError
+
+
+class Progressed(Struct, frozen=True):
+    """How far a request of ours is."""
+
+    request: ClientRequest
+    progress: float
+    total: float | None
+    message: str | None
+
+
+class Asked(RequestInFlight, eq=False):
+    """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
+
+    params: Raw
+
+
+class Withdrawn(Struct, frozen=True):
+    """The server gave its question up; an answer to it is dropped."""
+
+    asked: Asked
+
+
+class Notified(Struct, frozen=True):
+    """The server tells something. `params` is `{}` if it had none."""
+
+    method: str
+    params: Raw
+
+
+Event: TypeAlias = Answered | Progressed | Asked | Withdrawn | Notified
 
 log = logging.getLogger("mcpd.client")
 

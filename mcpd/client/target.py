@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.structs import replace
 
+from mcpd.client.channels import StartableChannel
+from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
-from mcpd.client.watched import StartableChannel
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.transports.authorization import Authorization
-from mcpd.transports.http_client.options import HttpOptions
 from mcpd.transports.process import open_process
 
 _DEFAULT_LIMITS = ClientLimits()
@@ -109,7 +109,7 @@ async def _dial(
         )
 
     try:
-        from mcpd.transports.http_client.channel import open_http
+        from mcpd.client.http.channel import open_http
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return await open_http(

@@ -6,10 +6,10 @@ What the documents lack for hosts is looked at in `refusal`; here it is whether 
 from __future__ import annotations
 
 from mcpd.auth.challenge import parse
+from mcpd.client.auth.auth_option import has_login
 from mcpd.client.auth.discovery import Found, Looked, challenge_of, discover
 from mcpd.client.auth.documents import plain_url
 from mcpd.client.auth.run import Network, run
-from mcpd.client.auth_settings import has_login
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
 from mcpd.errors import AuthorizationFailed

@@ -11,12 +11,12 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
+from mcpd.client.http.options import HttpOptions
+from mcpd.client.http.pool import Body, Link
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import NoAnswer
 from mcpd.errors import ConfigurationError, HttpError, TransportError
 from mcpd.transports.authorization import said_in
-from mcpd.transports.http_client.link import Body, Link
-from mcpd.transports.http_client.options import HttpOptions
 
 MOST_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"

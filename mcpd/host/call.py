@@ -19,7 +19,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from mcpd.client import Client
-from mcpd.client.events import OnProgress
+from mcpd.client.session import OnProgress
 from mcpd.errors import LocalProtocolError, ProtocolError, RequestCancelled
 from mcpd.host.partial_json import PartialArguments
 from mcpd.host.visibility import resource_uri

@@ -17,9 +17,8 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Raw, structs
 
 from mcpd.client import Callbacks, Client
-from mcpd.client.callbacks import ListKind
-from mcpd.client.events import OnProgress
-from mcpd.client.inbox import detached
+from mcpd.client.callbacks import ListKind, detached
+from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError
 from mcpd.extensions.ui.constants import MIME_TYPE, UI

@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from mcpd import __version__
 from mcpd.client import ClientLimits
-from mcpd.client.watched import ChannelWatcher
+from mcpd.client.channels import ChannelWatcher
 from mcpd.host.documents.csp import Profile
 from mcpd.host.theme import styles
 from mcpd.host.view import ViewLimits

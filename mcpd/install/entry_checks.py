@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpd.client.targets.documents import without_comments
+from mcpd.client.targets.configurations import without_comments
 from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpd.client.targets.configured import host_files, host_servers
+from mcpd.client.targets.configurations import host_files, host_servers
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.doctor.report import Report
 from mcpd.errors import ConfigurationError

@@ -15,11 +15,10 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from mcpd.client.targets.configured import servers_in
-from mcpd.client.targets.entries import read_entry
+from mcpd.client.targets.configurations import servers_in
+from mcpd.client.targets.entries import Variables, read_entry
 from mcpd.client.targets.hosts import Host, project_places
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 from mcpd.install.bites import bites
 from mcpd.install.entry_checks import Finding, entry_findings, is_off, key_findings, strictness_findings

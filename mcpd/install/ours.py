@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from mcpd.client.targets.entries import read_entry
+from mcpd.client.targets.entries import Variables, read_entry
 from mcpd.client.targets.named import UrlTarget
-from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 from mcpd.install.journal import Record, entry_fingerprint
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from mcpd.client.targets.entries import Variables
 from mcpd.client.targets.hosts import Host
-from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.files import Content, read

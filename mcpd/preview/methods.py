@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from mcpd import __version__
-from mcpd.client.events import OnProgress
+from mcpd.client.session import OnProgress
 from mcpd.errors import InvalidParams, InvalidRequest
 from mcpd.host.call import ToolCall
 from mcpd.host.visibility import is_for_app, is_for_model, resource_uri

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 from msgspec.structs import replace
 
-from mcpd.client.watched import ChannelWatcher
+from mcpd.client.channels import ChannelWatcher
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.preview.messages import TraceFilter, TraceGet
 from mcpd.protocol.jsonrpc import MALFORMED, Id

@@ -25,7 +25,7 @@ from mcpd.transports.stdio import StdioChannel
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-    from mcpd.client.watched import StartableChannel
+    from mcpd.client.channels import StartableChannel
     from mcpd.dispatcher import ServerConnection
 
 _CALLS_SECONDS = 5.0

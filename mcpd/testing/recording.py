@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from mcpd.client.watched import ChannelWatcher, StartableChannel, watched
+from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 
 
 class WireMessage(Struct, frozen=True):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from mcpd.client.watched import ChannelWatcher, StartableChannel, watched
+from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.protocol.jsonrpc import Id
 from mcpd.trace.recorder import Recorder

@@ -13,8 +13,8 @@ from conftest import Child
 from support.clock import until
 
 from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, ElicitResult, McpdError, Server, ToolError
-from mcpd.client import group_member
-from mcpd.client.group_lists import Collision
+from mcpd.client import group_members
+from mcpd.client.group_members import Collision
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError, RemoteError
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.registry.content import embedded, link
@@ -25,8 +25,8 @@ each_version = pytest.mark.parametrize("version", SUPPORTED)
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_member, "FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(group_member, "LONGEST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(group_members, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(group_members, "LONGEST_RETRY_SECONDS", 0.02)
 
 
 def make_server(name: str) -> Server:

@@ -16,7 +16,7 @@ from support.clock import Clock, until
 from support.wires import each_version
 
 from mcpd import CacheHint, Callbacks, Client, Context, Server
-from mcpd.client import known_eras, link
+from mcpd.client import eras, link
 from mcpd.client.target import named
 from mcpd.errors import CannotConnect, ConnectionLost, McpdError, RemoteError, RequestTimeout, SessionLost
 from mcpd.transports.websocket_server import WebSocketListener
@@ -28,7 +28,7 @@ LEGACY = "2025-11-25"
 
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_eras, "_legacy", {})
+    monkeypatch.setattr(eras, "_legacy", {})
     monkeypatch.setattr(link, "FIRST_PAUSE", 0.01)
 
 
@@ -248,7 +248,7 @@ async def test_subscriptions_and_the_log_level_are_renewed(version: str) -> None
 
 async def test_a_subscription_that_is_cut_alone_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As over HTTP, where it has a connection of its own."""
-    monkeypatch.setattr("mcpd.client.subscription.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("mcpd.client.subscriptions.AGAIN_SECONDS", 0.01)
     lists, line = asyncio.Queue[str](), Line()
     async with Client(line, Callbacks(list_changed=lists.put_nowait), version=MODERN) as client:
         for _ in range(2):
@@ -398,7 +398,7 @@ async def test_an_era_is_remembered_for_other_clients(tmp_path: Path) -> None:
 async def test_a_server_that_has_become_modern_is_probed_again() -> None:
     command = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
     target = named(command)
-    known_eras.remember_era(target, is_probed=False)  # type: ignore[arg-type]
+    eras.remember_era(target, is_probed=False)  # type: ignore[arg-type]
     async with Client(command) as client:
         assert client.version == LEGACY  # it speaks both
     line = Line()
@@ -433,13 +433,13 @@ async def test_a_server_that_always_ends_is_told_as_it_is(tmp_path: Path) -> Non
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_eras, "_MOST", 3)
+    monkeypatch.setattr(eras, "_MOST", 3)
     targets: list[Any] = [named([str(n)]) for n in range(5)]
     for target in targets:
-        known_eras.remember_era(target, is_probed=False)
-    assert [known_eras.is_known_legacy(target) for target in targets] == [False, False, True, True, True]
-    known_eras.remember_era(targets[-1], is_probed=True)
-    assert not known_eras.is_known_legacy(targets[-1])
+        eras.remember_era(target, is_probed=False)
+    assert [eras.is_known_legacy(target) for target in targets] == [False, False, True, True, True]
+    eras.remember_era(targets[-1], is_probed=True)
+    assert not eras.is_known_legacy(targets[-1])
 
 
 # ------------------------------------------------------------------------------------------ WebSocket

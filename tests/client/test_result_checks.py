@@ -11,9 +11,9 @@ import pytest
 from support.scripted_server import DISCOVERED, INITIALIZED, scripted
 
 from mcpd import Client, Server
-from mcpd.client import result_checks
-from mcpd.client.faults import Faults
-from mcpd.client.result_checks import ResultChecks, cost_of
+from mcpd.client import output_schemas
+from mcpd.client.limits import Faults
+from mcpd.client.output_schemas import ResultChecks, cost_of
 from mcpd.errors import LocalProtocolError, RemoteError, ResultMismatch
 from mcpd.types.completion import PromptReference
 from mcpd.types.tools import CallToolResult, Tool
@@ -95,7 +95,7 @@ async def test_who_does_not_want_it_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
     # Without the package nothing is held against anything.
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    monkeypatch.setattr(result_checks, "_can_check", lambda: False)
+    monkeypatch.setattr(output_schemas, "_can_check", lambda: False)
     checks = ResultChecks(Faults(LOG))
     checks.learn([Tool(name="x", input_schema={}, output_schema=SUM)])
     assert checks.problem("x", CallToolResult(content=[], structured_content=1)) is None

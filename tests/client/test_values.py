@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from support.wires import each_version
 
 from mcpd import CallToolResult, ResultMismatch, Server, TextContent, ToolError, image
-from mcpd.client.values import typed_value
+from mcpd.client.results import typed_value
 from mcpd.errors import ConfigurationError
 from mcpd.testing import TestClient
 

@@ -12,8 +12,8 @@ from mcpd.errors import missing_extra
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.client.auth.records import Login
     from mcpd.client.auth.settings import OAuth
+    from mcpd.client.auth.store import Login
     from mcpd.client.targets.named import UrlTarget
 
 

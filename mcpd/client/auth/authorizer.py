@@ -14,25 +14,32 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from mcpd.auth.addresses import Reach
 from mcpd.auth.challenge import Challenge, parse
+from mcpd.client.auth.auth_option import Auth
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.documents import Place, shown
+from mcpd.client.auth.dpop import UNBOUND, Binding, binding_of
 from mcpd.client.auth.flow import login, refresh
-from mcpd.client.auth.grants import obtain
-from mcpd.client.auth.proofs_needed import UNBOUND, Binding, binding_of
-from mcpd.client.auth.records import Kept, Login, SecretFields
+from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
 from mcpd.client.auth.run import Network, Person, run
-from mcpd.client.auth.settings import MachineGrant, OAuth
-from mcpd.client.auth.sources import identity_of
-from mcpd.client.auth.store import Store
+from mcpd.client.auth.settings import MachineGrant, OAuth, Prepared, Supplied
+from mcpd.client.auth.store import FileStore, Kept, Login, MemoryStore, SecretFields, Store
 from mcpd.client.auth.tokens import Refusal
-from mcpd.errors import AuthorizationFailed, AuthorizationRequired, McpdError
+from mcpd.client.http.options import HttpOptions
+from mcpd.client.http.pool import tls_context
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import AuthorizationFailed, AuthorizationRequired, ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
+
+if TYPE_CHECKING:
+    from mcpd.transports.authorization import Authorization
+
 
 log = logging.getLogger("mcpd.client")
 
@@ -388,3 +395,65 @@ def _retrieved(task: asyncio.Task[None]) -> None:
     """What a refresh raised is for whoever waits for it; if nobody does it is tried again later."""
     if not task.cancelled():
         task.exception()
+
+
+_STORED = OAuth(interactive=False)
+_ON_THIS_MACHINE: Reach = frozenset[Literal["loopback", "private"]](("loopback",))
+"""What is reached by a unix socket is, whatever its URL says."""
+
+
+def authorization(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization:
+    """What `auth` is for this server; None is the login that the user has. Raises ConfigurationError."""
+    if auth is None:
+        return authorizer(target, _STORED, http)
+    if isinstance(auth, str):
+        auth = Supplied(token=auth)
+    if isinstance(auth, Prepared):
+        return auth.authorization
+    if isinstance(auth, (OAuth, MachineGrant)):
+        return authorizer(target, auth, http)
+    if not isinstance(auth, Supplied):
+        if not callable(auth):
+            raise ConfigurationError(
+                "auth is a token, a function that gives one, or one of OAuth, ClientCredentials, PrivateKeyJwt, "
+                "EnterpriseManaged, WorkloadIdentity"
+            )
+        auth = Supplied(token=auth)
+    return SuppliedTokens(target.url, auth)
+
+
+def authorizer(
+    target: UrlTarget,
+    settings: OAuth | MachineGrant,
+    http: HttpOptions | None = None,
+    person: Person | None = None,
+    *,
+    is_fresh: bool = False,
+) -> Authorizer:
+    """The same for a login or a grant. `person` is how the user is reached, in place of what the settings say.
+
+    With `is_fresh` somebody logs in, whatever login there is.
+    """
+    verify = True if http is None else http.verify
+    socket = target.socket if http is None or http.socket is None else http.socket
+    tls: ssl.SSLContext | None = None
+    if verify is not True or target.ca_file is not None:
+        tls = tls_context(target.ca_file if verify is True and target.ca_file is not None else verify)
+    store: Store = MemoryStore() if isinstance(settings, MachineGrant) else store_of(settings)
+
+    reach = _ON_THIS_MACHINE if socket is not None else None
+    proxies = http is None or http.proxies
+    return Authorizer(
+        target.url, settings, store, tls=tls, reach=reach, person=person, is_fresh=is_fresh, proxies=proxies
+    )
+
+
+def store_of(settings: OAuth) -> Store:
+    """Where the logins of these settings are kept. Raises ConfigurationError."""
+    if settings.store == "memory":
+        return MemoryStore()
+    if settings.store == "keyring":
+        from mcpd.client.auth.store import KeyringSecrets
+
+        return FileStore(vault=KeyringSecrets())
+    return FileStore(settings.store)

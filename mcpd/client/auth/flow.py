@@ -10,23 +10,256 @@ Spec: 2026-07-28 basic/authorization; RFC 6749 4.1, 6; RFC 8628; RFC 8707; RFC 9
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from secrets import token_urlsafe
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from msgspec import Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from mcpd.auth.challenge import Challenge
-from mcpd.client.auth.authorization import authorization_url, begin, read_callback, scopes_to_ask
 from mcpd.client.auth.discovery import Found, discover
-from mcpd.client.auth.documents import ServerMetadata, check_endpoint
-from mcpd.client.auth.proofs_needed import Binding, binding
-from mcpd.client.auth.records import Kept, Login, Registration
-from mcpd.client.auth.registration import known_client, register
+from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
+from mcpd.client.auth.dpop import Binding, binding
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, Listen, Steps, Tell, Visit, ask, form, json_object
-from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, identified, refusal_of, request_tokens
+from mcpd.client.auth.store import Kept, Login, Registration
+from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, choose_method, identified, refusal_of, request_tokens
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One authorization request, kept until its response: recorded before the browser starts."""
+
+    issuer: str
+    state: str
+    verifier: str
+    redirect_uri: str
+    client_id: str
+    resource: str | None
+    scopes: tuple[str, ...] | None
+    allows_slash: bool = False
+    """Whether the response may name the issuer with another slash at its end."""
+
+    def __repr__(self) -> str:
+        return f"Attempt({self.issuer!r}, {self.client_id!r}, scopes={self.scopes})"
+
+
+def scopes_to_ask(
+    settings: OAuth,
+    server: ServerMetadata,
+    challenged: Sequence[str],
+    supported: Sequence[str] | None,
+    before: Sequence[str] = (),
+    held: Sequence[str] = (),
+) -> tuple[str, ...] | None:
+    """What to ask for: the program's choice, else the challenge's, else all that the resource lists; None for nothing.
+
+    `before` is what was asked for already: a step up asks for both. `held` is what the last login was granted: the
+    next one keeps that. Spec: 2026-07-28 scope selection strategy, step-up.
+    """
+    if before:
+        found = [*before, *challenged]
+    elif settings.scopes is not None:
+        found = list(settings.scopes)
+    else:
+        found = [*(challenged or supported or ()), *held]
+    if settings.offline and "offline_access" in (server.scopes_supported or ()):
+        found.append("offline_access")
+    elif "offline_access" not in (server.scopes_supported or ()) and settings.scopes is None:
+        found = [scope for scope in found if scope != "offline_access"]
+    return tuple(dict.fromkeys(found)) or None
+
+
+def begin(
+    settings: OAuth,
+    server: ServerMetadata,
+    client_id: str,
+    redirect_uri: str,
+    resource: str | None,
+    scopes: tuple[str, ...] | None,
+) -> Attempt:
+    """A fresh attempt. Raises AuthorizationFailed for a server that does not say that it has PKCE."""
+    name = printable(server.issuer, 200)
+    if server.authorization_endpoint is None:
+        raise AuthorizationFailed(f"{name} has no authorization endpoint: nobody can log in there with a browser")
+    methods = server.challenge_methods
+    if not server.is_guessed and not settings.assume_pkce and "S256" not in (methods or ()):
+        # Spec: 2026-07-28 security considerations: clients "MUST refuse to proceed".
+        said = "does not say that it has PKCE" if methods is None else "does not list S256 for PKCE"
+        raise AuthorizationFailed(
+            f"{name} {said} (code_challenge_methods_supported); if you know that it has, go on with "
+            "mcpd login --assume-pkce, OAuth(assume_pkce=True)"
+        )
+    return Attempt(
+        issuer=server.issuer,
+        state=token_urlsafe(16),
+        verifier=token_urlsafe(48),
+        redirect_uri=redirect_uri,
+        client_id=client_id,
+        resource=resource,
+        scopes=scopes,
+        allows_slash=settings.assume_issuer,
+    )
+
+
+def authorization_url(server: ServerMetadata, attempt: Attempt, mcp_url: str) -> str:
+    """The page that the user visits. Raises AuthorizationFailed for one that no browser may be sent to."""
+    endpoint = server.authorization_endpoint or ""
+    check_endpoint("authorization endpoint", endpoint, mcp_url)
+    digest = sha256(attempt.verifier.encode()).digest()
+    query = {
+        "response_type": "code",
+        "client_id": attempt.client_id,
+        "redirect_uri": attempt.redirect_uri,
+        "state": attempt.state,
+        "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge_method": "S256",
+    }
+    if attempt.resource is not None:
+        query["resource"] = attempt.resource
+    if attempt.scopes:
+        query["scope"] = " ".join(attempt.scopes)
+        if "offline_access" in attempt.scopes:
+            query["prompt"] = "consent"  # OpenID Connect Core 11: without it no refresh token need be given
+    joined = "&" if urlsplit(endpoint).query else "?"
+    return f"{endpoint}{joined}{urlencode(query)}"
+
+
+def read_callback(server: ServerMetadata, attempt: Attempt, url: str) -> str:
+    """The code in the URL that the browser was sent back to. Raises AuthorizationFailed.
+
+    Nothing of a response is used, or shown, before its state and its issuer are found to be right.
+    """
+    query = urlsplit(url.strip()).query if "?" in url else url.strip()
+    pairs = parse_qsl(query, keep_blank_values=True)
+    found = dict(pairs)
+    if any(sum(name == other for other, _ in pairs) > 1 for name in ("code", "state", "iss", "error")):
+        raise AuthorizationFailed("the browser came back with a parameter given twice: log in again")
+    if not compare_digest(found.get("state", "").encode(), attempt.state.encode()):
+        raise AuthorizationFailed("the browser came back from another login (state): log in again")
+
+    # Spec: 2026-07-28 security considerations; RFC 9207 2.4: compared as it stands, in error responses too.
+    issuer = found.get("iss")
+    if issuer is None and server.sends_issuer:
+        raise AuthorizationFailed(
+            f"the response does not name its issuer (iss), which {printable(attempt.issuer, 200)} says it does: refused"
+        )
+    is_same = issuer == attempt.issuer
+    if issuer is not None and attempt.allows_slash:
+        is_same = issuer.removesuffix("/") == attempt.issuer.removesuffix("/")
+    if issuer is not None and not is_same:
+        raise AuthorizationFailed(
+            f"the response came from another authorization server than {printable(attempt.issuer, 200)} (iss): refused"
+        )
+    if "error" in found:
+        said = printable(found.get("error_description", ""), 300)
+        code = printable(found["error"], 60)
+        text = f"{printable(attempt.issuer, 200)} refused: {code}{f': {said}' if said else ''}"
+        raise Refusal(text, found["error"])
+    if not found.get("code"):
+        raise AuthorizationFailed("the browser came back without a code: log in again")
+    return found["code"]
+
+
+_MOST_TEXT = 8 * 1024
+_METHODS = ("none", "client_secret_post", "client_secret_basic")
+"""In this order: a secret in the body is read alike by all, which Basic with its encoding is not."""
+_ADJUSTABLE = ("invalid_client_metadata", "invalid_redirect_uri")
+
+
+def known_client(settings: OAuth, server: ServerMetadata) -> ClientId | None:
+    """The client that needs no registration here. Raises AuthorizationFailed for one of another issuer."""
+    if settings.client_id is not None:
+        if settings.issuer is not None and settings.issuer != server.issuer:
+            raise AuthorizationFailed(
+                f"client id {printable(settings.client_id, 100)} is registered at {printable(settings.issuer, 200)}, "
+                f"and the server now names {printable(server.issuer, 200)}: register there, or ask who runs the server"
+            )
+        return ClientId(
+            settings.client_id, settings.client_secret, choose_method(server.auth_methods, settings.client_secret)
+        )
+    if settings.client_metadata_url is not None and server.takes_documents:
+        return ClientId(settings.client_metadata_url)
+    return None
+
+
+def register(
+    settings: OAuth, server: ServerMetadata, redirect_uri: str, scopes: tuple[str, ...] | None = None
+) -> Steps[Registration]:
+    """Register at the authorization server, with one more try if it dislikes how.
+
+    `scopes` are said only after a refusal for want of them: some servers take them for all that the client may ever
+    ask. Raises AuthorizationFailed, FetchError.
+    """
+    endpoint = server.registration_endpoint
+    if endpoint is None:
+        raise AuthorizationFailed(
+            f"{printable(server.issuer, 200)} registers no clients by itself: get a client id there, and give it "
+            "(mcpd login --client-id ID, OAuth(client_id=…))"
+        )
+    methods = server.auth_methods or ("client_secret_basic",)
+    preferred = [each for each in _METHODS if each in methods] or ["none"]
+    body: dict[str, object] = {
+        "client_name": settings.client_name,
+        "redirect_uris": [redirect_uri],
+        # Spec: 2026-07-28 client registration: "web", the default, refuses redirects to loopback, "native" others.
+        "application_type": "native" if is_loopback_url(redirect_uri) else "web",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": preferred[0],
+    }
+    if settings.device and server.device_endpoint is not None:
+        body["grant_types"] = [*_GRANTS, "urn:ietf:params:oauth:grant-type:device_code"]
+    if scopes:
+        body["scope"] = " ".join(scopes)
+
+    for attempt in range(2):
+        fields = (("Content-Type", "application/json"), ("Accept", "application/json"))
+        answer = yield from ask(HttpStep(endpoint, "registration endpoint", "POST", fields, encode(body)))
+        if answer.status in (200, 201):
+            return _read(json_object(answer.body) or {}, server, redirect_uri, preferred[0])
+        refused: Refusal = refusal_of(answer, endpoint, "registration endpoint")
+        if refused.code == "invalid_redirect_uri" and "127.0.0.1" in redirect_uri:
+            hint = "if it takes localhost only: mcpd login --localhost, OAuth(redirect='http://localhost:0/callback')"
+            raise Refusal(f"{refused}; {hint}", refused.code, refused.status)
+        if attempt or refused.code not in _ADJUSTABLE:
+            raise refused
+        body["token_endpoint_auth_method"] = preferred[-1] if len(preferred) > 1 else preferred[0]
+        body["grant_types"] = list(_GRANTS[:1])
+    raise AssertionError
+
+
+_GRANTS = ("authorization_code", "refresh_token")
+
+
+def _read(document: dict[str, object], server: ServerMetadata, redirect_uri: str, asked: str) -> Registration:
+    client_id, secret = document.get("client_id"), document.get("client_secret")
+    method, ends = document.get("token_endpoint_auth_method"), document.get("client_secret_expires_at")
+    if not isinstance(client_id, str) or not client_id or len(client_id) > _MOST_TEXT:
+        raise AuthorizationFailed(f"{printable(server.issuer, 200)} registers the client and gives it no client_id")
+    secret = secret if isinstance(secret, str) and secret else None
+    if not isinstance(method, str):
+        method = asked if secret is None or asked != "none" else choose_method(server.auth_methods, secret)
+    if method not in ("none", "client_secret_basic", "client_secret_post"):
+        raise AuthorizationFailed(
+            f"{printable(server.issuer, 200)} wants clients to prove themselves by {printable(method, 60)}"
+        )
+    has_end = isinstance(ends, (int, float)) and not isinstance(ends, bool) and ends > 0
+    return Registration(
+        issuer=server.issuer,
+        client_id=client_id,
+        client_secret=secret,
+        method=method if secret is not None else "none",
+        redirect_uri=redirect_uri,
+        expires_at=float(min(ends, 1e11)) if has_end and isinstance(ends, (int, float)) else None,
+    )
+
 
 _DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _MOST_DEVICE_SECONDS = 900.0

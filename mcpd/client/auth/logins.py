@@ -5,17 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mcpd.client.auth.authorizer import authorizer, store_of
 from mcpd.client.auth.documents import plain_url
-from mcpd.client.auth.making import authorizer, store_of
-from mcpd.client.auth.records import Kept, Login
 from mcpd.client.auth.run import Network, Person, run
 from mcpd.client.auth.settings import OAuth, Prepared
-from mcpd.client.auth.store import Store
+from mcpd.client.auth.store import Kept, Login, Store
 from mcpd.client.auth.tokens import ClientId, revoke
 from mcpd.client.client import Client
+from mcpd.client.http.options import HttpOptions
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, ConfigurationError
-from mcpd.transports.http_client.options import HttpOptions
 
 
 class LoggedOut(Struct, frozen=True):

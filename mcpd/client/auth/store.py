@@ -16,12 +16,120 @@ from typing import Any, Protocol
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
+from msgspec.structs import replace
 
-from mcpd.client.auth.records import VERSION, Kept
-from mcpd.client.auth_settings import login_file
+from mcpd.client.auth.auth_option import login_file
+from mcpd.client.auth.tokens import ClientId
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock
+
+VERSION = 1
+"""Of the file."""
+
+
+class SecretFields(dict[str, str]):
+    """Header fields that let a request in; what they say is not shown."""
+
+    def __repr__(self) -> str:
+        return f"SecretFields({', '.join(self)})"
+
+
+class Registration(Struct, frozen=True, kw_only=True):
+    """What a dynamic registration gave, at one issuer; kept by the store."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+    method: str = "none"
+    redirect_uri: str
+    expires_at: float | None = None
+    """When the secret ends, in seconds since 1970."""
+
+    def __repr__(self) -> str:
+        return f"Registration({self.issuer!r}, {self.client_id!r})"
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it can still be used."""
+        return self.expires_at is None or self.expires_at > time.time() + 60
+
+    @property
+    def client(self) -> ClientId:
+        """Who that makes us."""
+        return ClientId(self.client_id, self.client_secret, self.method)
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """A login at one server, with its tokens. Times are seconds since 1970."""
+
+    url: str
+    """The MCP server's, as `plain_url` gives it."""
+    issuer: str
+    client_id: str
+    resource: str | None = None
+    access_token: str = ""
+    token_type: str = "Bearer"
+    issued_at: float = 0.0
+    expires_at: float | None = None
+    refresh_token: str | None = None
+    asked: tuple[str, ...] = ()
+    granted: tuple[str, ...] = ()
+    client_secret: str | None = None
+    method: str = "none"
+    token_endpoint: str = ""
+    revocation_endpoint: str | None = None
+    dpop_key: dict[str, Any] | None = None
+    saw_metadata: bool = True
+    """Whether the server had resource metadata: then it is never taken for one of 2025-03-26."""
+
+    def __repr__(self) -> str:
+        return f"Login({self.url!r}, {self.issuer!r}, {self.client_id!r})"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What there is one of."""
+        return self.url, self.issuer, self.client_id
+
+
+class Kept(Struct, kw_only=True):
+    """All that a store has. A newer version is not read, and not written over."""
+
+    version: int = VERSION
+    logins: list[Login] = []
+    registrations: list[Registration] = []
+    has_vault: bool = False
+    """The secrets are in the system's keyring, and this is an index of them."""
+
+    def __repr__(self) -> str:
+        return f"Kept({len(self.logins)} logins, {len(self.registrations)} registrations)"
+
+    def login(self, url: str, client_id: str | None = None) -> Login | None:
+        """The newest login there, of that client if one is named."""
+        found = [one for one in self.logins if one.url == url and client_id in (None, one.client_id)]
+        return max(found, key=lambda one: one.issued_at, default=None)
+
+    def put(self, login: Login) -> None:
+        """Keep it, in place of an older one."""
+        self.logins = [one for one in self.logins if one.key != login.key] + [login]
+
+    def drop(self, login: Login) -> None:
+        """Keep it no more."""
+        self.logins = [one for one in self.logins if one.key != login.key]
+
+    def registration(self, issuer: str) -> Registration | None:
+        """The one at that issuer, and no other's."""
+        return next((one for one in self.registrations if one.issuer == issuer and one.is_good), None)
+
+    def put_registration(self, registration: Registration) -> None:
+        """Keep it, in place of an older one at that issuer."""
+        self.drop_registration(registration.issuer)
+        self.registrations = [*self.registrations, registration]
+
+    def drop_registration(self, issuer: str) -> None:
+        """Keep none at that issuer."""
+        self.registrations = [one for one in self.registrations if one.issuer != issuer]
+
 
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05
@@ -121,8 +229,6 @@ class FileStore:
         if not kept.has_vault:
             return kept
         if self._vault is None:
-            from mcpd.client.auth.keyring_secrets import KeyringSecrets
-
             self._vault = KeyringSecrets()
         return self._vault.fill(kept)
 
@@ -204,3 +310,109 @@ def _version_of(data: bytes) -> int | None:
         return Decoder(Versioned).decode(data).version
     except (DecodeError, ValidationError):
         return None
+
+
+_SERVICE = "mcpd"
+
+
+class _Secrets(Struct):
+    access_token: str = ""
+    refresh_token: str | None = None
+    client_secret: str | None = None
+    dpop_key: dict[str, Any] | None = None
+
+
+class _Keyring(Protocol):
+    def get_password(self, service: str, name: str, /) -> str | None: ...
+
+    def set_password(self, service: str, name: str, secret: str, /) -> None: ...
+
+    def delete_password(self, service: str, name: str, /) -> None: ...
+
+
+class KeyringSecrets:
+    """A `Vault` of the system's."""
+
+    def __init__(self, keyring: _Keyring | None = None) -> None:
+        self._keyring = keyring if keyring is not None else _installed()
+        self._known: set[str] = set()
+
+    def fill(self, kept: Kept) -> Kept:
+        """What the index names, with its secrets; a login whose secrets are gone is one no more."""
+        logins = []
+        for login in kept.logins:
+            found = self._get(_name(login))
+            if found is not None and found.access_token:
+                logins.append(
+                    replace(
+                        login, access_token=found.access_token, refresh_token=found.refresh_token,
+                        client_secret=found.client_secret, dpop_key=found.dpop_key,
+                    )
+                )  # fmt: skip
+        registrations = []
+        for registration in kept.registrations:
+            found = self._get(_name(registration)) if registration.method != "none" else _Secrets()
+            if found is not None:
+                registrations.append(replace(registration, client_secret=found.client_secret))
+        return replace(kept, logins=logins, registrations=registrations)
+
+    def strip(self, kept: Kept) -> Kept:
+        """Put the secrets into the keyring, and take those out that nobody names any more; gives the index."""
+        said: dict[str, _Secrets] = {}
+        for login in kept.logins:
+            said[_name(login)] = _Secrets(login.access_token, login.refresh_token, login.client_secret, login.dpop_key)
+        for registration in kept.registrations:
+            if registration.client_secret is not None:
+                said[_name(registration)] = _Secrets(client_secret=registration.client_secret)
+        for name, secrets in said.items():
+            self._call("set_password", name, encode(secrets).decode())
+        for name in self._known - set(said):
+            self._call("delete_password", name)
+        self._known = set(said)
+        return replace(
+            kept,
+            logins=[
+                replace(one, access_token="", refresh_token=None, client_secret=None, dpop_key=None)
+                for one in kept.logins
+            ],
+            registrations=[replace(one, client_secret=None) for one in kept.registrations],
+        )
+
+    def _get(self, name: str) -> _Secrets | None:
+        text = self._call("get_password", name)
+        if text is None:
+            return None
+        self._known.add(name)
+        try:
+            return Decoder(_Secrets).decode(text)
+        except (DecodeError, ValidationError):
+            return None
+
+    def _call(self, what: str, *words: str) -> str | None:
+        try:
+            found: str | None = getattr(self._keyring, what)(_SERVICE, *words)
+            return found
+        except Exception as error:
+            # Each platform's keyring has errors of its own; none of them is to show what was to be kept.
+            raise ConfigurationError(
+                f"the system's keyring does not answer ({type(error).__name__}): unlock it, or keep logins in the file"
+            ) from None
+
+
+def _name(record: Login | Registration) -> str:
+    if isinstance(record, Login):
+        return f"login {record.url} {record.issuer} {record.client_id}"
+    return f"registration {record.issuer}"
+
+
+def _installed() -> _Keyring:
+    try:
+        import keyring
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "keyring":
+            raise
+        raise ConfigurationError(
+            "the system's keyring is reached with the package keyring: pip install 'mcpd-server[keyring]'"
+        ) from None
+    found: _Keyring = keyring
+    return found

@@ -17,7 +17,7 @@ from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.client.auth.proofs import Prover
+    from mcpd.client.auth.dpop import Prover
 from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, form, json_object
 
 _PREFERRED = ("client_secret_basic", "client_secret_post")

@@ -9,7 +9,7 @@ import logging
 
 from msgspec import Raw, Struct
 
-from mcpd.client.faults import Faults
+from mcpd.client.limits import Faults
 from mcpd.errors import ProtocolError, RemoteError
 from mcpd.host.view.events import Event, Finding
 from mcpd.host.view.refusals import rule_of

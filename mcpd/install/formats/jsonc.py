@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from mcpd.client.targets.documents import without_comments
+from mcpd.client.targets.configurations import without_comments
 from mcpd.errors import ConfigurationError
 from mcpd.install.formats.document import line_end, position
 

@@ -40,8 +40,7 @@ from mcpd.auth.base import Auth
 from mcpd.auth.introspection import Introspection
 from mcpd.auth.jwt import Jwt
 from mcpd.client.auth.logins import log_out, logins
-from mcpd.client.auth.records import Kept
-from mcpd.client.auth.store import FileStore
+from mcpd.client.auth.store import FileStore, Kept
 from mcpd.transports.guards import Access
 
 pytestmark = pytest.mark.slow

@@ -11,9 +11,9 @@ import pytest
 
 from mcpd import Client
 from mcpd.client.targets import CommandTarget, UrlTarget, parse
-from mcpd.client.targets.documents import MOST_BYTES, read_document, without_comments
+from mcpd.client.targets.configurations import MOST_BYTES, read_document, without_comments
+from mcpd.client.targets.entries import Variables
 from mcpd.client.targets.hosts import HOSTS, places
-from mcpd.client.targets.variables import Variables
 from mcpd.errors import ConfigurationError
 
 HERE = Path(__file__).resolve().parent
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(folder))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "CLINE_MCP_SETTINGS_PATH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("mcpd.client.targets.configured.system", lambda: "linux")
+    monkeypatch.setattr("mcpd.client.targets.configurations.system", lambda: "linux")
     return folder
 
 

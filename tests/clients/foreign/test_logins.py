@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from mcpd import AuthorizationRequired, Client, OAuth
 from mcpd.client.auth.logins import log_out, logins
-from mcpd.client.auth.records import Kept
-from mcpd.client.auth.store import FileStore
+from mcpd.client.auth.store import FileStore, Kept
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

@@ -86,7 +86,8 @@ async def test_what_a_client_does_in_each_version(version: str) -> None:
 
 def _servers() -> set[asyncio.Task[Any]]:
     """Tasks of the server that ends a connection or a request."""
-    return {task for task in asyncio.all_tasks() if "http_client" not in repr(task.get_coro())}
+    tasks = {task: task.get_coro().cr_code.co_filename for task in asyncio.all_tasks()}  # type: ignore[union-attr]
+    return {task for task, file in tasks.items() if "client/http" not in file}
 
 
 @each_version
@@ -147,7 +148,7 @@ async def test_what_is_no_url() -> None:
 
 
 async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("mcpd.transports.http_client.")]:
+    for name in [name for name in sys.modules if name.startswith("mcpd.client.http.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ConfigurationError, match=r"the package aiohttp: pip install 'mcpd-server\[client\]'"):

@@ -10,19 +10,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
-from msgspec import Struct, field
-from msgspec.json import Decoder
+from msgspec import Raw, Struct, field
+from msgspec.json import Decoder, encode
 
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.connection import ClientConnection
-from mcpd.client.events import Notified
-from mcpd.client.wishes import Wishes
+from mcpd.client.session import Notified
 from mcpd.errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.printable import printable
 from mcpd.types.base import META
+from mcpd.types.lifecycle import ServerCapabilities
+from mcpd.types.notifications import LogLevel
 from mcpd.types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
+
+
+class Wishes:
+    """The resources that are watched, and the log level; changes of lists are heard by who has a callback for them."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+        self.uris: set[str] = set()
+        self.log_level: LogLevel | None = None
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether the program hears of the server without asking it anything."""
+        callbacks = self._callbacks
+        hears_log = callbacks.log is not None and self.log_level is not None
+        return callbacks.list_changed is not None or bool(self.uris) or hears_log
+
+    def may_have_changed(self, offered: ServerCapabilities) -> Iterator[tuple[str, Raw]]:
+        """The notifications that may have been missed, by method and params."""
+        if self._callbacks.list_changed is not None:
+            lists = {"tools": offered.tools, "prompts": offered.prompts, "resources": offered.resources}
+            for kind, capability in lists.items():
+                if capability is not None and capability.list_changed:
+                    yield f"notifications/{kind}/list_changed", Raw(b"{}")
+        for uri in sorted(self.uris):
+            yield "notifications/resources/updated", Raw(encode({"uri": uri}))
+
 
 log = logging.getLogger("mcpd.client")
 

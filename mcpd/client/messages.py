@@ -5,16 +5,26 @@ Spec: 2026-07-28 basic/versioning, server/discover; 2025-11-25 basic/lifecycle.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from mcpd.errors import ProtocolError, RemoteError, UnsupportedVersion
-from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
+from mcpd.errors import InvalidParams, LocalProtocolError, ProtocolError, RemoteError, UnsupportedVersion
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, as_object, encode, explain
 from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
+from mcpd.protocol.wire.ndjson import answered_by
 from mcpd.types.base import META
-from mcpd.types.lifecycle import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from mcpd.types.lifecycle import (
+    ClientCapabilities,
+    DiscoverResult,
+    Implementation,
+    InitializeResult,
+    ServerCapabilities,
+)
+from mcpd.types.notifications import LogLevel
 
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 """What no legacy server answers: header mismatch, missing capability, unsupported version."""
@@ -107,3 +117,101 @@ def _identity(meta: Any) -> Implementation | None:
         return None if raw is None else _read_info(encode(raw))
     except MALFORMED:
         return None
+
+
+class _PlainResult(Struct, forbid_unknown_fields=True):
+    """A `Response` that has nothing else in its message."""
+
+    jsonrpc: Literal["2.0"]
+    id: Id
+    result: Raw
+
+
+class _Bearer(Struct):
+    """What can be read of a frame that is no message."""
+
+    id: Id | None = None
+    method: Raw = ABSENT
+
+
+decode_result = Decoder(_PlainResult).decode
+"""One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is
+`jsonrpc.decode`."""
+_read_bearer = Decoder(_Bearer).decode
+
+
+def is_utf8(frame: bytes) -> bool:
+    """Whether a frame is text as JSON has to be."""
+    try:
+        frame.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def id_answered(frame: bytes | Raw) -> Id | None:
+    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be told."""
+    try:
+        found = _read_bearer(frame)
+    except MALFORMED:
+        return answered_by(bytes(frame))
+    return found.id if found.method is ABSENT else None
+
+
+def params_to_keep(params: Raw, frame: bytes) -> Raw:
+    """Params as they may be kept: raw JSON is a part of its frame, which may have much besides."""
+    if params is ABSENT:
+        return Raw(b"{}")
+    return params if 2 * len(params) > len(frame) else params.copy()
+
+
+_members = Decoder(dict[str, Raw]).decode
+_object = Decoder(dict[str, Any]).decode
+
+
+class Envelope:
+    """What each request of a modern version says of its client, in `_meta`.
+
+    Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, one more for log messages.
+    """
+
+    def __init__(self, version: str, info: Implementation, capabilities: ClientCapabilities) -> None:
+        self.version = version
+        self._meta: dict[str, Any] = {
+            f"{META}protocolVersion": version,
+            f"{META}clientCapabilities": capabilities,
+            f"{META}clientInfo": info,
+        }
+        self._written = Raw(encode(self._meta))
+
+    def set_log_level(self, level: LogLevel) -> None:
+        """From now on requests ask for log messages of this level and above."""
+        self._meta[f"{META}logLevel"] = level
+        self._written = Raw(encode(self._meta))
+
+    def wrap(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """These params with the envelope. Raises InvalidParams for a `_meta` that is no object."""
+        return with_meta(members, self._meta) if "_meta" in members else {**members, "_meta": self._written}
+
+
+def as_members(version: Version, params: Any) -> dict[str, Any]:
+    """The members of params, in the shape of this version. Raises LocalProtocolError for what is no JSON object."""
+    if params is None:
+        return {}
+    if params.__class__ is dict and "_meta" not in params and Raw not in map(type, params.values()):
+        return params  # plain values: they are written once, with all the rest
+    written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
+    try:
+        return dict(_members(written))
+    except MALFORMED as error:
+        raise LocalProtocolError(f"params cannot be read as JSON: {explain(error)}") from error
+
+
+def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Params with these keys in their `_meta`, beside those that are there."""
+    raw = members.get("_meta")
+    try:
+        meta: Mapping[str, Any] = {} if raw is None else raw if isinstance(raw, dict) else _object(raw)
+    except MALFORMED as error:
+        raise InvalidParams(f"_meta must be an object: {explain(error)}") from None
+    return {**members, "_meta": {**meta, **added}}

@@ -25,9 +25,9 @@ import aiohttp
 from yarl import URL
 
 from mcpd import __version__
+from mcpd.client.http.options import HttpOptions, checked
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.protocol.printable import printable
-from mcpd.transports.http_client.options import HttpOptions, checked
 
 Reply: TypeAlias = aiohttp.ClientResponse
 """An answer whose head has come. Close it, or read it to its end."""

@@ -16,9 +16,8 @@ from mcpd.cli.talk.logins import show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.loopback import Loopback
-from mcpd.client.auth.records import Kept, Login
 from mcpd.client.auth.steps import Answer, HttpStep, Tell
-from mcpd.client.auth.store import FileStore
+from mcpd.client.auth.store import FileStore, Kept, Login
 from mcpd.client.auth.tokens import request_tokens
 from mcpd.errors import ConfigurationError
 

@@ -14,9 +14,9 @@ from mcpd.auth.challenge import parse
 from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.flow import login
-from mcpd.client.auth.records import Kept, Registration
 from mcpd.client.auth.run import Network
 from mcpd.client.auth.steps import Answer, HttpStep, Listen, Visit
+from mcpd.client.auth.store import Kept, Registration
 
 URL = "https://tools.example/mcp"
 ISSUER = "https://as.example"

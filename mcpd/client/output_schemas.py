@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Raw
 from msgspec.json import decode
 
-from mcpd.client.faults import Faults
+from mcpd.client.limits import Faults
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.references import target_of

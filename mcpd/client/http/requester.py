@@ -11,12 +11,12 @@ from http.cookies import CookieError, SimpleCookie
 
 from yarl import URL
 
+from mcpd.client.http.options import Challenge, HttpOptions, checked
+from mcpd.client.http.pool import Link, Reply, read_some
 from mcpd.errors import HttpError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.printable import printable
 from mcpd.transports.authorization import Authorization
-from mcpd.transports.http_client.link import Link, Reply, read_some
-from mcpd.transports.http_client.options import Challenge, HttpOptions, checked
 
 MOST_COOKIES = 32
 """How many cookies of a server, of up to 4,096 characters each, a client keeps."""

@@ -13,10 +13,8 @@ import pytest
 from support.login_world import world
 
 from mcpd import Client
-from mcpd.client.auth.keyring_secrets import KeyringSecrets
-from mcpd.client.auth.records import Kept, Login, Registration
-from mcpd.client.auth.store import FileStore, MemoryStore
-from mcpd.client.auth_settings import has_login, login_file
+from mcpd.client.auth.auth_option import has_login, login_file
+from mcpd.client.auth.store import FileStore, Kept, KeyringSecrets, Login, MemoryStore, Registration
 from mcpd.errors import ConfigurationError
 
 LOGIN = Login(url="https://a.example/mcp", issuer="https://i.example", client_id="c", access_token="secret-1")
@@ -190,7 +188,7 @@ def test_secrets_in_the_keyring(store: FileStore, monkeypatch: pytest.MonkeyPatc
     assert b"secret-" not in store.path.read_bytes()
     assert kept.read().login(LOGIN.url) == LOGIN
     assert kept.read().registration("https://i.example") == REGISTRATION
-    monkeypatch.setattr("mcpd.client.auth.keyring_secrets._installed", lambda: ring)
+    monkeypatch.setattr("mcpd.client.auth.store._installed", lambda: ring)
     assert FileStore(store.path).read().login(LOGIN.url) == LOGIN
 
     ring.is_locked = True
