@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from mcpd.protocol.printable import mask_command, mask_json, mask_text
-from mcpd.trace.records import Lines, Recording, to_record
+from mcpd.transports.recorder import Line, LineSplitter, Recording, encode_record, to_record
 
 
 def recorded(message: bytes, **how: Any) -> Any:
-    from mcpd.trace.records import encode_record
-
-    record = to_record("host", message, len(message), b"", 0.0, Recording(**how))
+    record = to_record("host", Line(message, len(message)), 0.0, Recording(**how))
     return json.loads(encode_record(record))
 
 
@@ -64,7 +62,7 @@ def test_unless_they_are_asked_for() -> None:
 
 
 def test_a_message_that_is_cut_is_masked_first() -> None:
-    record = recorded(b'{"pass\\u0077ord":"abc","long":"' + b"x" * 200 + b'"}', most_bytes=100)
+    record = recorded(b'{"pass\\u0077ord":"abc","long":"' + b"x" * 200 + b'"}', max_bytes=100)
     assert record["cut"]
     assert "abc" not in record["text"]
 
@@ -79,11 +77,11 @@ def test_command_lines() -> None:
 
 
 def test_memory_is_bounded_however_long_a_line_is() -> None:
-    lines = Lines(1000)
+    lines = LineSplitter(1000)
     for _ in range(20):
         assert lines.feed(b"x" * 1024 * 1024) == []
-    ((line, size, tail),) = lines.feed(b'"id":7}\n')
-    assert size == 20 * 1024 * 1024 + 7
-    assert len(line) == 16 * 1024 * 1024
-    assert tail.endswith(b'x"id":7}')
-    assert len(tail) == 256
+    (line,) = lines.feed(b'"id":7}\n')
+    assert line.size == 20 * 1024 * 1024 + 7
+    assert len(line.data) == 16 * 1024 * 1024
+    assert line.tail.endswith(b'x"id":7}')
+    assert len(line.tail) == 256

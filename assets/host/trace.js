@@ -213,13 +213,14 @@ class Trace {
     try {
       for (let from = 0, told = null; !told || told.entries.length; from = told.first + told.entries.length) {
         told = await api.request("trace/get", { from, count: SAVE_AT_ONCE, filter: this.filter, masked: true });
+        if (!from) parts.push(`${JSON.stringify(told.header)}\n`);
         for (const entry of told.entries) {
           const whole = entry.cut ? (await api.request("trace/get", { whole: entry.n, masked: true })).entries[0] ?? entry : entry;
           parts.push(`${JSON.stringify(whole)}\n`);
         }
       }
       saveFile("mcpd-preview.jsonl", "application/x-ndjson", parts);
-      announce(`${parts.length} messages were saved`);
+      announce(`${parts.length - 1} messages were saved`);
     } catch (error) { announce(`Nothing was saved: ${error.message}`, true); }
     this.saveButton.disabled = false;
   }

@@ -104,16 +104,15 @@ def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message:
         from mcpd.trace.proxy import end_like, run
     except ImportError as error:
         raise ConfigurationError(f"mcpd trace cannot run on this system: {error}") from error
-    from mcpd.trace.files import TraceFile, new_default_path
-    from mcpd.trace.recorder import Recorder
-    from mcpd.trace.records import Recording
+    from mcpd.trace.files import new_default_path
+    from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
     opened = TraceFile(new_default_path(words[0]) if file is None else Path(file), max_size)
     if file is None or opened.path != Path(file).absolute():
         _say(f"what passes is written to {printable(opened.path, 1000)}")
 
     guardian = Guardian()  # before there are threads
-    recording = Recording(most_bytes=max_message, shows_secrets=secrets)
+    recording = Recording(max_bytes=max_message, shows_secrets=secrets)
     recorder = Recorder(opened, words, recording, complain=_say)
     try:
         code = run(words, recorder, guardian)

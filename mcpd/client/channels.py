@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from typing import TYPE_CHECKING
+
+from mcpd.client.connection import PausableChannel, StartableChannel
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
+
+if TYPE_CHECKING:
+    from mcpd.transports.recorder import Recorder
 
 
 class StartableChannel(Channel, Protocol):
@@ -53,6 +59,34 @@ def watched(channel: StartableChannel, watcher: ChannelWatcher) -> StartableChan
         return _Headed(channel, watcher)
     kind = _Pausable if isinstance(channel, PausableChannel) else _Watched
     return kind(channel, watcher)
+
+
+def record_channel(channel: StartableChannel, recorder: Recorder) -> StartableChannel:
+    """Return a channel that records each message and passes it on: `Client(record_channel(await connect(target), …))`.
+
+    The client is the host of that recording. The caller closes the recorder.
+    """
+    return watched(channel, _Scribe(recorder))
+
+
+class _Scribe(ChannelWatcher):
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def sent(self, frame: bytes) -> None:
+        self._recorder.record_message("host", frame)
+
+    def received(self, frame: bytes) -> None:
+        self._recorder.record_message("server", frame)
+
+    def unreadable(self, error: ProtocolError) -> None:
+        self._recorder.record_event("unreadable", error=error.message)
+
+    def ended(self, error: McpdError | None) -> None:
+        self._recorder.record_event("end", **{"from": "server"})
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        self._recorder.record_event("failed", error=str(error), **({} if request_id is None else {"id": request_id}))
 
 
 class _Watched:

@@ -7,24 +7,22 @@ their place in it, and found without a look at the others: what passes is noted 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
-from msgspec.structs import replace
 
 from mcpd.client.channels import ChannelWatcher
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.preview.messages import TraceFilter, TraceGet
 from mcpd.protocol.jsonrpc import MALFORMED, Id
-from mcpd.protocol.printable import mask_json, mask_text, may_hold_secrets
-from mcpd.trace.records import Head, head_of
+from mcpd.transports.recorder import Head, Line, Recording, head_of, header, to_record
 
 MOST_ENTRIES = 50_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -93,7 +91,7 @@ class Trace:
         """How many of the first are not kept any more."""
         self._bytes = 0
         self._began = time.monotonic()
-        self._date = time.time()
+        self._header = header(["mcpd", *sys.argv[1:]], Recording())
         self._open: OrderedDict[tuple[str, str, Id], str] = OrderedDict()
         """The methods of requests that were not answered yet, by who asked whom."""
         self._views: OrderedDict[bytes, _View] = OrderedDict()
@@ -167,6 +165,11 @@ class Trace:
 
     def get(self, asked: TraceGet) -> dict[str, Any]:
         """What a page shows: `total` of those that pass, the place of the `first`, and the `entries`."""
+        if asked.masked and asked.whole is None and asked.start == 0:
+            return {**self._window(asked), "header": self._header}
+        return self._window(asked)
+
+    def _window(self, asked: TraceGet) -> dict[str, Any]:
         if asked.whole is not None:
             found = self._entry(asked.whole)
             entries = [] if found is None else [self._whole(found, None, asked)]
@@ -192,11 +195,10 @@ class Trace:
         return [self._whole(entry, CUT_BYTES, asked) for entry in found]
 
     def _whole(self, entry: TraceEntry, most: int | None, asked: TraceGet) -> dict[str, Any]:
-        """An entry with its message; what is masked is for a file, and has the date and time in place of seconds."""
+        """An entry with its message; for a file as `mcpd trace show` reads it, without secrets."""
         if not asked.masked:
             return _shown(entry, most)
-        moment = datetime.fromtimestamp(self._date + entry.at, UTC)
-        return {**_shown(_masked(entry), most), "time": moment.isoformat(timespec="milliseconds")}
+        return {**_recorded(entry, most), "n": entry.n}
 
     def _entry(self, number: int) -> TraceEntry | None:
         place = number - (self.total - len(self._entries))
@@ -228,15 +230,14 @@ def _gist(head: Head | None) -> str:
     return ""
 
 
-def _masked(entry: TraceEntry) -> TraceEntry:
-    """Without what is a secret by its name."""
-    if not may_hold_secrets(entry.data):
-        return entry
-    try:
-        data = mask_json(entry.data)
-    except MALFORMED:
-        data = mask_text(entry.data.decode(errors="replace")).encode(errors="replace")
-    return replace(entry, data=data)
+def _recorded(entry: TraceEntry, most: int | None) -> dict[str, Any]:
+    """An entry as a record of a file, cut to `most` bytes."""
+    parties = {"from": entry.sender, "to": entry.receiver}
+    if not entry.data:
+        return {"t": entry.at, "event": "note", **parties, "text": entry.note}
+    size = len(entry.data)
+    record = to_record(entry.sender, Line(entry.data, size), entry.at, Recording(max_bytes=most or size))
+    return {**record, **parties, "note": entry.note} if entry.note else {**record, **parties}
 
 
 def _facts(entry: TraceEntry) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from mcpd.preview.sandbox import Sandbox, policy_of
 from mcpd.preview.session import PreviewSession
 from mcpd.preview.violations import Violation, explain_stopped, explain_violation, read_report
 from mcpd.protocol.printable import printable
-from mcpd.trace.records import head_of
+from mcpd.transports.recorder import head_of
 
 log = logging.getLogger("mcpd.preview")
 

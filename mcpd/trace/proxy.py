@@ -21,9 +21,8 @@ from types import FrameType
 from mcpd.protocol.printable import printable
 from mcpd.trace.guardian import Guardian
 from mcpd.trace.pump import Pump
-from mcpd.trace.recorder import Recorder
-from mcpd.trace.records import Source
 from mcpd.transports.child import ChildProcess
+from mcpd.transports.recorder import Recorder, Source
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes for commands that cannot be started, as shells and `env` have them."""
@@ -48,12 +47,12 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
         )
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        recorder.event("not started", error=text)
+        recorder.record_event("not started", error=text)
         _say(f"{command[0]} cannot be started: {text}")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
 
     guardian.watch(child.pid)
-    recorder.event("started", pid=child.pid)
+    recorder.record_event("started", pid=child.pid)
     signals.pass_to(child)
     inward, *outward = _pumps(child, recorder)
 
@@ -62,7 +61,7 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
         each.finish(DRAIN_SECONDS, waits_for_reader=lambda: not signals.heard)
     inward.finish(0)
 
-    recorder.event("exited", **({"code": code} if code >= 0 else {"signal": signal.Signals(-code).name}))
+    recorder.record_event("exited", **({"code": code} if code >= 0 else {"signal": signal.Signals(-code).name}))
     return code
 
 
@@ -83,7 +82,7 @@ class _Pumping(threading.Thread):
 
     def __init__(self, source: Source, read: int, write: int, recorder: Recorder) -> None:
         def ended(reader_went: bool) -> None:
-            recorder.event("reader gone" if reader_went else "end", **{"from": source})
+            recorder.record_event("reader gone" if reader_went else "end", **{"from": source})
 
         self._pump = Pump(read, write, lambda data: recorder.record(source, data), ended)
         super().__init__(target=self._pump.run, name=f"trace {source}", daemon=True)
@@ -157,7 +156,7 @@ class _Signals:
         if self._child is None:
             self._early.append(number)
             return
-        self._recorder.event("signal", signal=signal.Signals(number).name)
+        self._recorder.record_event("signal", signal=signal.Signals(number).name)
         self._child.send_signal(number)
 
 

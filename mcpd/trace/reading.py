@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import DecodeError, Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode
 
-from mcpd.trace.records import Head, head_of
+from mcpd.transports.recorder import Head, head_of
 
 Role: TypeAlias = Literal["request", "notification", "result", "error", "text", "stderr", "event", "run"]
 """What an entry is. `text` is a line that is no message; `run` is the beginning of a process."""
@@ -59,9 +59,7 @@ class _Record(Struct):
     message: Raw = Raw()
     text: str = ""
     bytes: str | int | None = None
-    """The data of a line that is no text, in base64; the size in files of the wire log and the preview."""
-    time: str = ""
-    """Of the wire log and the preview: when it was, in place of `t`."""
+    """The data of a line that is no text, in base64; of the event `left out` how many."""
     connection: int | None = None
     to: str = ""
     cut: bool = False
@@ -97,18 +95,7 @@ class TraceReader:
             return []
         if record.trace is not None:
             return self._run(record, line)
-        if record.time:
-            try:
-                at = datetime.fromisoformat(record.time).timestamp()
-            except ValueError:
-                self.unreadable += 1
-                return []
-            if record.source == "client":
-                record.source = "host"
-            if isinstance(record.bytes, int):
-                record.size, record.bytes = record.bytes, None
-        else:
-            at = self._began + record.t
+        at = self._began + record.t
         if not record.source and not record.event:
             self.unreadable += 1
             return []

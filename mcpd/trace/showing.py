@@ -121,6 +121,7 @@ def _event(entry: Entry) -> str:
         "exited": f"the server has ended, exit code {event.get('code')}",
         "failed": f"no answer to id {event.get('id')}: {event.get('error')}",
         "unreadable": f"the server sent what cannot be taken: {event.get('error')}",
+        "note": str(event.get("text")),
         "left out": f"{event.get('bytes')} bytes were not recorded: the disk did not take them in time",
     }
     if name == "exited" and "signal" in event:

@@ -62,7 +62,10 @@ async def test_messages_are_filtered_opened_copied_and_saved(chromium: Chromium)
         await stage.press("Save")
         await main.until("saved.length")
         lines = (await main.evaluate("saved[0].text()")).splitlines()
-        assert [json.loads(line)["method"] for line in lines] == ["tools/call", "ui/notifications/tool-result"]
+        head, *records = map(json.loads, lines)
+        assert head["trace"] == 1
+        assert "result" in records[0]["message"]
+        assert records[1]["message"]["method"] == "ui/notifications/tool-result"
         await stage.write("Text in messages", "nowhere")
         await stage.says("No message fits the filter")
         assert not stage.page.errors

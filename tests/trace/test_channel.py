@@ -11,10 +11,9 @@ from support.raw_http import Asked, as_json, raw_server, reply
 from mcpd import Client, McpdError, Server
 from mcpd.client.channels import PausableChannel, StartableChannel
 from mcpd.client.target import connect
-from mcpd.trace.channel import record_channel
-from mcpd.trace.files import TraceFile
+from mcpd.client.watched import record_channel
 from mcpd.trace.reading import TraceReader
-from mcpd.trace.recorder import Recorder
+from mcpd.transports.recorder import Recorder, TraceFile
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

@@ -13,9 +13,8 @@ import pytest
 from conftest import Child
 
 from mcpd.errors import ConfigurationError
-from mcpd.trace.files import MOST_KEPT, TraceFile, default_folder, new_default_path, newest_trace
-from mcpd.trace.recorder import Recorder
-from mcpd.trace.records import Recording
+from mcpd.trace.files import MOST_KEPT, default_folder, new_default_path, newest_trace
+from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
 
 @pytest.fixture
@@ -121,9 +120,9 @@ def test_a_full_file_becomes_the_one_before(tmp_path: Path) -> None:
 def test_what_the_disk_does_not_take_in_time_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    from mcpd.trace import recorder as module
+    from mcpd.transports import recorder as module
 
-    monkeypatch.setattr(module, "MOST_WAITING_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_PENDING_BYTES", 1000)
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
     file = TraceFile(tmp_path / "t.jsonl", 10**6)
     stuck = threading.Event()

@@ -309,14 +309,15 @@ def test_a_file_of_the_preview_is_shown(child: Child, tmp_path: Path) -> None:
         trace.add("server", "host", b'{"jsonrpc":"2.0","id":1,"result":{}}')
         trace.add("host", "view:1", b'{"jsonrpc":"2.0","id":1,"result":{}}')
         trace.close()
-        entries: list[Any] = trace.get(TraceGet(masked=True))["entries"]
-        return entries
+        answer = trace.get(TraceGet(masked=True))
+        return [answer["header"], *answer["entries"]]
 
     file = tmp_path / "preview.jsonl"
     file.write_bytes(b"".join(msgspec.json.encode(entry) + b"\n" for entry in asyncio.run(saved())))
     done = show(child, str(file))
     assert (done.returncode, done.stderr) == (0, "")
-    assert [line.split()[3] for line in done.stdout.splitlines()] == ["tools/call", "ping", "ping", "tools/call"]
+    methods = [line.split()[3] for line in done.stdout.splitlines()[1:]]
+    assert methods == ["tools/call", "ping", "ping", "tools/call"]
 
 
 def test_it_follows_until_ctrl_c(child: Child, file: Path) -> None:
