@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mcpd.client.connection import PausableChannel, StartableChannel
 from mcpd.errors import McpdError, ProtocolError

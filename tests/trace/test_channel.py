@@ -9,9 +9,8 @@ import pytest
 from support.raw_http import Asked, as_json, raw_server, reply
 
 from mcpd import Client, McpdError, Server
-from mcpd.client.channels import PausableChannel, StartableChannel
+from mcpd.client.channels import PausableChannel, StartableChannel, record_channel
 from mcpd.client.target import connect
-from mcpd.client.watched import record_channel
 from mcpd.trace.reading import TraceReader
 from mcpd.transports.recorder import Recorder, TraceFile
 
