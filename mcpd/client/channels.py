@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from mcpd.client.connection import PausableChannel, StartableChannel
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Id
