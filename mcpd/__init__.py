@@ -76,6 +76,47 @@ if TYPE_CHECKING:
         ANONYMOUS as ANONYMOUS,
         Principal as Principal,
     )
+    from mcpd.protocol.types.base import (
+        Icon as Icon,
+        Implementation as Implementation,
+        LogMessageParams as LogMessageParams,
+        Params as Params,
+        Result as Result,
+    )
+    from mcpd.protocol.types.content import (
+        AudioContent as AudioContent,
+        BlobResourceContents as BlobResourceContents,
+        ContentBlock as ContentBlock,
+        EmbeddedResource as EmbeddedResource,
+        ImageContent as ImageContent,
+        ResourceLink as ResourceLink,
+        TextContent as TextContent,
+        TextResourceContents as TextResourceContents,
+    )
+    from mcpd.protocol.types.interaction import (
+        CreateMessageParams as CreateMessageParams,
+        CreateMessageResult as CreateMessageResult,
+        ElicitFormParams as ElicitFormParams,
+        ElicitResult as ElicitResult,
+        ElicitUrlParams as ElicitUrlParams,
+        Root as Root,
+        SamplingMessage as SamplingMessage,
+    )
+    from mcpd.protocol.types.prompts import (
+        GetPromptResult as GetPromptResult,
+        Prompt as Prompt,
+        PromptMessage as PromptMessage,
+    )
+    from mcpd.protocol.types.resources import (
+        ReadResourceResult as ReadResourceResult,
+        Resource as Resource,
+        ResourceTemplate as ResourceTemplate,
+    )
+    from mcpd.protocol.types.tools import (
+        CallToolResult as CallToolResult,
+        Tool as Tool,
+        ToolAnnotations as ToolAnnotations,
+    )
     from mcpd.registry.cache import CacheHint as CacheHint
     from mcpd.registry.content import (
         audio as audio,
@@ -96,49 +137,6 @@ if TYPE_CHECKING:
     from mcpd.transports.authentication import (
         Authenticator as Authenticator,
         Refusal as Refusal,
-    )
-    from mcpd.types.base import (
-        Icon as Icon,
-        Params as Params,
-        Result as Result,
-    )
-    from mcpd.types.content import (
-        AudioContent as AudioContent,
-        BlobResourceContents as BlobResourceContents,
-        ContentBlock as ContentBlock,
-        EmbeddedResource as EmbeddedResource,
-        ImageContent as ImageContent,
-        ResourceLink as ResourceLink,
-        TextContent as TextContent,
-        TextResourceContents as TextResourceContents,
-    )
-    from mcpd.types.elicitation import (
-        ElicitFormParams as ElicitFormParams,
-        ElicitResult as ElicitResult,
-        ElicitUrlParams as ElicitUrlParams,
-    )
-    from mcpd.types.lifecycle import Implementation as Implementation
-    from mcpd.types.notifications import LogMessageParams as LogMessageParams
-    from mcpd.types.prompts import (
-        GetPromptResult as GetPromptResult,
-        Prompt as Prompt,
-        PromptMessage as PromptMessage,
-    )
-    from mcpd.types.resources import (
-        ReadResourceResult as ReadResourceResult,
-        Resource as Resource,
-        ResourceTemplate as ResourceTemplate,
-    )
-    from mcpd.types.sampling import (
-        CreateMessageParams as CreateMessageParams,
-        CreateMessageResult as CreateMessageResult,
-        Root as Root,
-        SamplingMessage as SamplingMessage,
-    )
-    from mcpd.types.tools import (
-        CallToolResult as CallToolResult,
-        Tool as Tool,
-        ToolAnnotations as ToolAnnotations,
     )
 
 __version__ = "0.1.0"
@@ -169,6 +167,18 @@ _NAMES = {
     "mcpd.host.options": ("HostOptions",),
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
+    "mcpd.protocol.types.base": ("Icon", "Implementation", "LogMessageParams", "Params", "Result"),
+    "mcpd.protocol.types.content": (
+        "AudioContent", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "ImageContent",
+        "ResourceLink", "TextContent", "TextResourceContents",
+    ),
+    "mcpd.protocol.types.interaction": (
+        "CreateMessageParams", "CreateMessageResult", "ElicitFormParams", "ElicitResult", "ElicitUrlParams",
+        "Root", "SamplingMessage",
+    ),
+    "mcpd.protocol.types.prompts": ("GetPromptResult", "Prompt", "PromptMessage"),
+    "mcpd.protocol.types.resources": ("ReadResourceResult", "Resource", "ResourceTemplate"),
+    "mcpd.protocol.types.tools": ("CallToolResult", "Tool", "ToolAnnotations"),
     "mcpd.registry.cache": ("CacheHint",),
     "mcpd.registry.content": ("audio", "embedded", "image", "link", "text"),
     "mcpd.registry.depends": ("Depends",),
@@ -178,18 +188,6 @@ _NAMES = {
     "mcpd.sources.functions": ("tool",),
     "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),
-    "mcpd.types.base": ("Icon", "Params", "Result"),
-    "mcpd.types.content": (
-        "AudioContent", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "ImageContent",
-        "ResourceLink", "TextContent", "TextResourceContents",
-    ),
-    "mcpd.types.elicitation": ("ElicitFormParams", "ElicitResult", "ElicitUrlParams"),
-    "mcpd.types.lifecycle": ("Implementation",),
-    "mcpd.types.notifications": ("LogMessageParams",),
-    "mcpd.types.prompts": ("GetPromptResult", "Prompt", "PromptMessage"),
-    "mcpd.types.resources": ("ReadResourceResult", "Resource", "ResourceTemplate"),
-    "mcpd.types.sampling": ("CreateMessageParams", "CreateMessageResult", "Root", "SamplingMessage"),
-    "mcpd.types.tools": ("CallToolResult", "Tool", "ToolAnnotations"),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -11,7 +11,7 @@ from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.types.completion import Completion
+from mcpd.protocol.types.interaction import Completion
 
 
 class Size(enum.Enum):

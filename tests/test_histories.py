@@ -21,8 +21,8 @@ from support.wire_schema import VERSIONS
 from support.wires import LEGACY, META, Wire, _Ear, envelope
 
 from mcpd import Context, Server
+from mcpd.protocol.types.base import LOG_LEVELS
 from mcpd.transports.memory import pair
-from mcpd.types.notifications import LOG_LEVELS
 
 NEWEST_LEGACY = LEGACY[-1]
 FOUR = dict(zip(LOG_LEVELS, ["debug", "info", "info", "warning", "error", "error", "error", "error"], strict=True))

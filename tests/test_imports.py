@@ -21,7 +21,7 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "aiohttp": {"auth", "client"},
+    "aiohttp": {"auth", "transports"},
     "cryptography": {"auth"},
     "docutils": {"sources"},
     "html_to_markdown": {"sources"},
@@ -34,6 +34,7 @@ EXTRAS: dict[str, set[str]] = {
     "latex2mathml": {"sources"},
     "markdown_it": {"sources"},
     "mdit_py_plugins": {"sources"},
+    "multidict": {"transports"},
     "nh3": {"sources"},
     "opentelemetry": {"observe"},
     "playwright": {"verdict"},
@@ -48,7 +49,7 @@ EXTRAS: dict[str, set[str]] = {
     "uvloop": {"server"},
     "yaml": {"sources"},
     "watchfiles": {"sources"},
-    "yarl": {"auth", "client"},
+    "yarl": {"auth", "transports"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
@@ -185,9 +186,7 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
     "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
     "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads",
-    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.completion", "mcpd.types.elicitation",
-    "mcpd.types.rounds", "mcpd.types.sampling",
-    "mcpd.protocol.wire.headers",
+    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
 NOT_FOR_PLAIN_SERVERS = {"mcpd.context.context", "mcpd.registry.uri_template"}

@@ -10,7 +10,7 @@ import pytest
 from support.wires import META, MODERN, each_legacy, each_version, memory_wire
 
 from mcpd import Context, Server
-from mcpd.types.notifications import LOG_LEVELS
+from mcpd.protocol.types.base import LOG_LEVELS
 
 # What 2024-10-07 calls them, which has four levels.
 FOUR = dict(zip(LOG_LEVELS, ["debug", "info", "info", "warning", "error", "error", "error", "error"], strict=True))

@@ -16,8 +16,8 @@ from support.wire_schema import VERSIONS
 from support.wires import CLIENT_INFO, META, MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server, audio, embedded, image
-from mcpd.types.base import Icon
-from mcpd.types.content import (
+from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -28,9 +28,9 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.prompts import PromptMessage
-from mcpd.types.sampling import CreateMessageParams, ModelHint, ModelPreferences, SamplingMessage
-from mcpd.types.tools import CallToolResult, ToolExecution
+from mcpd.protocol.types.interaction import CreateMessageParams, ModelHint, ModelPreferences, SamplingMessage
+from mcpd.protocol.types.prompts import PromptMessage
+from mcpd.protocol.types.tools import CallToolResult, ToolExecution
 
 # --------------------------------------------------------------------------------------- the table
 #
@@ -654,10 +654,10 @@ def test_the_table_is_about_what_is_there() -> None:
     """Each member of a struct of ours that is shown to clients stands in the table."""
     from msgspec.structs import fields
 
-    from mcpd.types import lifecycle, prompts, resources, tools
+    from mcpd.protocol.types import base, prompts, resources, tools
 
     described = {
-        "Implementation": lifecycle.Implementation,
+        "Implementation": base.Implementation,
         "Tool": tools.Tool,
         "Resource": resources.Resource,
         "ResourceTemplate": resources.ResourceTemplate,

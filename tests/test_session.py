@@ -24,10 +24,8 @@ from mcpd.errors import (
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import Notification, Request, decode
 from mcpd.protocol.session import Call, Opening, Phase, Session
+from mcpd.protocol.types.base import CancelledParams, EmptyResult, Implementation, ProgressParams
 from mcpd.protocol.versions import table
-from mcpd.types.base import EmptyResult
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.notifications import CancelledParams, ProgressParams
 
 
 def request(method: str, request_id: Any = 1, params: Any = None) -> Request:

@@ -27,9 +27,9 @@ from mcpd.errors import (
     RequestTimeout,
     ToolError,
 )
+from mcpd.protocol.types.base import LogMessageParams
+from mcpd.protocol.types.interaction import PromptReference
 from mcpd.protocol.versions.table import SUPPORTED
-from mcpd.types.completion import PromptReference
-from mcpd.types.notifications import LogMessageParams
 
 AWAITED = ("list[AwaitedToolFunction]", "list[ToolFunction[Any]]")
 each_version = pytest.mark.parametrize("version", SUPPORTED)

@@ -13,8 +13,8 @@ from support.wires import MODERN
 from mcpd import Client, Context, Server
 from mcpd.client import Callbacks
 from mcpd.errors import RequestTimeout
+from mcpd.protocol.types.interaction import ElicitFormParams, ElicitResult
 from mcpd.transports.memory import MemoryChannel
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 

@@ -61,7 +61,7 @@ def _pair(word: str) -> tuple[str, str]:
 
 async def _complete(terminal: Terminal, reach: Reach, words: list[str], known: dict[str, str], *, as_json: bool) -> int:
     async with opened(reach) as client:
-        from mcpd.types.completion import PromptReference, ResourceTemplateReference
+        from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 
         kind, name, argument, value = [*words, ""][:4]
         if client.server_capabilities.completions is None:

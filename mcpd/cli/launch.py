@@ -70,7 +70,7 @@ def launch(options: Options) -> int:
     without_effect = list(_without_effect(options, from_file))
     if options.stdio:
         # Before any code of the user is loaded: what it prints must not reach the protocol.
-        from mcpd.transports.stdio_descriptors import claim
+        from mcpd.transports.stdio import claim
 
         options.descriptors = claim()
     configure(options.log_level, options.target, options.log_format)

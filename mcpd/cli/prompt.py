@@ -16,7 +16,7 @@ from mcpd.cli.talk.words import WrongUse, nearest, split_words
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.types.prompts import GetPromptResult, Prompt
+    from mcpd.protocol.types.prompts import GetPromptResult, Prompt
 
 _HELP = """Fill in a prompt, and print its messages: texts to begin a conversation with, which the server makes.
 

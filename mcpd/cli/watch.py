@@ -21,7 +21,7 @@ from mcpd.protocol.printable import printable
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
     from mcpd.client.callbacks import ListKind
-    from mcpd.types.notifications import LogMessageParams
+    from mcpd.protocol.types.base import LogMessageParams
 
 _HELP = """Print what a server tells, each with its time, until Ctrl-C.
 

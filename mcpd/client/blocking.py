@@ -19,7 +19,7 @@ from mcpd.client.loop_thread import LoopThread
 from mcpd.client.session import ClientSession
 from mcpd.client.tool_function import ToolFunction
 from mcpd.errors import ConfigurationError
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.client.group import ClientGroup

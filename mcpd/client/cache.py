@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from mcpd.protocol.jsonrpc import MALFORMED
-from mcpd.types.base import Wire
+from mcpd.protocol.types.base import Wire
 
 _CHANGED = {
     "notifications/tools/list_changed": ("tools/list",),

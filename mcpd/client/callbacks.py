@@ -33,13 +33,26 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import (
+    ClientCapabilities,
+    ElicitationCapability,
+    ListChanged,
+    LogMessageParams,
+    SamplingCapability,
+    Wire,
+)
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitationCompleteParams,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    ListRootsResult,
+    Root,
+)
+from mcpd.protocol.types.resources import ResourceUpdatedParams
 from mcpd.protocol.versions import table
-from mcpd.types.base import Wire
-from mcpd.types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
-from mcpd.types.notifications import LogMessageParams
-from mcpd.types.resources import ResourceUpdatedParams
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, ListRootsResult, Root
 
 T = TypeVar("T")
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]

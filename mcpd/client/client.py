@@ -37,9 +37,16 @@ from mcpd.errors import (
     ResultMismatch,
 )
 from mcpd.protocol.jsonrpc import MALFORMED, explain
-from mcpd.protocol.versions import table
-from mcpd.types.base import CacheableResult
-from mcpd.types.completion import (
+from mcpd.protocol.types.base import (
+    CacheableResult,
+    Implementation,
+    ListChanged,
+    LogLevel,
+    ResourcesCapability,
+    ServerCapabilities,
+)
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.interaction import (
     CompleteParams,
     CompleteResult,
     CompletionArgument,
@@ -47,12 +54,10 @@ from mcpd.types.completion import (
     PromptReference,
     ResourceTemplateReference,
 )
-from mcpd.types.content import BlobResourceContents, TextResourceContents
-from mcpd.types.lifecycle import Implementation, ListChanged, ResourcesCapability, ServerCapabilities
-from mcpd.types.notifications import LogLevel
-from mcpd.types.prompts import GetPromptResult, Prompt
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.versions import table
 
 log = logging.getLogger("mcpd.client")
 

@@ -20,8 +20,8 @@ from mcpd.client.subscriptions import Subscription, Wishes
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import LogLevel
 from mcpd.protocol.versions import table
-from mcpd.types.notifications import LogLevel
 
 log = logging.getLogger("mcpd.client")
 

@@ -25,12 +25,11 @@ from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
 from mcpd.protocol.printable import printable
-from mcpd.types.completion import CompleteResult, PromptReference, ResourceTemplateReference
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.notifications import LogLevel
-from mcpd.types.prompts import GetPromptResult, Prompt
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.base import Implementation, LogLevel
+from mcpd.protocol.types.interaction import CompleteResult, PromptReference, ResourceTemplateReference
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 log = logging.getLogger("mcpd.client")
 

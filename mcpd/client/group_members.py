@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from mcpd.client.client import Client
 from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, RegistrationError, RemoteError
 from mcpd.protocol.printable import printable
-from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from mcpd.types.notifications import LogLevel
-from mcpd.types.prompts import Prompt
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import LogLevel
+from mcpd.protocol.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from mcpd.protocol.types.prompts import Prompt
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import Tool
 
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")

@@ -18,8 +18,8 @@ from mcpd.errors import RegistrationError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
-from mcpd.types.tools import Tool
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of the params the header `Mcp-Name` repeats."""

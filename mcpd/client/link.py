@@ -52,11 +52,11 @@ from mcpd.errors import (
     missing_extra,
 )
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.wire import trace_context
-from mcpd.types.lifecycle import ClientCapabilities, Implementation
 
 if TYPE_CHECKING:
-    from mcpd.transports.authorization import Authorization
+    from mcpd.transports.client_authorization import Authorization
 
 
 def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:

@@ -13,18 +13,18 @@ from msgspec.json import Decoder
 
 from mcpd.errors import InvalidParams, LocalProtocolError, ProtocolError, RemoteError, UnsupportedVersion
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, as_object, encode, explain
-from mcpd.protocol.versions import table
-from mcpd.protocol.versions.table import Version
-from mcpd.protocol.wire.ndjson import answered_by
-from mcpd.types.base import META
-from mcpd.types.lifecycle import (
+from mcpd.protocol.types.base import (
+    META,
     ClientCapabilities,
     DiscoverResult,
     Implementation,
     InitializeResult,
+    LogLevel,
     ServerCapabilities,
 )
-from mcpd.types.notifications import LogLevel
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
+from mcpd.protocol.wire.ndjson import answered_by
 
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 """What no legacy server answers: header mismatch, missing capability, unsupported version."""

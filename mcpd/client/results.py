@@ -19,8 +19,8 @@ from mcpd.client.limits import ClientLimits, Faults
 from mcpd.errors import ConfigurationError, ProtocolError, RegistrationError, ResultMismatch, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
-from mcpd.types.content import TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 _MOST_SHOWN = 200
 _ANYTHING = (Any, object)

@@ -73,11 +73,17 @@ from mcpd.protocol.requests import (
     outcome_of,
 )
 from mcpd.protocol.session import MAX_FRAME_BYTES
+from mcpd.protocol.types.base import (
+    CancelledParams,
+    ClientCapabilities,
+    Implementation,
+    InitializeParams,
+    ProgressParams,
+    ServerCapabilities,
+)
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire import trace_context
-from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
-from mcpd.types.notifications import CancelledParams, ProgressParams
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout

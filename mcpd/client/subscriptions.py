@@ -21,10 +21,8 @@ from mcpd.client.session import Notified
 from mcpd.errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.printable import printable
-from mcpd.types.base import META
-from mcpd.types.lifecycle import ServerCapabilities
-from mcpd.types.notifications import LogLevel
-from mcpd.types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
+from mcpd.protocol.types.base import META, LogLevel, ServerCapabilities
+from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, SubscriptionFilter
 
 
 class Wishes:

@@ -16,7 +16,7 @@ from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 from mcpd.errors import ConfigurationError, missing_extra
-from mcpd.transports.authorization import Authorization
+from mcpd.transports.client_authorization import Authorization
 from mcpd.transports.process import open_process
 
 _DEFAULT_LIMITS = ClientLimits()
@@ -92,7 +92,7 @@ async def _dial(
     target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
 ) -> StartableChannel:
     if target.url.startswith("ws"):
-        from mcpd.transports.websocket_client import open_websocket  # it loads the library
+        from mcpd.transports.websocket.client import open_websocket  # it loads the library
 
         if http is not None and http.headers is not None:
             target = replace(target, headers={**target.headers, **await http.fields()})
@@ -126,7 +126,7 @@ async def _dial(
 
 async def _let_in(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
     """A WebSocket whose handshake has what lets it in: opened again with what its refusal asked for."""
-    from mcpd.transports.websocket_client import RefusedHandshake, open_websocket
+    from mcpd.transports.websocket.client import RefusedHandshake, open_websocket
 
     asked = authorization.begin("GET", f"http{target.url[2:]}", "")
     while True:

@@ -15,7 +15,7 @@ from msgspec.json import decode
 from mcpd.client.results import plain_value
 from mcpd.client.schema_types import SchemaTypes, allows_null
 from mcpd.errors import ConfigurationError
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]
 

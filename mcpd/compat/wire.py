@@ -1,4 +1,4 @@
-"""Between the pydantic models of `compat.types` and the structs of `mcpd.types`.
+"""Between the pydantic models of `compat.types` and the structs of `mcpd.protocol.types`.
 
 Both are the same JSON. Models become structs by way of what they dump, as their own library writes it on the wire:
 aliases, without members that are None.
@@ -13,12 +13,19 @@ from pydantic import BaseModel
 
 from mcpd.errors import InternalError
 from mcpd.protocol.jsonrpc import explain
-from mcpd.types.base import EmptyResult, ObjectResult, Result
-from mcpd.types.completion import CompleteResult
-from mcpd.types.content import Annotations, AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from mcpd.types.prompts import GetPromptResult, ListPromptsResult
-from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from mcpd.types.tools import CallToolResult, ListToolsResult, ToolAnnotations
+from mcpd.protocol.types.base import EmptyResult, ObjectResult, Result
+from mcpd.protocol.types.content import (
+    Annotations,
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from mcpd.protocol.types.interaction import CompleteResult
+from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult
+from mcpd.protocol.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
+from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, ToolAnnotations
 
 __all__ = ["as_json", "result_of", "struct_of"]
 

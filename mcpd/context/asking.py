@@ -28,10 +28,8 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.session import Call
-from mcpd.types.base import NO_JSON
-from mcpd.types.lifecycle import SamplingCapability
-from mcpd.types.rounds import InputRequest, InputRequiredResult
-from mcpd.types.sampling import CreateMessageParams
+from mcpd.protocol.types.base import NO_JSON, SamplingCapability
+from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
 
 if TYPE_CHECKING:
     from mcpd.context.peer import Peer

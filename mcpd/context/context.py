@@ -17,14 +17,20 @@ from mcpd.errors import AccessDenied, ConfigurationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.principal import Principal, Transport
-from mcpd.types.lifecycle import ClientCapabilities, Implementation
-from mcpd.types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
+from mcpd.protocol.types.base import (
+    LOG_LEVELS,
+    ClientCapabilities,
+    Implementation,
+    LogLevel,
+    LogMessageParams,
+    ProgressParams,
+)
 
 if TYPE_CHECKING:
     from mcpd.context.options import SamplingOptions
     from mcpd.context.questions import Answer, Question
+    from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
     from mcpd.protocol.wire.trace_context import TraceContext
-    from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage", "TraceContext"):
@@ -463,7 +469,7 @@ class Context(RequestInfo):
 
         May be called after the request has ended, as long as the client is there.
         """
-        from mcpd.types.elicitation import ElicitationCompleteParams
+        from mcpd.protocol.types.interaction import ElicitationCompleteParams
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         # The user may be done long after the request that sent them there was answered.

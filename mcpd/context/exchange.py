@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcpd.context.asking import Asking
     from mcpd.context.peer import Peer
     from mcpd.context.thread_call import ThreadCall
-    from mcpd.types.rounds import ListenResult, SubscriptionFilter
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 
     class ThreadSlot(Protocol):
         """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
-from mcpd.types.sampling import ModelPreferences, ToolChoice
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.interaction import ModelPreferences, ToolChoice
+from mcpd.protocol.types.tools import Tool
 
 
 class SamplingOptions(TypedDict, total=False):

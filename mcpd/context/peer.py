@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mcpd.context.request_state import RequestStateCodec
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.session import Call
-    from mcpd.types.rounds import ListenResult, SubscriptionFilter
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 
 
 class Peer(Protocol):

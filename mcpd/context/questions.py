@@ -14,12 +14,14 @@ from msgspec.json import Decoder
 
 from mcpd.context.forms import form_schema, read_form
 from mcpd.errors import LocalProtocolError, ToolError
-from mcpd.types.content import TextContent
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.lifecycle import ClientCapabilities
-from mcpd.types.sampling import (
+from mcpd.protocol.types.base import ClientCapabilities
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
     ListRootsParams,
     ListRootsResult,
     SamplingMessage,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from mcpd.context.options import SamplingOptions
     from mcpd.context.questions import Answer, Question
     from mcpd.errors import AccessDenied
-    from mcpd.types.notifications import LogLevel
-    from mcpd.types.sampling import CreateMessageResult, Root, SamplingMessage
+    from mcpd.protocol.types.base import LogLevel
+    from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcpd.dispatcher.outgoing import OutgoingRequests
     from mcpd.dispatcher.subscriptions import Subscriptions
     from mcpd.protocol.channel import Channel
-    from mcpd.types.rounds import ListenResult, SubscriptionFilter
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 
 _TURN_BYTES = 64 * 1024
 """After so many bytes about one call the event loop turns: a reader may be so fast that nothing ever has to wait."""

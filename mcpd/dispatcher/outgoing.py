@@ -15,8 +15,8 @@ from mcpd.protocol.channel import Channel
 from mcpd.protocol.jsonrpc import Failure, Id, Response
 from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.protocol.session import Call, Session
+from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.wire import trace_context
-from mcpd.types.notifications import CancelledParams
 
 
 class OutgoingRequests:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.session import Call, Session
-from mcpd.types.base import META
-from mcpd.types.notifications import CancelledParams, NotificationParams
-from mcpd.types.resources import ResourceUpdatedParams
-from mcpd.types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
+from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
+from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
+from mcpd.protocol.types.resources import ResourceUpdatedParams
 
 if TYPE_CHECKING:
     from mcpd.dispatcher.announcer import Kind

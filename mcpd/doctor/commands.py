@@ -22,9 +22,9 @@ from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
 from mcpd.host.listed import OFFER
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import GRACE_SECONDS, Ending
-from mcpd.types.base import META
 
 _CODEX_SECONDS = 10.0
 """The shortest time that a host gives a server to start."""

@@ -15,9 +15,9 @@ from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.child import Child
 from mcpd.doctor.last_words import ending
+from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import Ending
-from mcpd.types.base import META
 
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 """The versions that a server is greeted in: what most hosts speak, and the newest."""

@@ -10,7 +10,7 @@ from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, in
 from mcpd.doctor.report import Report
 from mcpd.doctor.web import MOST_BYTES, Reply, Web
 from mcpd.protocol.printable import printable
-from mcpd.transports.authorization import advice_on
+from mcpd.transports.client_authorization import advice_on
 
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 

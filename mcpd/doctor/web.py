@@ -16,7 +16,7 @@ from mcpd.client.http.pool import Body, Link
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import NoAnswer
 from mcpd.errors import ConfigurationError, HttpError, TransportError
-from mcpd.transports.authorization import said_in
+from mcpd.transports.client_authorization import said_in
 
 MOST_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"

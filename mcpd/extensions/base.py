@@ -16,12 +16,12 @@ from msgspec import Struct
 from mcpd.context.exchange import Exchange
 from mcpd.errors import MissingExtension, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.types.base import ObjectResult, Params, Result
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.meta_keys import is_meta_key
 from mcpd.registry.tools import ToolMeta
-from mcpd.types.base import ObjectResult, Params, Result
-from mcpd.types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.context.context import Context

@@ -23,12 +23,12 @@ from mcpd.errors import AccessDenied, InvalidParams, McpdError
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import NO_JSON
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.needs import Needs
 from mcpd.registry.pages import ActiveExtensions
-from mcpd.types.base import NO_JSON
-from mcpd.types.content import TextContent
-from mcpd.types.tools import CallToolResult
 
 log = logging.getLogger("mcpd")
 

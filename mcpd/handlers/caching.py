@@ -13,10 +13,10 @@ from typing import Any
 
 from mcpd.context.exchange import Exchange
 from mcpd.handlers.table import BoundHandler, HandlerTable
+from mcpd.protocol.types.base import CacheableResult
+from mcpd.protocol.types.resources import ReadResourceResult
 from mcpd.registry.cache import CacheHint, apply_hint, as_private
 from mcpd.registry.catalog import Catalog
-from mcpd.types.base import CacheableResult
-from mcpd.types.resources import ReadResourceResult
 
 
 def put_hints(handlers: HandlerTable, catalog: Catalog, hints: Mapping[str, CacheHint]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.protocol.budget import Charge
-from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 
 PREFIX = "mcpd-result:///"
 """What the URIs of kept results begin with; the rest cannot be guessed."""

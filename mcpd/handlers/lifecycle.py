@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import MethodNotFound
-from mcpd.protocol.versions.table import SUPPORTED
-from mcpd.registry.catalog import Catalog
-from mcpd.types.base import EmptyResult, Params
-from mcpd.types.lifecycle import (
+from mcpd.protocol.types.base import (
     DiscoverResult,
+    EmptyResult,
     InitializeParams,
     InitializeResult,
     ListChanged,
+    Params,
     ResourcesCapability,
     ServerCapabilities,
 )
+from mcpd.protocol.versions.table import SUPPORTED
+from mcpd.registry.catalog import Catalog
 
 
 def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:

@@ -22,10 +22,10 @@ from mcpd.errors import InvalidParams, RegistrationError, ToolError
 from mcpd.handlers.table import HANDLERS, BoundHandler, HandlerTable
 from mcpd.protocol.budget import client_of
 from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.content import encode_data
 from mcpd.registry.tools import failed
-from mcpd.types.base import NO_JSON, Result
 
 _READ = "resources/read"
 

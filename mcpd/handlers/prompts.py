@@ -7,9 +7,9 @@ from typing import Any
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
+from mcpd.protocol.types.base import PageParams
+from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 from mcpd.registry.catalog import Catalog
-from mcpd.types.base import PageParams
-from mcpd.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from mcpd.errors import RateLimited, RegistrationError
 from mcpd.handlers.middleware import CallNext, MiddlewareRequest, Piece
-from mcpd.types.base import Result
+from mcpd.protocol.types.base import Result
 
 MOST_BUCKETS = 16_384
 """How many pairs of a caller and a tool are told apart; beyond them the caller who called longest ago is forgotten."""

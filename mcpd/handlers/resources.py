@@ -6,9 +6,9 @@ from typing import Any
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import ResourceNotFound
+from mcpd.protocol.types.base import PageParams
+from mcpd.protocol.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
 from mcpd.registry.catalog import Catalog
-from mcpd.types.base import PageParams
-from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
 
 
 def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:

@@ -11,10 +11,8 @@ from msgspec import UNSET, Raw, convert, structs
 from mcpd.errors import RegistrationError, ResourceNotFound
 from mcpd.handlers.kept_results import PREFIX, KeptResults
 from mcpd.handlers.middleware import CallNext, MiddlewareRequest, Piece
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.content import encode_data
-from mcpd.types.base import Result
-from mcpd.types.content import (
+from mcpd.protocol.types.base import Result
+from mcpd.protocol.types.content import (
     BlobResourceContents,
     ContentBlock,
     EmbeddedResource,
@@ -22,8 +20,10 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.resources import ReadResourceResult
-from mcpd.types.tools import AnyValue, CallToolResult
+from mcpd.protocol.types.resources import ReadResourceResult
+from mcpd.protocol.types.tools import AnyValue, CallToolResult
+from mcpd.registry.catalog import Catalog
+from mcpd.registry.content import encode_data
 
 KEEP_SECONDS = 600.0
 """How long a result that was cut can be read."""

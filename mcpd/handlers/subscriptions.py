@@ -12,12 +12,12 @@ from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, ResourceNotFound
 from mcpd.handlers.lifecycle import check_session
 from mcpd.protocol.session import WATCH_BYTES
+from mcpd.protocol.types.base import EmptyResult
+from mcpd.protocol.types.resources import SubscribeParams
 from mcpd.registry.catalog import Catalog
-from mcpd.types.base import EmptyResult
-from mcpd.types.resources import SubscribeParams
 
 if TYPE_CHECKING:
-    from mcpd.types.rounds import ListenParams, ListenResult
+    from mcpd.protocol.types.interaction import ListenParams, ListenResult
 
 MAX_WATCHED = 10_000
 """How many resources one subscription, or one legacy session, may watch."""
@@ -25,7 +25,7 @@ MAX_WATCHED = 10_000
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
     """Open a subscription, with what of its filter this server can honour."""
-    from mcpd.types.rounds import SubscriptionFilter  # noqa: PLC0415 - not every client listens
+    from mcpd.protocol.types.interaction import SubscriptionFilter  # noqa: PLC0415 - not every client listens
 
     wanted = params.notifications
     uris = wanted.resource_subscriptions

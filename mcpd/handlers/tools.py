@@ -7,10 +7,10 @@ from typing import Any
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
+from mcpd.protocol.types.base import PageParams
+from mcpd.protocol.types.tools import CallToolParams, CallToolResult, ListToolsResult
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.pages import ActiveExtensions
-from mcpd.types.base import PageParams
-from mcpd.types.tools import CallToolParams, CallToolResult, ListToolsResult
 
 
 def list_tools(

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.handlers.lifecycle import check_session
+from mcpd.protocol.types.base import LOG_LEVELS, EmptyResult, SetLevelParams
 from mcpd.registry.catalog import Catalog
-from mcpd.types.base import EmptyResult
-from mcpd.types.notifications import LOG_LEVELS, SetLevelParams
 
 if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import CompleteParams, CompleteResult
     from mcpd.registry.entries import PromptEntry, TemplateEntry
-    from mcpd.types.completion import CompleteParams, CompleteResult
 
 
 async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams) -> CompleteResult:
@@ -24,7 +23,7 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
-    from mcpd.types.completion import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
+    from mcpd.protocol.types.interaction import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
 
     active = catalog.active_extensions(exchange)
     entry: PromptEntry | TemplateEntry | None

@@ -24,7 +24,7 @@ from mcpd.errors import LocalProtocolError, ProtocolError, RequestCancelled
 from mcpd.host.partial_json import PartialArguments
 from mcpd.host.visibility import resource_uri
 from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcpd.host.view import View

@@ -17,7 +17,7 @@ from msgspec import Struct
 from mcpd.host.view.events import ModelContextUpdate
 from mcpd.host.view.refusals import Denied
 from mcpd.protocol.jsonrpc import encode
-from mcpd.types.content import ContentBlock
+from mcpd.protocol.types.content import ContentBlock
 
 
 class ViewMessage(Struct, frozen=True):

@@ -21,10 +21,10 @@ from mcpd.host.view.capabilities import Empty, HostCapabilities, SamplingOffer
 from mcpd.host.view.context import DisplayMode
 from mcpd.host.view.events import DownloadItem, Event, ModelContextUpdate
 from mcpd.host.view.policy import DEFAULT_CAPABILITIES
-from mcpd.types.content import ContentBlock
-from mcpd.types.lifecycle import ListChanged, ServerCapabilities
-from mcpd.types.sampling import CreateMessageResult
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import ListChanged, ServerCapabilities
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.interaction import CreateMessageResult
+from mcpd.protocol.types.tools import Tool
 
 T = TypeVar("T")
 _Maybe: TypeAlias = T | Awaitable[T]

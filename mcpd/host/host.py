@@ -41,8 +41,8 @@ from mcpd.host.view.context import HostContext, ToolInfo, merge
 from mcpd.host.view.policy import ViewSettings
 from mcpd.host.visibility import is_for_model, model_tools, resource_uri
 from mcpd.protocol.printable import printable
-from mcpd.transports.websocket_server import WebSocketLimits
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
+from mcpd.transports.websocket.server import WebSocketLimits
 
 log = logging.getLogger("mcpd.host")
 

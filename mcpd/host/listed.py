@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, UI
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
 
 KIND = "apps"
 """What such tools are called in a list, and on a command line."""

@@ -11,7 +11,7 @@ from mcpd.host.documents.csp import Profile
 from mcpd.host.theme import styles
 from mcpd.host.view import ViewLimits
 from mcpd.host.view.context import HostContext
-from mcpd.types.lifecycle import Implementation
+from mcpd.protocol.types.base import Implementation
 
 
 def default_context() -> HostContext:

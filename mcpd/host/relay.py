@@ -30,8 +30,8 @@ from mcpd.transports.accepting import Acceptor
 from mcpd.transports.address import Address, authority, bind, parse
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket import WebSocketChannel
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.connection import WebSocketChannel
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 log = logging.getLogger("mcpd.host")
 

@@ -29,7 +29,7 @@ from mcpd.host.view.events import (
     Sample,
 )
 from mcpd.host.view.refusals import Denied
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
 
 log = logging.getLogger("mcpd.host")
 

@@ -32,7 +32,7 @@ from mcpd.host.view.events import (
 )
 from mcpd.host.view.refusals import Denied
 from mcpd.protocol.printable import printable
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 log = logging.getLogger("mcpd.host")
 

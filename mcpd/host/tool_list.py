@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from mcpd.client import Client
 from mcpd.protocol.printable import printable
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
 
 
 class ToolList:

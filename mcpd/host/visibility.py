@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
 
 
 def is_for_model(tool: Tool) -> bool:

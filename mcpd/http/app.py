@@ -28,7 +28,7 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 log = logging.getLogger("mcpd.http")
 

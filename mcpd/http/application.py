@@ -9,7 +9,7 @@ from mcpd.http.core import HttpSettings
 from mcpd.http.request import Receive, Scope, Send
 from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.transports.accepting import ConnectionLimit
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 
 class Application(Protocol):

@@ -26,12 +26,12 @@ from mcpd.protocol.jsonrpc import Message
 from mcpd.protocol.principal import Origin, Principal
 from mcpd.protocol.session import Call, Opening, Session
 from mcpd.protocol.state_keys import StateKeys
+from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import Version
 from mcpd.registry.routes import Route
 from mcpd.serve_defaults import SESSION_TIMEOUT
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.stdio import MAX_FRAME_BYTES
-from mcpd.types.lifecycle import Implementation
 
 if TYPE_CHECKING:
     from mcpd.backplane.node_changes import ListDigest

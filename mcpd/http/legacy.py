@@ -28,7 +28,7 @@ from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, R
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.transports.expiring import at_expiry
+from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
 
 log = logging.getLogger("mcpd.http")

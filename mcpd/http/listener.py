@@ -19,7 +19,7 @@ from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.transports.accepting import Acceptor, ConnectionLimit
 from mcpd.transports.address import Address, authority, bind, bind_unix, check_guarded, close, is_local, parse
 from mcpd.transports.guards import Access
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 _DEFAULT_ACCESS = Access()
 

@@ -32,10 +32,10 @@ from mcpd.protocol.envelope import check_envelope
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
 from mcpd.protocol.versions import table
-from mcpd.transports.expiring import at_expiry
+from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
-from mcpd.types.base import NO_JSON, Params, RequestMeta, Wire
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 

@@ -23,9 +23,9 @@ from mcpd.http.sealed_ids import IdSealer, SealedId
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Session
+from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.types.lifecycle import ClientCapabilities, Implementation
 
 log = logging.getLogger("mcpd")
 

@@ -15,9 +15,9 @@ from msgspec import to_builtins
 from msgspec.json import encode
 
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions import table
 from mcpd.registry.routes import Route, RouteRequest, RouteResponse
-from mcpd.types.lifecycle import Implementation
 
 CARD = "/server-card"
 """Where the card is, below the endpoint."""

@@ -13,9 +13,9 @@ from mcpd.http.outbox import Outbox
 from mcpd.http.request import HttpRequest, Send
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
-from mcpd.transports.apart import Apart
-from mcpd.transports.expiring import at_expiry
+from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
+from mcpd.transports.result_delay import Apart
 
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:

@@ -24,7 +24,7 @@ from mcpd.host.listed import OFFER
 from mcpd.install.entry import Entry, as_target
 from mcpd.install.surroundings import passed_on, working_folder
 from mcpd.protocol.printable import mask_text, printable
-from mcpd.types.base import META
+from mcpd.protocol.types.base import META
 
 SECONDS = 60.0
 """How long a server may take for its first answer, and for each other: what the most patient hosts give it."""

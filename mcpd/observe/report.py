@@ -18,7 +18,7 @@ from mcpd.observe.status import LastErrors, Status, running
 
 if TYPE_CHECKING:
     from mcpd.observe.meter import Meter
-    from mcpd.types.lifecycle import Implementation
+    from mcpd.protocol.types.base import Implementation
 
 JSON = "application/json"
 

@@ -49,8 +49,8 @@ from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket import WebSocketChannel
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.connection import WebSocketChannel
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 log = logging.getLogger("mcpd.preview")
 

@@ -14,7 +14,7 @@ from mcpd.preview.sandbox import Sandbox
 from mcpd.preview.session import PreviewSession
 from mcpd.preview.views import PageViews
 from mcpd.transports.accepting import ConnectionLimit
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 MOST_FRAME_BYTES = 64 * 1024 * 1024
 """Of a message of the page, which may hold one of a View, or what a user gave in a model's place."""

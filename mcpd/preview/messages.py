@@ -12,8 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from mcpd.extensions.ui.csp_sources import UiCsp
 from mcpd.host.documents.csp import Profile
 from mcpd.host.view.context import HostContext
-from mcpd.types.base import Wire
-from mcpd.types.notifications import LogLevel
+from mcpd.protocol.types.base import LogLevel, Wire
 
 
 class Quirks(Wire, kw_only=True):

@@ -52,8 +52,8 @@ from mcpd.preview.session import PERMISSIONS, PreviewSession
 from mcpd.preview.tool_problems import tool_problems
 from mcpd.preview.views import PageViews
 from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.versions import table
-from mcpd.types.tools import Tool
 
 FRESH_SECONDS = 2.0
 """The server's tools are not listed again so soon."""

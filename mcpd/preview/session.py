@@ -31,10 +31,16 @@ from mcpd.preview.messages import ServerInfo
 from mcpd.preview.reload import Freshness
 from mcpd.preview.trace import ServerWatcher, Trace
 from mcpd.protocol.printable import printable
-from mcpd.types.content import ContentBlock
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.notifications import LogMessageParams
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
+from mcpd.protocol.types.base import LogMessageParams
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    Root,
+)
 
 log = logging.getLogger("mcpd.preview")
 

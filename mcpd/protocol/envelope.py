@@ -15,10 +15,17 @@ from msgspec.json import Decoder
 
 from mcpd.errors import InvalidParams, ParseError, UnsupportedVersion
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, explain
+from mcpd.protocol.types.base import (
+    META,
+    NO_JSON,
+    ClientCapabilities,
+    Implementation,
+    InitializeParams,
+    Params,
+    RequestMeta,
+)
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.types.base import META, NO_JSON, Params, RequestMeta
-from mcpd.types.lifecycle import ClientCapabilities, Implementation, InitializeParams
 
 _MOST_SHARED = 1024
 """So long a text of `initialize` may be to be kept for the next client that says the same."""

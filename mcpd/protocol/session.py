@@ -70,12 +70,10 @@ from mcpd.protocol.jsonrpc import (
     error_answer,
 )
 from mcpd.protocol.requests import ID_IN_USE, RequestInFlight, RequestsInFlight
+from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from mcpd.serve_defaults import MAX_FRAME_BYTES
-from mcpd.types.base import META, NO_JSON, Params, RequestMeta
-from mcpd.types.lifecycle import InitializeParams
-from mcpd.types.notifications import LOG_LEVELS
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.trace_context import TraceContext

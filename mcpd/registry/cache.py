@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mcpd.errors import RegistrationError
-from mcpd.types.base import CacheableResult
+from mcpd.protocol.types.base import CacheableResult
 
 CacheableMethod: TypeAlias = Literal[
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"

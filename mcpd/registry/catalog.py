@@ -7,11 +7,11 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.types.prompts import ListPromptsResult
+from mcpd.protocol.types.resources import ListResourcesResult, ListResourceTemplatesResult
+from mcpd.protocol.types.tools import ListToolsResult
 from mcpd.registry.pages import ActiveExtensions, Listing
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.prompts import ListPromptsResult
-from mcpd.types.resources import ListResourcesResult, ListResourceTemplatesResult
-from mcpd.types.tools import ListToolsResult
 
 if TYPE_CHECKING:
     from mcpd.context.context import Context

@@ -15,10 +15,10 @@ from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import RegistrationError, as_told
+from mcpd.protocol.types.interaction import Completion
 from mcpd.registry.annotations import find_kind, plain_function, resolved
 from mcpd.registry.signature import Callee, bind
 from mcpd.registry.threads import run_in_thread
-from mcpd.types.completion import Completion
 
 if TYPE_CHECKING:
     from mcpd.registry.dependencies import Overrides

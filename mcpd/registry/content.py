@@ -14,8 +14,7 @@ from msgspec.json import Decoder, Encoder
 
 from mcpd.errors import InternalError
 from mcpd.protocol.jsonrpc import replace_lone_surrogates
-from mcpd.registry.hooks import enc_hook, to_builtins
-from mcpd.types.content import (
+from mcpd.protocol.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -24,7 +23,8 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.tools import CallToolResult
+from mcpd.registry.hooks import enc_hook, to_builtins
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 

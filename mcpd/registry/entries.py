@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 
 from mcpd.context.exchange import Exchange
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.registry.pages import ActiveExtensions, Entry
 from mcpd.registry.problems import Problem
 from mcpd.registry.tools import FunctionTool, ToolMeta
-from mcpd.types.prompts import GetPromptResult, Prompt
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import Completion
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
-    from mcpd.types.completion import Completion
 
 T = TypeVar("T")
 Later: TypeAlias = T | Coroutine[Any, Any, T]
@@ -91,7 +91,7 @@ class Completing(Protocol):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
-        from mcpd.types.completion import Completion  # noqa: PLC0415 - few clients ask
+        from mcpd.protocol.types.interaction import Completion  # noqa: PLC0415 - few clients ask
 
         return Completion(values=[])
 

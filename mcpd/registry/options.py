@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
+from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.content import Annotations
+from mcpd.protocol.types.tools import ToolAnnotations
 from mcpd.registry.cache import CacheHint
 from mcpd.registry.needs import ScopesOf
 from mcpd.registry.rules import EntryRule
-from mcpd.types.base import Icon
-from mcpd.types.content import Annotations
-from mcpd.types.tools import ToolAnnotations
 
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 

@@ -15,15 +15,15 @@ from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import InternalError, McpdError, as_told
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.interaction import Completion
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from mcpd.registry.coercion import admitted_types, follow
 from mcpd.registry.completion import choices, rank
 from mcpd.registry.content import BLOCKS
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.signature import Callee
 from mcpd.registry.threads import run_in_thread
-from mcpd.types.completion import Completion
-from mcpd.types.content import TextContent
-from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 if TYPE_CHECKING:
     from mcpd.registry.needs import Needs

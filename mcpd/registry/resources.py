@@ -13,18 +13,18 @@ from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.registry.content import resource_contents
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.signature import Callee
 from mcpd.registry.uris import as_uri
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import Completion
     from mcpd.registry.cache import CacheHint
     from mcpd.registry.needs import Needs
     from mcpd.registry.rules import EntryRule
     from mcpd.registry.uri_template import UriTemplate
-    from mcpd.types.completion import Completion
 
 log = logging.getLogger("mcpd")
 

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from mcpd.context.exchange import Exchange
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.tools import FunctionTool, failed
-from mcpd.types.tools import CallToolResult
 
 log = logging.getLogger("mcpd")
 

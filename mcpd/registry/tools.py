@@ -19,14 +19,14 @@ from mcpd.context.input_required import is_failure
 from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import NO_JSON
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import AnyValue, CallToolResult, Tool
 from mcpd.registry.content import Unwritable, encode_data, is_content, tool_result
 from mcpd.registry.hooks import output_hook
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.returns import is_block_list
 from mcpd.registry.signature import Callee
-from mcpd.types.base import NO_JSON
-from mcpd.types.content import TextContent
-from mcpd.types.tools import AnyValue, CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror

@@ -18,6 +18,7 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert, inspect as type
 from msgspec.structs import fields
 
 from mcpd.protocol.principal import Principal
+from mcpd.protocol.types.prompts import GetPromptResult, PromptMessage
 from mcpd.registry.annotations import plain_function, untyped_context
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.content import BLOCKS, is_content
@@ -32,7 +33,6 @@ from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FunctionResource, FunctionTemplate
 from mcpd.registry.tools import FunctionTool
 from mcpd.registry.type_adapter import StandIn
-from mcpd.types.prompts import GetPromptResult, PromptMessage
 
 # Classes of which one in place of another may do.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))

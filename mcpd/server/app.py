@@ -24,6 +24,7 @@ from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import BuiltInMethods, make_extensions, with_help
 from mcpd.handlers.table import bind as bind_handlers
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
+from mcpd.protocol.types.base import META, Icon, Params
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.hooks import to_builtins
 from mcpd.server.extension_methods import ExtensionMethods
@@ -31,7 +32,6 @@ from mcpd.server.http_routes import RouteMethods
 from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
 from mcpd.server.offerings import Offerings
 from mcpd.server.visibility import VisibilityMethods
-from mcpd.types.base import META, Icon, Params
 
 if TYPE_CHECKING:
     from mcpd.backplane.base import Backplane, ChangeBus

@@ -16,6 +16,10 @@ from mcpd.context import context_type
 from mcpd.context.exchange import Exchange
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension, ResourceAddition, ToolAddition
+from mcpd.protocol.types.content import Annotations
+from mcpd.protocol.types.prompts import Prompt
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool, ToolAnnotations
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.content import encode_data, is_content
 from mcpd.registry.resources import FixedResource, FunctionResource, FunctionTemplate
@@ -23,10 +27,6 @@ from mcpd.registry.signature import Callee, bind
 from mcpd.registry.tools import Finisher, FunctionTool
 from mcpd.registry.uris import PLAIN, as_uri
 from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
-from mcpd.types.content import Annotations
-from mcpd.types.prompts import Prompt
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool, ToolAnnotations
 
 if TYPE_CHECKING:
     from mcpd.registry.cache import CacheHint

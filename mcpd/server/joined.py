@@ -18,6 +18,10 @@ from mcpd import __version__
 from mcpd.context.exchange import Exchange
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.builtin import BUILT_IN
+from mcpd.protocol.types.interaction import Completion
+from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, Prompt
+from mcpd.protocol.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolParams, CallToolResult, Tool
 from mcpd.protocol.wire.headers import Mirror
 from mcpd.registry.entries import Entries, Later, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.pages import ActiveExtensions
@@ -26,10 +30,6 @@ from mcpd.registry.resources import FixedResource
 from mcpd.registry.tools import ToolMeta
 from mcpd.server.app import Server
 from mcpd.server.sibling_names import SiblingNames
-from mcpd.types.completion import Completion
-from mcpd.types.prompts import GetPromptParams, GetPromptResult, Prompt
-from mcpd.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolParams, CallToolResult, Tool
 
 _MOST_NAME = 128
 

@@ -66,7 +66,7 @@ def _access(server: Servable, settings: Settings) -> Access:
 def _websocket_listener(
     server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit
 ) -> Listener:
-    from mcpd.transports.websocket_server import WebSocketLimits, WebSocketListener
+    from mcpd.transports.websocket.server import WebSocketLimits, WebSocketListener
 
     limits = settings.ws_limits or WebSocketLimits()
     if settings.max_frame_bytes is not None:

@@ -15,10 +15,9 @@ from msgspec.json import decode, encode
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.state_keys import StateKeys, keys_of_process, read_keys
+from mcpd.protocol.types.base import Icon, Implementation
+from mcpd.protocol.types.content import TextContent
 from mcpd.registry.meta_keys import checked_meta
-from mcpd.types.base import Icon
-from mcpd.types.content import TextContent
-from mcpd.types.lifecycle import Implementation
 
 if TYPE_CHECKING:
     from mcpd.registry.catalog import Catalog

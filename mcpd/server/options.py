@@ -11,7 +11,7 @@ from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
-from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.transports.websocket.server import WebSocketLimits
 
 
 class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):

@@ -89,7 +89,7 @@ def _take_process(settings: Settings) -> None:
         from mcpd.transports.accepting import raise_descriptor_limit
 
         raise_descriptor_limit()
-    from mcpd.transports.stdio_descriptors import claim, fill_gaps
+    from mcpd.transports.stdio import claim, fill_gaps
 
     if settings.announce is None:
         settings.announce = _tell_address
@@ -156,8 +156,7 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
                 settings.announce(listener.url)
 
         if settings.stdio:
-            from mcpd.transports.stdio_descriptors import claim
-            from mcpd.transports.stdio_listener import StdioListener
+            from mcpd.transports.stdio import StdioListener, claim
 
             fd_in, fd_out = settings.descriptors or claim()
             await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))

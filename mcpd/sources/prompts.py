@@ -16,16 +16,16 @@ from msgspec import Meta, Struct
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from mcpd.registry.entries import PromptEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.server.folder_files import read_within
 from mcpd.sources.files import MOST_OF_A_KIND, File, Report, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
-from mcpd.types.content import TextContent
-from mcpd.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 
 if TYPE_CHECKING:
-    from mcpd.types.completion import Completion
+    from mcpd.protocol.types.interaction import Completion
 
 MOST_BYTES = 1024 * 1024
 """The largest file that is a prompt."""

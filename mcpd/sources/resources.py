@@ -14,6 +14,8 @@ from msgspec import Struct
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.path_screen import problem_of
@@ -22,8 +24,6 @@ from mcpd.registry.uris import as_uri
 from mcpd.server.folder_files import read_within
 from mcpd.sources.files import File, Report, escaped, files_of, uri_name
 from mcpd.sources.tables import ResourcesTable
-from mcpd.types.content import BlobResourceContents, TextResourceContents
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 BINARY = "application/octet-stream"
 

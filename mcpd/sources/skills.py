@@ -23,6 +23,9 @@ from mcpd.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES,
 from mcpd.extensions.skills.entries import Skill, SkillResource, is_name, root_uri
 from mcpd.extensions.skills.extension import SkillsExtension
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import META
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource
 from mcpd.registry.entries import Entries, ResourceEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.threads import run_in_thread
@@ -32,9 +35,6 @@ from mcpd.sources.files import MOST_OF_A_KIND, File, Report, escaped, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 from mcpd.sources.resources import BINARY, Origin, is_text_type, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
-from mcpd.types.base import META
-from mcpd.types.content import BlobResourceContents, TextResourceContents
-from mcpd.types.resources import ReadResourceResult, Resource
 
 MOST_DESCRIPTION = 1024
 """How many characters the description of a skill may have."""

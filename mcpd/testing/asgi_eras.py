@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.json import encode
 
+from mcpd.protocol.types.base import META
 from mcpd.protocol.wire.headers import encode_value
 from mcpd.server import Server
-from mcpd.types.base import META
 
 Headers = Sequence[tuple[bytes, bytes]]
 

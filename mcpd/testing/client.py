@@ -9,12 +9,12 @@ from typing import Any
 from mcpd.client import Callbacks, Client, ClientLimits
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal, Transport
+from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server import Server
 from mcpd.testing.caller import TRANSPORTS, Caller
 from mcpd.testing.joining import join
 from mcpd.testing.recording import WireMessage, recorded
-from mcpd.types.lifecycle import Implementation
 
 VERSIONS: tuple[str, ...] = SUPPORTED[::-1]
 """Every protocol version, oldest first: `@pytest.mark.parametrize("version", VERSIONS)`."""

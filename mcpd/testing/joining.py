@@ -134,7 +134,7 @@ async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimit
     from websockets.asyncio.client import connect as connect_websocket  # noqa: PLC0415
     from websockets.exceptions import InvalidStatus  # noqa: PLC0415
 
-    from mcpd.transports.websocket_server import WebSocketListener  # noqa: PLC0415
+    from mcpd.transports.websocket.server import WebSocketListener  # noqa: PLC0415
 
     connections: list[ServerConnection] = []
 

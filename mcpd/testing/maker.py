@@ -9,10 +9,10 @@ from typing import Any
 
 from mcpd.client import Callbacks, ClientLimits
 from mcpd.protocol.principal import Principal, Transport
+from mcpd.protocol.types.base import Implementation
 from mcpd.server import Server
 from mcpd.testing.blocking import SyncTestClient
 from mcpd.testing.client import TestClient
-from mcpd.types.lifecycle import Implementation
 
 
 class UnopenedClient(AbstractAsyncContextManager[TestClient], AbstractContextManager[SyncTestClient]):

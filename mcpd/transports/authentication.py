@@ -14,6 +14,7 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from hmac import compare_digest
+from time import time
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -357,3 +358,15 @@ class HandshakeFields:
         """Where the connection comes from, for authors."""
         lines = [line.partition(b":") for line in self._lines.split(b"\n") if line]
         return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
+
+
+_LONGEST = 24 * 60 * 60.0
+"""What lasts longer is ended all the same, and may begin again: no clock of ours has to be right for years."""
+
+
+def at_expiry(user: Principal, function: Callable[[], object]) -> asyncio.TimerHandle | None:
+    """Call a function when this principal's token ends; None for one without end. The caller cancels the timer."""
+    if user.expires is None:
+        return None
+    left = min(max(user.expires - time(), 0.0), _LONGEST)
+    return asyncio.get_running_loop().call_later(left, function)

@@ -19,9 +19,9 @@ from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import mask_command
-from mcpd.transports.apart import unread
 from mcpd.transports.child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
 from mcpd.transports.child_stderr import StderrCopy
+from mcpd.transports.result_delay import unread
 from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
 
 STDERR_BYTES_PER_SECOND = 65536.0

@@ -8,13 +8,16 @@ are ready together. Whose descriptors they are is in `stdio_descriptors`. Spec: 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import select
+import sys
+import threading
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mcpd.errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
+from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from mcpd.protocol.budget import OVER, Charge
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
@@ -24,10 +27,11 @@ from mcpd.protocol.wire.ndjson import END_BYTES, Splitter, Torn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcpd.protocol.channel import Receiver
-    from mcpd.transports.apart import Apart
+    from mcpd.protocol.channel import Accept, Receiver
+    from mcpd.transports.result_delay import Apart
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel"]
+
 
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
@@ -106,7 +110,6 @@ class StdioChannel:
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
             # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
-            from mcpd.transports.stdio_thread import read_in_thread  # what hosts give are pipes
 
             read_in_thread(self, self._loop, self._fd_in)
 
@@ -261,7 +264,7 @@ class StdioChannel:
             self._flush()
         if self._apart is None:
             try:
-                from mcpd.transports.apart import Apart  # few tools report anything, and this costs start-up
+                from mcpd.transports.result_delay import Apart  # few tools report anything, and this costs start-up
             except OSError:  # no descriptor is left to load it with
                 self.send(frame)
                 return
@@ -269,7 +272,7 @@ class StdioChannel:
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:
-        from mcpd.transports.apart import unread
+        from mcpd.transports.result_delay import unread
 
         return not self._out and not self._unsent and not unread(self._fd_out)
 
@@ -442,3 +445,113 @@ class StdioChannel:
             if self._receiver is not None and not self._is_broken:
                 os.set_blocking(self._fd_out, self._was_blocking)
             self._is_broken = True
+
+
+def claim() -> tuple[int, int]:
+    """Take stdin and stdout for the protocol and give their new descriptors (in, out).
+
+    Afterwards descriptor 0 reads nothing and descriptor 1 is stderr, for Python, C and child processes alike.
+    Call it before any code of the user is imported. Raises ConfigurationError if one of them is closed.
+    """
+    for fd, name in enumerate(("stdin", "stdout")):
+        if not _is_open(fd):
+            raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
+
+    if not _is_open(2):
+        # Or the next file that is opened would be what programs take for stderr.
+        _open_nothing(2, os.O_WRONLY)
+
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Who prints to find a mistake wants to read it now, not when the server ends.
+            sys.stdout.reconfigure(line_buffering=True)
+
+    fd_in, fd_out = os.dup(0), os.dup(1)
+    _open_nothing(0, os.O_RDONLY)
+    os.dup2(2, 1)
+    return fd_in, fd_out
+
+
+def fill_gaps() -> None:
+    """See that the descriptors 0, 1 and 2 are open, if only to nothing, where stdio is not served.
+
+    Else the next sockets get their numbers: what prints writes into them, and libuv aborts when it is to close them.
+    Call it before an event loop is made.
+    """
+    for fd, how in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+        if not _is_open(fd):
+            _open_nothing(fd, how)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _open_nothing(fd: int, how: int) -> None:
+    nothing = os.open(os.devnull, how)
+    if nothing != fd:
+        os.dup2(nothing, fd)
+        os.close(nothing)
+    else:
+        os.set_inheritable(fd, True)
+
+
+class StdioListener:
+    """One client, over two descriptors: those that `claim` gave, or any pipes or sockets."""
+
+    url = ""
+
+    def __init__(self, fd_in: int, fd_out: int, max_frame_bytes: int | None = None) -> None:
+        self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
+
+    async def start(self, accept: Accept) -> None:
+        """Begin to read."""
+        self._channel.start(accept(self._channel, is_only=True))
+
+    def pause(self) -> None:
+        """What comes now is refused: a session that ends says so."""
+
+    async def aclose(self) -> None:
+        """Send what is queued, within bounds, and give the descriptors back."""
+        await self._channel.aclose()
+
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Taker(Protocol):
+        """Where what is read goes, on the event loop's thread."""
+
+        def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
+            """Take it, b"" at the end; `read_on` lets the thread read more."""
+
+
+def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+    """Begin to read: each piece is taken before the next is read. The thread ends with its input, or with the loop."""
+    turn = threading.Semaphore(0)
+
+    def read() -> None:
+        while True:
+            try:
+                chunk = os.read(fd, _READ_BYTES)
+            except OSError:
+                chunk = b""
+
+            try:
+                loop.call_soon_threadsafe(taker.take, chunk, turn.release)
+            except RuntimeError:  # the loop is gone, and nobody waits for this thread
+                return
+
+            if not chunk:
+                return
+            turn.acquire()
+
+    # A daemon: a read that never ends must not keep the process.
+    threading.Thread(target=read, name="mcpd-stdin", daemon=True).start()

@@ -12,7 +12,7 @@ from mcpd.errors import McpdError, RemoteError
 from mcpd.host.call import ToolCall
 from mcpd.host.host import Host
 from mcpd.host.visibility import is_for_model
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.verdict.arguments import make_arguments
 from mcpd.verdict.metadata import App
 from mcpd.verdict.report import Check, Finding, checked, skipped

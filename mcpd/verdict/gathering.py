@@ -12,8 +12,8 @@ from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.extensions.ui.constants import SCHEME, is_app_type
 from mcpd.extensions.ui.uris import unversioned
-from mcpd.types.resources import Resource
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.resources import Resource
+from mcpd.protocol.types.tools import Tool
 from mcpd.verdict.metadata import App, linked_uri, plain
 
 _MOST_APPS = 200

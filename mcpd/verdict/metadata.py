@@ -12,8 +12,8 @@ from msgspec import Struct, to_builtins
 
 from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type
 from mcpd.extensions.ui.csp_sources import read_csp, read_permissions, validate_csp
-from mcpd.types.resources import Resource
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.resources import Resource
+from mcpd.protocol.types.tools import Tool
 from mcpd.verdict.report import Check, Finding, checked
 
 _RESOURCE_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")

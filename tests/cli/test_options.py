@@ -18,7 +18,7 @@ from mcpd.registry import threads
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
 from mcpd.server.options import RunOptions
 from mcpd.transports.authentication import Protection
-from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.transports.websocket.server import WebSocketLimits
 
 COMMANDS = {"check": check, "serve": serve}
 

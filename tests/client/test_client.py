@@ -25,13 +25,19 @@ from mcpd.errors import (
     RequestTimeout,
     UnsupportedVersion,
 )
+from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    PromptReference,
+    Root,
+)
 from mcpd.protocol.versions.table import LEGACY, SUPPORTED
 from mcpd.transports.memory import pair
-from mcpd.types.completion import PromptReference
-from mcpd.types.content import TextContent
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
 
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 

@@ -12,8 +12,13 @@ from support.scripted_server import DISCOVERED, INITIALIZED, META, Script, scrip
 
 from mcpd import Callbacks, Client, HttpOptions
 from mcpd.errors import HttpError, ProtocolError, RemoteError
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    Root,
+)
 
 LEGACY = {"initialize": {**INITIALIZED, "capabilities": {"tools": {}, "resources": {}}}}
 OFFERS = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True}}

@@ -13,14 +13,21 @@ from support.wire_schema import Conversation
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import LocalProtocolError, McpdError, ProtocolError
+from mcpd.protocol.types.base import LogMessageParams
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    PromptReference,
+    ResourceTemplateReference,
+    Root,
+)
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.transports.memory import MemoryChannel, pair
 from mcpd.transports.process import open_process
-from mcpd.types.completion import PromptReference, ResourceTemplateReference
-from mcpd.types.content import TextContent
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.notifications import LogMessageParams
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
 
 pytestmark = pytest.mark.usefixtures("shared")
 

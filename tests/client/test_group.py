@@ -16,9 +16,9 @@ from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, Elic
 from mcpd.client import group_members
 from mcpd.client.group_members import Collision
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError, RemoteError
+from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.registry.content import embedded, link
-from mcpd.types.completion import PromptReference, ResourceTemplateReference
 
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 

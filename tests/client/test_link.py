@@ -19,8 +19,8 @@ from mcpd import CacheHint, Callbacks, Client, Context, Server
 from mcpd.client import eras, link
 from mcpd.client.target import named
 from mcpd.errors import CannotConnect, ConnectionLost, McpdError, RemoteError, RequestTimeout, SessionLost
-from mcpd.transports.websocket_server import WebSocketListener
-from mcpd.types.notifications import LogMessageParams
+from mcpd.protocol.types.base import LogMessageParams
+from mcpd.transports.websocket.server import WebSocketListener
 
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"

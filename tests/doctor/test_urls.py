@@ -22,7 +22,7 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor import network, streams
 from mcpd.doctor.report import Report, Step
 from mcpd.doctor.urls import try_url
-from mcpd.transports.websocket_server import WebSocketListener
+from mcpd.transports.websocket.server import WebSocketListener
 
 VERSIONS = ("2025-11-25", "2025-06-18")
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n"

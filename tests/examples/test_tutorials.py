@@ -28,7 +28,7 @@ from mcpd import (
     TextContent,
     TextResourceContents,
 )  # fmt: skip
-from mcpd.types.completion import PromptReference, ResourceTemplateReference
+from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 
 FOLDER = REPOSITORY / "examples" / "tutorials"
 FILES = sorted(FOLDER.glob("*.py"))

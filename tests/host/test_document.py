@@ -12,7 +12,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 from mcpd.host.documents.document import read_document
-from mcpd.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 
 URI = "ui://weather/view"
 MIME = "text/html;profile=mcp-app"

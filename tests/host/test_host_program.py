@@ -21,8 +21,8 @@ from mcpd.host.view import ViewPhase
 from mcpd.host.view.events import Closed, Failed, SizeChanged
 from mcpd.host.view.policy import ViewLimits
 from mcpd.host.view.refusals import Denied
+from mcpd.protocol.types.interaction import ElicitFormParams, ElicitResult
 from mcpd.protocol.versions.table import SUPPORTED
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 
 RESULT = "ui/notifications/tool-result"
 INPUT = "ui/notifications/tool-input"

@@ -8,8 +8,8 @@ from msgspec import Raw
 from mcpd.errors import LocalProtocolError
 from mcpd.host.view.messages import TOOL_CANCELLED, TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.host.view.opening_call import LaunchCall
-from mcpd.types.content import TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 
 def methods(launch: LaunchCall) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from mcpd.errors import InvalidParams
 from mcpd.host.view.policy import RateLimit, ViewLimits, check_downloads, check_link, safe_file_name
 from mcpd.host.view.refusals import Denied
-from mcpd.types.content import EmbeddedResource, ResourceLink
+from mcpd.protocol.types.content import EmbeddedResource, ResourceLink
 
 LIMITS = ViewLimits()
 

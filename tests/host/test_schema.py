@@ -21,8 +21,8 @@ from mcpd.host.view.context import (
     ToolInfo,
 )
 from mcpd.host.view.events import ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink
-from mcpd.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="needs jsonschema-rs, which the test extra brings")
 

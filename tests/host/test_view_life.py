@@ -16,8 +16,8 @@ from mcpd.host.partial_json import PartialArguments
 from mcpd.host.view import View, ViewPhase
 from mcpd.host.view.context import HostContext, ToolInfo
 from mcpd.host.view.events import Abort, Closed, Connected, Failed, Finding, Forward, Live, TeardownRequested
-from mcpd.types.content import TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 NO_PROXY = structs.replace(SETTINGS, has_proxy=False)
 RESULT = {"content": [{"type": "text", "text": "21 °C"}], "structuredContent": {"t": 21}, "_meta": {"k": [1]}}

@@ -24,8 +24,8 @@ from mcpd.host.view.events import (
     Sample,
     SizeChanged,
 )
-from mcpd.types.content import ImageContent, TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import ImageContent, TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 RESULTS = structs.replace(SETTINGS, denials="result")
 TEXT = {"type": "text", "text": "hello"}

@@ -18,9 +18,9 @@ from support.memory import memory
 from mcpd import Callbacks, Client
 from mcpd.client import ClientLimits
 from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, ProtocolError
+from mcpd.protocol.types.base import LogMessageParams
+from mcpd.protocol.types.interaction import ElicitFormParams, ElicitResult
 from mcpd.transports.memory import MemoryChannel, pair
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult
-from mcpd.types.notifications import LogMessageParams
 
 pytestmark = pytest.mark.slow
 

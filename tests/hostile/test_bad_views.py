@@ -23,7 +23,7 @@ from mcpd.host.documents.csp import Profile, grant
 from mcpd.host.documents.document_cache import MAX_KEPT
 from mcpd.host.view.events import AppToolsListed, Finding, ModelContextUpdate
 from mcpd.host.view.refusals import Denied
-from mcpd.types.content import TextContent
+from mcpd.protocol.types.content import TextContent
 
 MB = 1024 * 1024
 

@@ -19,8 +19,8 @@ from mcpd.errors import ResultTooLarge
 from mcpd.observe.meter import Meter
 from mcpd.protocol.jsonrpc import decode
 from mcpd.protocol.session import Opening, Session
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.protocol.versions import table
-from mcpd.types.tools import CallToolResult
 
 PACKAGE = str(Path(mcpd.__file__).parent)
 

@@ -19,7 +19,7 @@ from support.views_stage import png
 from mcpd import Context, Server
 from mcpd.client.targets.named import CommandTarget
 from mcpd.preview.messages import TraceFilter, TraceGet
-from mcpd.types.content import (
+from mcpd.protocol.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

@@ -23,13 +23,13 @@ from pydantic import Field
 
 import mcpd.registry.hints
 from mcpd.errors import ArgumentsError, RegistrationError
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.content import encode_data, is_content
 from mcpd.registry.hints import readable
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.signature import Callee, bind
 from mcpd.registry.tools import typed_check
 from mcpd.registry.type_adapter import StandIn
-from mcpd.types.tools import CallToolResult
 
 
 def taking(hint: Any, *default: Any) -> Callee:

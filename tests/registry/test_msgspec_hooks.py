@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from mcpd.errors import ArgumentsError
+from mcpd.protocol.types.content import TextContent
 from mcpd.registry.content import resource_contents, tool_result
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.msgspec_hooks import Definitions, dec_hook, enc_hook, output_hook, problem
 from mcpd.registry.signature import bind
 from mcpd.registry.tools import typed_check
-from mcpd.types.content import TextContent
 
 
 class Model:

@@ -23,9 +23,9 @@ from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server, ToolError
 from mcpd.errors import RegistrationError
+from mcpd.protocol.types.content import Annotations, ContentBlock, ImageContent, TextContent
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.content import audio, embedded, image, link, text
-from mcpd.types.content import Annotations, ContentBlock, ImageContent, TextContent
-from mcpd.types.tools import CallToolResult
 
 HAS_STRUCTURED = ("2025-06-18", "2025-11-25", MODERN)
 

@@ -10,8 +10,8 @@ from support.wires import MODERN, memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.types.base import Icon
-from mcpd.types.tools import ToolAnnotations
+from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.tools import ToolAnnotations
 
 HALF = "a\ud800"
 

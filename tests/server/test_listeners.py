@@ -27,8 +27,8 @@ from mcpd.protocol.channel import Accept, HasConnections, Listener, Receiver
 from mcpd.protocol.principal import Origin
 from mcpd.server.serving import Settings, serve
 from mcpd.server.settings import settings_for
-from mcpd.transports.stdio_listener import StdioListener
-from mcpd.transports.websocket_server import WebSocketListener
+from mcpd.transports.stdio import StdioListener
+from mcpd.transports.websocket.server import WebSocketListener
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="unix sockets")
 

@@ -28,7 +28,7 @@ from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.server import serving
 from mcpd.server.serving import Settings, serve
-from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.transports.websocket.server import WebSocketLimits
 
 
 @pytest.fixture

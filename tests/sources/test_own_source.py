@@ -20,14 +20,14 @@ from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire
 from mcpd import GetPromptResult, PromptMessage, ResourceNotFound, Server, TextContent
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, RegistrationError
+from mcpd.protocol.types.base import NO_JSON
+from mcpd.protocol.types.content import TextResourceContents
+from mcpd.protocol.types.interaction import Completion
+from mcpd.protocol.types.prompts import Prompt, PromptArgument
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.registry.pages import DECORATORS, ActiveExtensions
-from mcpd.types.base import NO_JSON
-from mcpd.types.completion import Completion
-from mcpd.types.content import TextResourceContents
-from mcpd.types.prompts import Prompt, PromptArgument
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, http_wire])
 

@@ -16,8 +16,8 @@ from mcpd.host.view import View, ViewPhase
 from mcpd.host.view.context import ContainerDimensions, HostContext
 from mcpd.host.view.events import Event
 from mcpd.host.view.policy import ViewSettings
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.types.tools import Tool
 
 __all__ = ["APP", "CONTEXT", "DOCUMENT", "HTML", "INITIALIZE", "INITIALIZED", "SETTINGS", "TOOLS", "Stage", "tool"]
 

@@ -12,13 +12,21 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as a script it is not among the tests' packages
 
 from support.source_code import parsed
 
-MODULES = ("mcpd", "mcpd.sync", "mcpd.client.blocking", "mcpd.client.tool_function", "mcpd.testing", "mcpd.types")
+MODULES = (
+    "mcpd",
+    "mcpd.sync",
+    "mcpd.client.blocking",
+    "mcpd.client.tool_function",
+    "mcpd.testing",
+    "mcpd.types",
+)
 OPTIONS = (
     "mcpd.registry.options:Described",
     "mcpd.registry.options:DescribedPrompt",
@@ -57,7 +65,7 @@ def public_api() -> str:
     for name_of_module in MODULES:
         module = importlib.import_module(name_of_module)
         lines.append(f"# {name_of_module}")
-        for name in module.__all__:
+        for name in _public(module):
             value = getattr(module, name)
             if id(value) in seen:
                 lines.append(f"{name}: see {seen[id(value)]}")
@@ -71,6 +79,15 @@ def public_api() -> str:
         home, _, name = place.partition(":")
         lines.extend(_describe(name, getattr(importlib.import_module(home), name)))
     return "\n".join(lines) + "\n"
+
+
+def _public(module: ModuleType) -> list[str]:
+    listed = getattr(module, "__all__", None)
+    return (
+        sorted(name for name in vars(module) if name[0] not in "_@" and name != "annotations")
+        if listed is None
+        else listed
+    )
 
 
 def _describe(name: str, value: Any) -> Iterator[str]:
@@ -139,7 +156,7 @@ def _derived(cls: type) -> dict[str, list[str]]:
 
 def _is_public(cls: type) -> bool:
     modules = (importlib.import_module(name) for name in MODULES)
-    return any(cls.__name__ in module.__all__ and getattr(module, cls.__name__) is cls for module in modules)
+    return any(cls.__name__ in _public(module) and getattr(module, cls.__name__) is cls for module in modules)
 
 
 def _own_members(node: ast.ClassDef) -> tuple[dict[str, list[str]], dict[str, list[str]]]:

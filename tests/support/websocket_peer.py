@@ -19,10 +19,9 @@ from urllib.parse import urlsplit
 from mcpd.protocol.channel import Channel
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket import WebSocketChannel
-from mcpd.transports.websocket_client import ClientHandshake
-from mcpd.transports.websocket_dial import Dialed
-from mcpd.transports.websocket_server import Endpoint, WebSocketLimits, WebSocketListener
+from mcpd.transports.websocket.client import ClientHandshake, Dialed
+from mcpd.transports.websocket.connection import WebSocketChannel
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits, WebSocketListener
 
 __all__ = [
     "BINARY",

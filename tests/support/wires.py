@@ -31,7 +31,7 @@ from support.wire_schema import VERSIONS, Conversation, SchemaViolation
 from mcpd import Server
 from mcpd.transports.memory import pair
 from mcpd.transports.stdio import StdioChannel
-from mcpd.transports.websocket_server import WebSocketListener
+from mcpd.transports.websocket.server import WebSocketListener
 
 __all__ = [
     "CLIENT_INFO",

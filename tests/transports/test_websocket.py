@@ -33,7 +33,7 @@ from websockets.asyncio.client import connect
 
 from mcpd.errors import ConnectionLost
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket_server import Endpoint
+from mcpd.transports.websocket.server import Endpoint
 
 # --------------------------------------------------------------------------------------- frames
 

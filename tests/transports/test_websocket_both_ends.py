@@ -33,7 +33,7 @@ from websockets.frames import Frame, Opcode
 
 from mcpd.errors import ConnectionLost
 from mcpd.transports.accepting import raise_descriptor_limit
-from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket.connection import WebSocketChannel
 
 MOST = 300
 

@@ -21,11 +21,11 @@ from support.websocket_peer import BINARY, CLOSE, CONT, PING, PONG, TEXT, Record
 from mcpd import Client, Server
 from mcpd.client.targets import UrlTarget
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
-from mcpd.transports import websocket_client, websocket_dial
 from mcpd.transports.accepting import WebSocketLimits
-from mcpd.transports.websocket import WebSocketChannel
-from mcpd.transports.websocket_client import open_websocket
-from mcpd.transports.websocket_server import WebSocketListener
+from mcpd.transports.websocket import client as websocket_client
+from mcpd.transports.websocket.client import open_websocket
+from mcpd.transports.websocket.connection import WebSocketChannel
+from mcpd.transports.websocket.server import WebSocketListener
 
 pytestmark = pytest.mark.timeout(20)
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -514,7 +514,7 @@ async def test_tls_through_a_proxy(certificate: tuple[Path, Path], monkeypatch: 
         await peer.writer.start_tls(context)
         await one_echo(peer)
 
-    monkeypatch.setattr(websocket_dial, "is_loopback", lambda host: False)
+    monkeypatch.setattr(websocket_client, "is_loopback", lambda host: False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     async with raw_server(serve) as place:

@@ -35,7 +35,7 @@ from mcpd import Context, Server
 from mcpd.errors import ConfigurationError, ConnectionLost
 from mcpd.protocol.channel import Channel
 from mcpd.transports.guards import Access
-from mcpd.transports.websocket_server import WebSocketListener
+from mcpd.transports.websocket.server import WebSocketListener
 
 # --------------------------------------------------------------------------- the library's clients
 
@@ -563,7 +563,7 @@ async def test_a_client_that_was_slow_still_gets_its_answers_when_the_server_sto
 def test_only_what_is_needed_is_imported(child: Child) -> None:
     """websockets has an asyncio server, clients and a legacy package; all we use is the protocol."""
     code = (
-        "import sys, mcpd.transports.websocket_server; print(*(m for m in sys.modules if m.startswith('websockets')))"
+        "import sys, mcpd.transports.websocket.server; print(*(m for m in sys.modules if m.startswith('websockets')))"
     )
     found = subprocess.run([child.python, "-c", code], capture_output=True, text=True, check=True, env=child.env)
     assert "websockets.server" in found.stdout

@@ -19,10 +19,8 @@ pytestmark = pytest.mark.slow
 
 MODULE = '''"""2027-01-01: a revision of tests."""
 
-from ..types.words import CountWordsParams
-from .revision import Revision
-
-__all__ = ["REVISION"]
+from mcpd.protocol.types.words import CountWordsParams
+from mcpd.protocol.versions.table import Revision
 
 REVISION = Revision(
     version="2027-01-01",
@@ -35,9 +33,7 @@ REVISION = Revision(
 # The method of the recipe "Adding a method": its step 1, and the function of step 3.
 TYPES = '''"""`com.example/count`, a method of tests."""
 
-from .base import Params, Result
-
-__all__ = ["CountWordsParams", "CountWordsResult"]
+from mcpd.protocol.types.base import Params, Result
 
 
 class CountWordsParams(Params):
@@ -49,11 +45,9 @@ class CountWordsResult(Result):
 '''
 HANDLER = '''"""`com.example/count`, a method of tests."""
 
-from ..context.exchange import Exchange
-from ..registry.catalog import Catalog
-from ..types.words import CountWordsParams, CountWordsResult
-
-__all__ = ["count_words"]
+from mcpd.context.exchange import Exchange
+from mcpd.registry.catalog import Catalog
+from mcpd.protocol.types.words import CountWordsParams, CountWordsResult
 
 
 def count_words(catalog: Catalog, exchange: Exchange, params: CountWordsParams) -> CountWordsResult:
@@ -76,8 +70,8 @@ def copy(tmp_path: Path) -> Path:
     shared = REPOSITORY.parent / "shared"
     if shared.is_dir():
         (tmp_path / "shared").symlink_to(shared)
-    (root / "mcpd/versions/v2027_01_01.py").write_text(MODULE)
-    (root / "mcpd/types/words.py").write_text(TYPES)
+    (root / "mcpd/protocol/versions/v2027_01_01.py").write_text(MODULE)
+    (root / "mcpd/protocol/types/words.py").write_text(TYPES)
     (root / "mcpd/handlers/words.py").write_text(HANDLER)
     handlers = root / "mcpd/handlers/table.py"
     text = handlers.read_text()

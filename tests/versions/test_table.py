@@ -28,11 +28,9 @@ from mcpd.errors import (
     UrlElicitationRequired,
 )
 from mcpd.protocol.jsonrpc import encode
-from mcpd.protocol.versions import table
-from mcpd.protocol.versions.table import Version
-from mcpd.types import completion, content, lifecycle, notifications, prompts, resources, rounds, sampling, tools
-from mcpd.types.base import EmptyResult, Icon, Result
-from mcpd.types.content import (
+from mcpd.protocol.types import base, content, interaction, prompts, resources, tools
+from mcpd.protocol.types.base import EmptyResult, Icon, Result
+from mcpd.protocol.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -42,7 +40,9 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool, ToolAnnotations, ToolExecution
+from mcpd.protocol.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool, ToolAnnotations, ToolExecution
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Version
 
 IDENTITY = Raw(b'{"io.modelcontextprotocol/serverInfo":{"name":"t","version":"1"}}')
 V0, V1, V2, V3, V4, V5 = VERSIONS
@@ -114,27 +114,29 @@ def test_traits(version: str, null_id: bool, batches: bool, modern: bool) -> Non
 
 # -------------------------------------------------------------------------------------- members
 
+# Read from clients and never written to them, so that no version takes members from them.
+FROM_CLIENTS = {"ElicitResult", "InputRequest", "ListRootsResult", "CreateMessageResult"}
 STRUCTS: dict[str, type[Struct]] = {
     cls.__name__: cls
-    for module in (content, lifecycle, prompts, resources, tools, completion)
-    for name in module.__all__
-    if isinstance(cls := getattr(module, name), type)
+    for module in (content, base, prompts, resources, tools, interaction)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and cls.__module__ == module.__name__ and cls.__name__ not in FROM_CLIENTS
 }
-STRUCTS["SamplingMessage"] = sampling.SamplingMessage
-STRUCTS["InputRequiredResult"] = rounds.InputRequiredResult
+STRUCTS["SamplingMessage"] = interaction.SamplingMessage
+STRUCTS["InputRequiredResult"] = interaction.InputRequiredResult
 # No definition of that name in the schemas: what a request's params hold is checked below.
 NESTED_PARAMS: dict[type[Struct], str] = {
-    notifications.ProgressParams: "ProgressNotification",
-    notifications.CancelledParams: "CancelledNotification",
-    notifications.LogMessageParams: "LoggingMessageNotification",
+    base.ProgressParams: "ProgressNotification",
+    base.CancelledParams: "CancelledNotification",
+    base.LogMessageParams: "LoggingMessageNotification",
     resources.ResourceUpdatedParams: "ResourceUpdatedNotification",
-    lifecycle.InitializeParams: "InitializeRequest",
+    base.InitializeParams: "InitializeRequest",
     tools.CallToolParams: "CallToolRequest",
     prompts.GetPromptParams: "GetPromptRequest",
     resources.ReadResourceParams: "ReadResourceRequest",
-    completion.CompleteParams: "CompleteRequest",
-    sampling.CreateMessageParams: "CreateMessageRequest",
-    rounds.ListenParams: "SubscriptionsListenRequest",
+    interaction.CompleteParams: "CompleteRequest",
+    interaction.CreateMessageParams: "CreateMessageRequest",
+    interaction.ListenParams: "SubscriptionsListenRequest",
 }
 # (version, struct) -> members by which we differ, and why that is right.
 DIFFERENCES: dict[tuple[str, str], set[str]] = {
@@ -274,10 +276,10 @@ def everything() -> list[Any]:
             contents=[TextResourceContents("x:t", "t", None, {"m": 1}), BlobResourceContents("x:b", b"")]
         ),
         prompts.GetPromptResult(messages=[prompts.PromptMessage("assistant", block) for block in blocks]),
-        lifecycle.InitializeResult(
+        base.InitializeResult(
             protocol_version="x",
-            capabilities=lifecycle.ServerCapabilities(completions={}, logging={}),
-            server_info=lifecycle.Implementation(name="n", version="1", title="t", icons=icon, website_url="https://x"),
+            capabilities=base.ServerCapabilities(completions={}, logging={}),
+            server_info=base.Implementation(name="n", version="1", title="t", icons=icon, website_url="https://x"),
             instructions="i",
         ),
         resources.Resource(uri="x:y", name="n", title="t", size=5, icons=icon, annotations=notes, meta={"m": 1}),
@@ -470,7 +472,7 @@ def test_hints_are_added_where_none_are_given() -> None:
         resources.ListResourcesResult(resources=[]),
         resources.ListResourceTemplatesResult(resource_templates=[]),
         resources.ReadResourceResult(contents=[]),
-        lifecycle.DiscoverResult(supported_versions=[], capabilities=lifecycle.ServerCapabilities()),
+        base.DiscoverResult(supported_versions=[], capabilities=base.ServerCapabilities()),
     ):
         written = wire(table.get(MODERN).shape_result(result, IDENTITY))
         assert (written["ttlMs"], written["cacheScope"]) == (0, "private")
@@ -576,8 +578,8 @@ def test_codes_that_are_new_with_2026_07_28() -> None:
 
 @each_version
 def test_log_levels_are_those_of_the_version(version: str) -> None:
-    for level in notifications.LOG_LEVELS:
-        written = shaped(version, notifications.LogMessageParams(level=level, data=1))["level"]
+    for level in base.LOG_LEVELS:
+        written = shaped(version, base.LogMessageParams(level=level, data=1))["level"]
         if version == V0:
             four = {"notice": "info", "critical": "error", "alert": "error", "emergency": "error"}
             assert written == four.get(level, level)
@@ -711,6 +713,6 @@ def test_classes_that_stand_by_name_are_there_and_only_those_of_questions_are() 
     ] + [table._NESTED]  # fmt: skip
     keys = {key for rows in tables for key in rows}
     names = {key for key in keys if isinstance(key, str)}
-    assert {table._class(name).__module__ for name in names} == table._BY_NAME
+    assert {table._class(name).__module__ for name in names} == {table._INTERACTION}
     assert {table._class(name).__name__ for name in names} == names
-    assert not {key for key in keys if not isinstance(key, str) and key.__module__ in table._BY_NAME}
+    assert not {key for key in keys if not isinstance(key, str) and key.__module__ == table._INTERACTION}

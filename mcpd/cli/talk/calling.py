@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcpd.cli.talk.kinds import Schema
     from mcpd.cli.talk.questions import Questions
     from mcpd.client import Callbacks, Client
-    from mcpd.types.tools import Tool
+    from mcpd.protocol.types.tools import Tool
 
 _MOST_NAMED = 500
 
@@ -139,7 +139,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
     from mcpd.cli.talk.content import Saver, one_line, show_blocks, structured_text
     from mcpd.errors import ProtocolError
     from mcpd.protocol.jsonrpc import explain
-    from mcpd.types.tools import CallToolResult
+    from mcpd.protocol.types.tools import CallToolResult
 
     try:
         result = decode(raw, type=CallToolResult, strict=False)  # reads "false" for false, as `Client` does
@@ -149,7 +149,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
         terminal.out_json(one_line(raw))
         return 1 if result.is_error else 0
     if result.is_error:
-        from mcpd.types.content import TextContent
+        from mcpd.protocol.types.content import TextContent
 
         texts = [block.text for block in result.content if isinstance(block, TextContent)]
         for text in texts or [f"{options.tool} failed, and does not say why"]:

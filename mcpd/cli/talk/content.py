@@ -16,7 +16,7 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
-from mcpd.types.content import (
+from mcpd.protocol.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

@@ -16,11 +16,16 @@ from mcpd.client import Callbacks
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable, printable_lines
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+)
 
 if TYPE_CHECKING:
-    from mcpd.types.notifications import LogMessageParams
+    from mcpd.protocol.types.base import LogMessageParams
 
 _MOST_OF_A_TEXT = 4000
 _MOST_DECLINED = 100
@@ -132,7 +137,7 @@ class Questions:
                 terminal.note("mcpd: declined")
                 raise _Refused
 
-        from mcpd.types.content import TextContent
+        from mcpd.protocol.types.content import TextContent
 
         text = TextContent("\n".join(lines))
         return CreateMessageResult(

@@ -10,9 +10,9 @@ from msgspec.json import encode, format
 from mcpd.cli.talk.kinds import Schema, in_words, read_schema
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.protocol.printable import printable
-from mcpd.types.prompts import Prompt
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.prompts import Prompt
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import Tool
 
 _NARROWEST = 20
 _WIDEST_NAME = 32

@@ -38,7 +38,7 @@ from mcpd.errors import AuthorizationFailed, AuthorizationRequired, Configuratio
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.transports.authorization import Authorization
+    from mcpd.transports.client_authorization import Authorization
 
 
 log = logging.getLogger("mcpd.client")

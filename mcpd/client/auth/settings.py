@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from mcpd.client.auth.auth_option import AuthSettings, TokenSource
 from mcpd.client.auth.documents import is_loopback_url
 from mcpd.errors import ConfigurationError
-from mcpd.transports.authorization import Authorization
+from mcpd.transports.client_authorization import Authorization
 
 
 class OAuth(AuthSettings, frozen=True, kw_only=True):

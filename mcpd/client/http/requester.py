@@ -16,7 +16,7 @@ from mcpd.client.http.pool import Link, Reply, read_some
 from mcpd.errors import HttpError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.printable import printable
-from mcpd.transports.authorization import Authorization
+from mcpd.transports.client_authorization import Authorization
 
 MOST_COOKIES = 32
 """How many cookies of a server, of up to 4,096 characters each, a client keeps."""

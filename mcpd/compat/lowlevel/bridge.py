@@ -186,7 +186,7 @@ class _Bridge:
         try:
             return await _given(native(exchange, params))
         except InvalidParams:
-            from mcpd.types.base import EmptyResult
+            from mcpd.protocol.types.base import EmptyResult
 
             exchange.watch(params.uri)
             return EmptyResult()

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcpd.compat.wire import struct_of
-from mcpd.types.elicitation import ElicitationCompleteParams
-from mcpd.types.notifications import CancelledParams, LogMessageParams, ProgressParams
-from mcpd.types.resources import ResourceUpdatedParams
+from mcpd.protocol.types.base import CancelledParams, LogMessageParams, ProgressParams
+from mcpd.protocol.types.interaction import ElicitationCompleteParams
+from mcpd.protocol.types.resources import ResourceUpdatedParams
 
 if TYPE_CHECKING:
     from msgspec import Struct

@@ -13,17 +13,17 @@ from mcpd.compat.types.base import BaseRequest, PaginatedRequestParams
 from mcpd.compat.wire import as_json, struct_of
 from mcpd.context.exchange import Exchange
 from mcpd.errors import LocalProtocolError
-from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.types.prompts import GetPromptResult, ListPromptsResult, Prompt
-from mcpd.types.resources import (
+from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt
+from mcpd.protocol.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
 )
-from mcpd.types.tools import CallToolResult, ListToolsResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, Tool
+from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.registry.pages import ActiveExtensions
 
 __all__ = ["entries"]
 

@@ -11,8 +11,15 @@ from mcpd.compat.types.base import BaseRequest
 from mcpd.compat.wire import as_json, struct_of
 from mcpd.context.questions import Question
 from mcpd.errors import LocalProtocolError
-from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    ListRootsParams,
+    ListRootsResult,
+)
 
 __all__ = ["METHODS", "RawQuestion", "question_of"]
 

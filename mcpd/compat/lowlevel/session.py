@@ -17,8 +17,8 @@ from mcpd.compat.wire import as_json
 from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
-from mcpd.types.notifications import LogMessageParams, ProgressParams
-from mcpd.types.resources import ResourceUpdatedParams
+from mcpd.protocol.types.base import LogMessageParams, ProgressParams
+from mcpd.protocol.types.resources import ResourceUpdatedParams
 
 __all__ = ["ServerSession", "ServerSessionT"]
 
@@ -201,7 +201,7 @@ class ServerSession(Notices):
 
     async def send_elicit_complete(self, elicitation_id: str, related_request_id: RequestId | None = None) -> None:
         """Say that what was asked by URL has happened."""
-        from mcpd.types.elicitation import ElicitationCompleteParams
+        from mcpd.protocol.types.interaction import ElicitationCompleteParams
 
         await self._tell("notifications/elicitation/complete", ElicitationCompleteParams(elicitation_id=elicitation_id))
 

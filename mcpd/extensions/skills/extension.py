@@ -13,7 +13,7 @@ from mcpd.context.exchange import Exchange
 from mcpd.extensions.base import Extension, ExtensionHost, Method
 from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
 from mcpd.protocol.envelope import ClientIdentity
-from mcpd.types.base import Result
+from mcpd.protocol.types.base import Result
 
 
 class SkillsExtension(Extension):

@@ -18,10 +18,10 @@ from mcpd.extensions.base import Method
 from mcpd.extensions.skills.constants import DIRECTORY, SCHEME
 from mcpd.extensions.skills.entries import Skill, of_skills, source_of
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result
+from mcpd.protocol.types.resources import Resource
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.threads import run_in_thread
-from mcpd.types.base import CacheableResult, PageParams, Params, Result
-from mcpd.types.resources import Resource
 
 T = TypeVar("T")
 

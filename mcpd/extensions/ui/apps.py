@@ -23,12 +23,12 @@ from mcpd.extensions.ui.meta import ViewMeta, read_view_meta, view_meta
 from mcpd.extensions.ui.tools import ToolUi, Visibility, tool_ui
 from mcpd.extensions.ui.uris import app_uri, checked_uri, unversioned, versioned
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.content import TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FixedResource
-from mcpd.types.base import Icon
-from mcpd.types.content import TextResourceContents
-from mcpd.types.resources import ReadResourceResult, Resource
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.options import AppOptions

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from mcpd.types.base import Wire
+from mcpd.protocol.types.base import Wire
 
 SourceKind: TypeAlias = Literal["connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"]
 

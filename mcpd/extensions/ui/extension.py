@@ -16,7 +16,7 @@ from mcpd.extensions.base import Extension, ExtensionHost, ResourceAddition, Too
 from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.apps import Apps

@@ -14,9 +14,9 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, structs
 
 from mcpd.extensions.ui.constants import SCHEME
+from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.content import encode_data
-from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from mcpd.types.tools import CallToolResult
 
 VIEW_DATA: Final = "mcpd/data"
 """The key of `_meta` under which a View finds its data if `structuredContent` was lost on the way."""

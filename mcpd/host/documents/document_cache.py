@@ -25,7 +25,7 @@ from mcpd.host.hooks import Hooks, settle
 from mcpd.host.view.refusals import Denied
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
-from mcpd.types.base import Wire
+from mcpd.protocol.types.base import Wire
 
 log = logging.getLogger("mcpd.host")
 

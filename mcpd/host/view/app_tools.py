@@ -19,7 +19,7 @@ from msgspec.json import Decoder
 from mcpd.errors import InvalidParams, LocalProtocolError
 from mcpd.host.view.messages import AppToolsPage
 from mcpd.protocol.jsonrpc import MALFORMED, explain
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 MAX_PAGES: Final = 10
 

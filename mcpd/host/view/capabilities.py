@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.types.base import Wire
-from mcpd.types.lifecycle import ListChanged
+from mcpd.protocol.types.base import ListChanged, Wire
 
 
 class Empty(Wire):

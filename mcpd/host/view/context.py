@@ -13,8 +13,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from msgspec import structs
 
 from mcpd.errors import LocalProtocolError
-from mcpd.types.base import Wire
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import Wire
+from mcpd.protocol.types.tools import Tool
 
 DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
 

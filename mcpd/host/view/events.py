@@ -15,10 +15,9 @@ from msgspec import Raw, Struct
 from mcpd.errors import McpdError
 from mcpd.host.view.capabilities import AppCapabilities
 from mcpd.host.view.context import DisplayMode
-from mcpd.types.content import ContentBlock
-from mcpd.types.lifecycle import Implementation
-from mcpd.types.notifications import LogLevel
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.base import Implementation, LogLevel
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.tools import CallToolResult, Tool
 
 
 class Ask(Struct, frozen=True):

@@ -20,7 +20,7 @@ from mcpd.host.view.requests import REQUESTS, ViewState, decode_params, find, pr
 from mcpd.protocol.jsonrpc import Id, Request
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
-from mcpd.types.notifications import CancelledParams, ProgressParams
+from mcpd.protocol.types.base import CancelledParams, ProgressParams
 
 
 class ViewRequest(RequestInFlight, eq=False):

@@ -44,8 +44,8 @@ from mcpd.host.view.refusals import Denied, TooMuch, WrongState, rule_of
 from mcpd.host.view.requests import ViewState, decode_params
 from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
 from mcpd.protocol.printable import printable
-from mcpd.types.notifications import CancelledParams
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import CancelledParams
+from mcpd.protocol.types.tools import Tool
 
 _decode_initialize = Decoder(InitializeParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode

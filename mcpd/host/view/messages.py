@@ -16,9 +16,8 @@ from msgspec import Raw, field
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.host.view.capabilities import AppCapabilities, HostCapabilities
 from mcpd.host.view.context import DisplayMode, HostContext
-from mcpd.types.base import Wire
-from mcpd.types.content import ContentBlock, EmbeddedResource, ResourceLink
-from mcpd.types.lifecycle import Implementation
+from mcpd.protocol.types.base import Implementation, Wire
+from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink
 
 HANDSHAKE_VERSION = "2026-01-26"
 """The version of the View's handshake; it has nothing to do with the core protocol's."""

@@ -19,7 +19,7 @@ from mcpd.host.view.events import Event, Logged, SizeChanged, TeardownRequested
 from mcpd.host.view.messages import SizeChangedParams
 from mcpd.host.view.refusals import NotOffered
 from mcpd.host.view.requests import ViewState, decode_params
-from mcpd.types.notifications import LogMessageParams
+from mcpd.protocol.types.base import LogMessageParams
 
 _UNBOUNDED: Final = ContainerDimensions()
 

@@ -19,7 +19,7 @@ from mcpd.host.view.policy import ViewLimits
 from mcpd.protocol.jsonrpc import Failure, Response, as_object, remote_error
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import PendingRequest, PendingRequests
-from mcpd.types.notifications import CancelledParams
+from mcpd.protocol.types.base import CancelledParams
 
 Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 

@@ -20,8 +20,8 @@ from mcpd.errors import InvalidParams
 from mcpd.host.view.capabilities import Empty, HostCapabilities, Modalities
 from mcpd.host.view.events import DownloadItem
 from mcpd.host.view.refusals import Denied
-from mcpd.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from mcpd.types.lifecycle import Implementation, ListChanged
+from mcpd.protocol.types.base import Implementation, ListChanged
+from mcpd.protocol.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120

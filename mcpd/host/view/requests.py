@@ -36,9 +36,9 @@ from mcpd.host.view.policy import ViewSettings, check_downloads, check_link
 from mcpd.host.view.refusals import NotOffered, NotVisible
 from mcpd.host.visibility import is_for_app
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
-from mcpd.types.base import Wire
-from mcpd.types.content import ContentBlock
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.base import Wire
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.tools import Tool
 
 
 class ViewState(Struct):

@@ -31,7 +31,7 @@ from mcpd.host.view.lifecycle import OVER, ViewPhase
 from mcpd.host.view.machine import ViewMachine
 from mcpd.host.view.output import log
 from mcpd.protocol.printable import printable
-from mcpd.types.tools import Tool
+from mcpd.protocol.types.tools import Tool
 
 __all__ = ["ListKind", "View", "ViewPhase"]
 

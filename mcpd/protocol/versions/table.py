@@ -17,11 +17,20 @@ from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
 from msgspec.json import Decoder
 from msgspec.structs import FieldInfo, fields, replace
 
-from mcpd import types
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import encode
-from mcpd.types.base import CacheableResult, ObjectResult, Result
-from mcpd.types.content import (
+from mcpd.protocol.types.base import (
+    CacheableResult,
+    ClientCapabilities,
+    ElicitationCapability,
+    Implementation,
+    InitializeResult,
+    ObjectResult,
+    Result,
+    SamplingCapability,
+    ServerCapabilities,
+)
+from mcpd.protocol.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -31,23 +40,15 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.lifecycle import (
-    ClientCapabilities,
-    ElicitationCapability,
-    Implementation,
-    InitializeResult,
-    SamplingCapability,
-    ServerCapabilities,
-)
-from mcpd.types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
-from mcpd.types.resources import (
+from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
+from mcpd.protocol.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
 )
-from mcpd.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
+from mcpd.protocol.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 
 Back = Callable[[Any], Any]
 
@@ -60,8 +61,7 @@ class Revision(Struct, kw_only=True, frozen=True):
     `fields` are the members a struct gained, `fields_gone` those it lost. `error_codes` gives the code that an
     exception class had *before* this revision, where it is not the class's own.
 
-    The classes of what only servers ask (`types.elicitation`, `types.sampling`), and of what few clients do
-    (`types.completion`, `types.rounds`), stand there by their names: a process that needs none does not load them.
+    The classes of `types.interaction` are given by name, so that a process that needs none does not load them.
     """
 
     version: str
@@ -128,7 +128,8 @@ _NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
     "SamplingMessage": {"content": _BLOCKS},
 }
 
-_BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("completion", "elicitation", "sampling"))
+_INTERACTION = "mcpd.protocol.types.interaction"
+"""The module whose classes have their rows by name, so that most servers do not load it."""
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
@@ -335,13 +336,13 @@ class Version:
 def _row(table: Mapping[type | str, T], cls: type) -> T | None:
     """What a table says of a class, by itself or by its name (see `Revision`)."""
     row = table.get(cls)
-    return table.get(cls.__name__) if row is None and cls.__module__ in _BY_NAME else row
+    return table.get(cls.__name__) if row is None and cls.__module__ == _INTERACTION else row
 
 
 def _class(named: type | str) -> type:
     if isinstance(named, type):
         return named
-    found: type = getattr(types, named)
+    found: type = getattr(import_module(_INTERACTION), named)
     return found
 
 

@@ -3,13 +3,18 @@
 No page or schema was published; what is served here is 2024-11-05 less what that one added.
 """
 
+from mcpd.protocol.types.base import (
+    InitializeParams,
+    NotificationParams,
+    PageParams,
+    Params,
+    ProgressParams,
+    SetLevelParams,
+)
+from mcpd.protocol.types.prompts import GetPromptParams
+from mcpd.protocol.types.resources import ReadResourceParams, SubscribeParams
+from mcpd.protocol.types.tools import CallToolParams
 from mcpd.protocol.versions.table import Revision
-from mcpd.types.base import PageParams, Params
-from mcpd.types.lifecycle import InitializeParams
-from mcpd.types.notifications import NotificationParams, ProgressParams, SetLevelParams
-from mcpd.types.prompts import GetPromptParams
-from mcpd.types.resources import ReadResourceParams, SubscribeParams
-from mcpd.types.tools import CallToolParams
 
 REVISION = Revision(
     version="2024-10-07",

@@ -7,8 +7,14 @@ from typing import Any
 
 from msgspec import structs
 
-from mcpd.protocol.versions.table import Revision
-from mcpd.types.content import (
+from mcpd.protocol.types.base import (
+    CancelledParams,
+    ClientCapabilities,
+    InitializeResult,
+    LogMessageParams,
+    NotificationParams,
+)
+from mcpd.protocol.types.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -16,10 +22,9 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.lifecycle import ClientCapabilities, InitializeResult
-from mcpd.types.notifications import CancelledParams, LogMessageParams, NotificationParams
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.versions.table import Revision
 
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):

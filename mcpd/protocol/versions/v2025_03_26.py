@@ -1,10 +1,9 @@
 """2025-03-26: batches, audio, tool annotations, completions as a capability. Spec: spec/mcp-2025-03-26/changelog."""
 
+from mcpd.protocol.types.base import ProgressParams, ServerCapabilities
+from mcpd.protocol.types.content import AudioContent, TextContent
+from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.versions.table import Revision
-from mcpd.types.content import AudioContent, TextContent
-from mcpd.types.lifecycle import ServerCapabilities
-from mcpd.types.notifications import ProgressParams
-from mcpd.types.tools import Tool
 
 
 def _audio_as_text(block: AudioContent) -> TextContent:

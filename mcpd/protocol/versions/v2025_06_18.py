@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import structs
 
-from mcpd.protocol.versions.table import Revision
-from mcpd.types.content import (
+from mcpd.protocol.types.base import ClientCapabilities, Implementation
+from mcpd.protocol.types.content import (
     Annotations,
     AudioContent,
     BlobResourceContents,
@@ -18,10 +18,10 @@ from mcpd.types.content import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.types.lifecycle import ClientCapabilities, Implementation
-from mcpd.types.prompts import Prompt, PromptArgument
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.prompts import Prompt, PromptArgument
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.versions.table import Revision
 
 
 def _link_as_text(block: ResourceLink) -> TextContent:

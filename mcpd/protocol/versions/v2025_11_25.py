@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from mcpd.errors import LocalProtocolError, UrlElicitationRequired
+from mcpd.protocol.types.base import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
+from mcpd.protocol.types.content import ResourceLink
+from mcpd.protocol.types.prompts import Prompt
+from mcpd.protocol.types.resources import Resource, ResourceTemplate
+from mcpd.protocol.types.tools import CallToolParams, Tool
 from mcpd.protocol.versions.table import Revision
-from mcpd.types.content import ResourceLink
-from mcpd.types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
-from mcpd.types.prompts import Prompt
-from mcpd.types.resources import Resource, ResourceTemplate
-from mcpd.types.tools import CallToolParams, Tool
 
 if TYPE_CHECKING:
-    from mcpd.types.elicitation import ElicitFormParams
-    from mcpd.types.sampling import SamplingMessage
+    from mcpd.protocol.types.interaction import ElicitFormParams, SamplingMessage
 
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:

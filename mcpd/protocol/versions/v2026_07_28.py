@@ -10,17 +10,16 @@ from msgspec.json import decode
 
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
-from mcpd.protocol.versions.table import Revision
-from mcpd.types.base import Params
-from mcpd.types.lifecycle import ClientCapabilities
-from mcpd.types.prompts import GetPromptParams, ListPromptsResult
-from mcpd.types.resources import (
+from mcpd.protocol.types.base import ClientCapabilities, Params
+from mcpd.protocol.types.prompts import GetPromptParams, ListPromptsResult
+from mcpd.protocol.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     ReadResourceParams,
     ReadResourceResult,
 )
-from mcpd.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
+from mcpd.protocol.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
+from mcpd.protocol.versions.table import Revision
 
 _HINT = ("ttl_ms", "cache_scope")
 

@@ -16,9 +16,9 @@ from mcpd.extensions.ui.apps import AppEntry
 from mcpd.extensions.ui.constants import UI
 from mcpd.extensions.ui.results import ViewResult
 from mcpd.extensions.ui.views.entry import bundled_page
+from mcpd.protocol.types.content import TextContent
 from mcpd.registry.entries import ToolEntry
 from mcpd.server import Server
-from mcpd.types.content import TextContent
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.extension import AppsExtension

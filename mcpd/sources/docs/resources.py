@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.sources.docs.page import mime_type_of
 from mcpd.sources.docs.results import UnknownPage, UnknownSection
-from mcpd.types.content import BlobResourceContents, TextResourceContents
-from mcpd.types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import Completion
     from mcpd.registry.uri_template import UriTemplate
     from mcpd.sources.docs.addresses import Addresses
     from mcpd.sources.docs.answers import Answers
     from mcpd.sources.docs.files import File
     from mcpd.sources.docs.library import Library
-    from mcpd.types.completion import Completion
 
 _MARKDOWN = "text/markdown"
 

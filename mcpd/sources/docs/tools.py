@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, to_builtins
 
 from mcpd.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.content import ContentBlock, ResourceLink
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.entries import ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
@@ -27,8 +29,6 @@ from mcpd.sources.docs.tool_results import (
 )
 from mcpd.sources.docs.wording import Argument, Wording
 from mcpd.sources.tables import Doing
-from mcpd.types.content import ContentBlock, ResourceLink
-from mcpd.types.tools import CallToolResult
 
 
 def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str:

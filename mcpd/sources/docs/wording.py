@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct, structs
 
 from mcpd.context.exchange import Exchange
+from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.registry.entries import ToolEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.tools import ToolMeta
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
-from mcpd.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror

@@ -8,7 +8,7 @@ from mcpd.cli.talk import questions
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.errors import ProtocolError
-from mcpd.types.elicitation import ElicitUrlParams
+from mcpd.protocol.types.interaction import ElicitUrlParams
 
 
 class Answers(Terminal):

@@ -13,7 +13,7 @@ from support.wires import each_version
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import CannotConnect, ConfigurationError, RequestTimeout
-from mcpd.types.elicitation import ElicitResult
+from mcpd.protocol.types.interaction import ElicitResult
 
 TIMEOUT = 30.0
 

@@ -13,8 +13,8 @@ from mcpd.errors import RegistrationError, ResourceNotFound
 from mcpd.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.extensions.ui.options import AppOptions
-from mcpd.types.content import BlobResourceContents, TextResourceContents
-from mcpd.types.resources import ReadResourceResult
+from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult
 
 OTHER = HTML + "<p>changed"
 

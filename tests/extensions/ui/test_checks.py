@@ -12,12 +12,12 @@ from support.ui_stage import CHART, HTML, make_server
 
 from mcpd import Server
 from mcpd.extensions.ui.constants import MIME_TYPE
+from mcpd.protocol.types.resources import Resource
+from mcpd.protocol.types.tools import Tool
 from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FixedResource
 from mcpd.registry.signature import bind
 from mcpd.registry.tools import FunctionTool
-from mcpd.types.resources import Resource
-from mcpd.types.tools import Tool
 
 
 def draw() -> str:

@@ -12,8 +12,8 @@ from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import ContentBlock, Server, ToolError, ViewResult, embedded, image, link, text, view_result
 from mcpd.extensions.ui.results import VIEW_DATA
-from mcpd.types.content import TextContent
-from mcpd.types.tools import CallToolResult
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import CallToolResult
 
 IDENTITY = "io.modelcontextprotocol/serverInfo"
 

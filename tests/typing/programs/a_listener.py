@@ -10,7 +10,7 @@ from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Accept
 from mcpd.serve_options import Settings
 from mcpd.server.serving import serve
-from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.transports.websocket.server import WebSocketLimits
 
 
 class Pipe:

@@ -5,8 +5,8 @@ from typing import Any
 
 from mcpd import Callbacks, Prompt, Tool, sync
 from mcpd.errors import McpdError
+from mcpd.protocol.types.tools import CallToolResult
 from mcpd.sync import Client, ClientGroup
-from mcpd.types.tools import CallToolResult
 
 
 def main() -> None:

@@ -6,10 +6,10 @@ from msgspec import Raw
 
 from mcpd import CallToolResult, Server, TextContent, Tool
 from mcpd.context.exchange import Exchange
+from mcpd.protocol.types.content import TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource
 from mcpd.registry.entries import Entries, ResourceEntry, ToolEntry
 from mcpd.registry.pages import ActiveExtensions
-from mcpd.types.content import TextResourceContents
-from mcpd.types.resources import ReadResourceResult, Resource
 
 
 @dataclass(frozen=True)

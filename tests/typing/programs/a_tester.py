@@ -2,7 +2,14 @@
 
 from mcpd import Callbacks, Principal, Server
 from mcpd.testing import TRANSPORTS, VERSIONS, ClientMaker, SyncTestClient, TestClient, WireMessage, mcpd_every_version
-from mcpd.types import Annotations, CallToolResult, ElicitFormParams, ElicitResult, TextContent, ToolAnnotations
+from mcpd.types import (
+    Annotations,
+    CallToolResult,
+    ElicitFormParams,
+    ElicitResult,
+    TextContent,
+    ToolAnnotations,
+)
 
 server = Server("s")
 hints = ToolAnnotations(read_only_hint=True)

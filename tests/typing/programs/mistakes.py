@@ -9,7 +9,7 @@ from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
 from mcpd.testing import ClientMaker, mcpd_every_version
-from mcpd.transports.websocket_server import WebSocketLimits
+from mcpd.transports.websocket.server import WebSocketLimits
 
 mcpd.Cleint  # error
 mcpd.fastmcp()  # error

@@ -17,11 +17,11 @@ from mcpd.extensions.ui.meta import view_meta
 from mcpd.extensions.ui.uris import app_uri
 from mcpd.extensions.ui.views.pages import page
 from mcpd.extensions.ui.views.view import View
+from mcpd.protocol.types.resources import Resource
 from mcpd.registry.catalog import Catalog
 from mcpd.registry.entries import ResourceEntry
 from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.tools import FunctionTool
-from mcpd.types.resources import Resource
 
 
 class BundledEntry(AppEntry):

@@ -4,17 +4,8 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from mcpd.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
-from mcpd.types.content import ContentBlock
-
-__all__ = [
-    "GetPromptParams",
-    "GetPromptResult",
-    "ListPromptsResult",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-]
+from mcpd.protocol.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
+from mcpd.protocol.types.content import ContentBlock
 
 
 class PromptArgument(Wire, kw_only=True):

@@ -4,18 +4,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from mcpd.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
-from mcpd.types.content import ContentBlock
-
-__all__ = [
-    "AnyValue",
-    "CallToolParams",
-    "CallToolResult",
-    "ListToolsResult",
-    "Tool",
-    "ToolAnnotations",
-    "ToolExecution",
-]
+from mcpd.protocol.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
+from mcpd.protocol.types.content import ContentBlock
 
 
 class ToolAnnotations(Wire, kw_only=True):

@@ -4,19 +4,8 @@ from typing import Any
 
 from msgspec import Raw, field
 
-from mcpd.types.base import NO_JSON, CacheableResult, Icon, Params, Wire
-from mcpd.types.content import Annotations, BlobResourceContents, TextResourceContents
-
-__all__ = [
-    "ListResourceTemplatesResult",
-    "ListResourcesResult",
-    "ReadResourceParams",
-    "ReadResourceResult",
-    "Resource",
-    "ResourceTemplate",
-    "ResourceUpdatedParams",
-    "SubscribeParams",
-]
+from mcpd.protocol.types.base import NO_JSON, CacheableResult, Icon, Params, Wire
+from mcpd.protocol.types.content import Annotations, BlobResourceContents, TextResourceContents
 
 
 class Resource(Wire, kw_only=True):

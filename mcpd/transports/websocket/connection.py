@@ -35,9 +35,8 @@ from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections, WebSocketLimits
-from mcpd.transports.apart import Apart
-from mcpd.transports.authentication import HandshakeFields
-from mcpd.transports.expiring import at_expiry
+from mcpd.transports.authentication import HandshakeFields, at_expiry
+from mcpd.transports.result_delay import Apart
 
 log = logging.getLogger("mcpd.websocket")
 

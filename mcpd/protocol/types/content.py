@@ -7,19 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field
 
-from mcpd.types.base import Icon, Wire
-
-__all__ = [
-    "Annotations",
-    "AudioContent",
-    "BlobResourceContents",
-    "ContentBlock",
-    "EmbeddedResource",
-    "ImageContent",
-    "ResourceLink",
-    "TextContent",
-    "TextResourceContents",
-]
+from mcpd.protocol.types.base import Icon, Wire
 
 
 class Annotations(Wire, kw_only=True):

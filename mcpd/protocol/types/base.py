@@ -1,0 +1,209 @@
+"""What every struct on the wire shares: naming, `_meta`, icons, results and pages.
+
+Spec: 2026-07-28 basic/index, server/utilities/{caching,pagination}.
+"""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+NO_JSON = Raw(b"")
+"""The default of a member that stays raw JSON: absent. Compare with `is`."""
+
+META = "io.modelcontextprotocol/"
+"""The prefix of the protocol's own `_meta` keys."""
+
+
+class Wire(Struct, rename="camel", omit_defaults=True):
+    """A struct as it stands on the wire: camelCase, absent members left out."""
+
+
+class RequestMeta(Wire, kw_only=True, gc=False):
+    """`params._meta` as far as the protocol reads it; unknown keys are ignored.
+
+    In 2026-07-28 the first two M/ keys are the request's envelope. Capabilities and client info stay raw:
+    few requests look at them.
+    """
+
+    progress_token: int | str | None = None
+    protocol_version: str | UnsetType = field(name=f"{META}protocolVersion", default=UNSET)
+    client_capabilities: Raw = field(name=f"{META}clientCapabilities", default=NO_JSON)
+    client_info: Raw = field(name=f"{META}clientInfo", default=NO_JSON)
+    log_level: Any = field(name=f"{META}logLevel", default=None)
+
+
+class Params(Wire, kw_only=True):
+    """What the params of every request may hold; also the params of a method that has none of its own."""
+
+    meta: RequestMeta | None = field(name="_meta", default=None)
+
+
+class PageParams(Params, kw_only=True):
+    """Params of a list request. `""` is a cursor like any other."""
+
+    cursor: str | None = None
+
+
+class Result(Wire, kw_only=True):
+    """What every result may hold. `result_type` is written by versions that have it."""
+
+    result_type: str | UnsetType = UNSET
+    meta: dict[str, Any] | Raw | None = field(name="_meta", default=None)
+
+
+class EmptyResult(Result, kw_only=True):
+    """An acknowledgement."""
+
+
+class ObjectResult(Result):
+    """The result of a method that is not in this vocabulary: `members` are its own, beside those of every result."""
+
+    members: dict[str, Any] = {}
+
+
+class CacheableResult(Result, kw_only=True):
+    """A result with a caching hint: fresh for `ttl_ms` milliseconds, for this caller or for all."""
+
+    ttl_ms: int | UnsetType = UNSET
+    cache_scope: Literal["public", "private"] | UnsetType = UNSET
+
+
+class Icon(Wire, kw_only=True):
+    """An icon: `src` is an https: or data: URI, `sizes` like ["48x48"] or ["any"]."""
+
+    src: str
+    mime_type: str | None = None
+    sizes: list[str] | None = None
+    theme: Literal["light", "dark"] | None = None
+
+
+class Implementation(Wire, kw_only=True):
+    """The identity of a client or server."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: list[Icon] | None = None
+
+
+class ListChanged(Wire, kw_only=True):
+    """A capability whose only setting is whether changes are announced."""
+
+    list_changed: bool = False
+
+
+class ResourcesCapability(Wire, kw_only=True):
+    """`resources`: whether single resources can be watched, and whether list changes are announced."""
+
+    subscribe: bool = False
+    list_changed: bool = False
+
+
+class ElicitationCapability(Wire, kw_only=True):
+    """`elicitation`: `{}` means form only."""
+
+    form: dict[str, Any] | None = None
+    url: dict[str, Any] | None = None
+
+
+class SamplingCapability(Wire, kw_only=True):
+    """`sampling`, with tools and with context."""
+
+    tools: dict[str, Any] | None = None
+    context: dict[str, Any] | None = None
+
+
+class ClientCapabilities(Wire, kw_only=True):
+    """What a client offers. `extensions` maps an extension's id to its settings."""
+
+    roots: ListChanged | None = None
+    sampling: SamplingCapability | None = None
+    elicitation: ElicitationCapability | None = None
+    tasks: dict[str, Any] | None = None
+    experimental: dict[str, Any] | None = None
+    extensions: dict[str, Any] | None = None
+
+
+class ServerCapabilities(Wire, kw_only=True):
+    """What a server offers; a member that is absent is not offered."""
+
+    logging: dict[str, Any] | None = None
+    completions: dict[str, Any] | None = None
+    prompts: ListChanged | None = None
+    resources: ResourcesCapability | None = None
+    tools: ListChanged | None = None
+    experimental: dict[str, Any] | None = None
+    extensions: dict[str, Any] | None = None
+
+
+class InitializeParams(Wire, kw_only=True):
+    """The legacy handshake. `protocol_version` was an integer once; such a one is simply not served."""
+
+    protocol_version: str | int
+    capabilities: ClientCapabilities
+    client_info: Implementation
+    meta: RequestMeta | None = field(name="_meta", default=None)
+
+
+class InitializeResult(Result, kw_only=True):
+    """The legacy answer."""
+
+    protocol_version: str | UnsetType = UNSET
+    capabilities: ServerCapabilities
+    server_info: Implementation
+    instructions: str | None = None
+
+
+class DiscoverResult(CacheableResult, kw_only=True):
+    """What the server offers, and in which versions."""
+
+    supported_versions: list[str]
+    capabilities: ServerCapabilities
+    instructions: str | None = None
+
+
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""RFC 5424 levels, least severe first."""
+
+
+class NotificationParams(Wire, kw_only=True):
+    """What the params of every notification may hold."""
+
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ProgressParams(Wire, kw_only=True, gc=False):
+    """How far a request has come. `progress` rises with each; `total` is absent if unknown."""
+
+    progress_token: int | str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class CancelledParams(Wire, kw_only=True):
+    """The request that is given up. 2025-11-25 lets the id be absent (tasks)."""
+
+    request_id: int | str | None = None
+    reason: str | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class LogMessageParams(Wire, kw_only=True):
+    """A log message: `data` is any JSON value."""
+
+    level: LogLevel
+    data: Any | UnsetType = UNSET
+    logger: str | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class SetLevelParams(Params, kw_only=True):
+    """The least severe level that a legacy client wants to see."""
+
+    level: str

@@ -1,0 +1,234 @@
+"""Asking the client's model, and its roots. Deprecated since 2026-07-28, and served all the same.
+
+Spec: 2026-07-28 client/{sampling,roots}.
+"""
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from msgspec import UNSET, UnsetType, field
+
+from mcpd.protocol.types.base import Params, Result, Wire
+from mcpd.protocol.types.content import AudioContent, ContentBlock, ImageContent, TextContent
+from mcpd.protocol.types.tools import Tool
+
+
+class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
+    """The model wants a tool called."""
+
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
+    id: str
+    name: str
+    input: dict[str, Any]
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ToolResultContent(Wire, tag_field="type", tag="tool_result", kw_only=True):
+    """What that call gave; `tool_use_id` says which."""
+
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
+    tool_use_id: str
+    content: list[ContentBlock]
+    structured_content: Any | UnsetType = UNSET
+    is_error: bool = False
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
+
+
+class SamplingMessage(Wire):
+    """One message of the conversation put to the model."""
+
+    role: Literal["user", "assistant"]
+    content: SamplingContent | list[SamplingContent]
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ModelHint(Wire):
+    """Part of a model's name."""
+
+    name: str | None = None
+
+
+class ModelPreferences(Wire, kw_only=True):
+    """What matters in the choice of a model, 0 to 1 each."""
+
+    hints: list[ModelHint] | None = None
+    cost_priority: float | None = None
+    speed_priority: float | None = None
+    intelligence_priority: float | None = None
+
+
+class ToolChoice(Wire, kw_only=True):
+    """Whether the model may, must or must not use tools."""
+
+    mode: Literal["auto", "required", "none"] | None = None
+
+
+class CreateMessageParams(Wire, kw_only=True):
+    """A request to the client's model."""
+
+    messages: list[SamplingMessage]
+    max_tokens: int
+    model_preferences: ModelPreferences | None = None
+    system_prompt: str | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    temperature: float | None = None
+    stop_sequences: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+
+
+class CreateMessageResult(Wire, kw_only=True):
+    """What the model said."""
+
+    role: Literal["user", "assistant"]
+    content: SamplingContent | list[SamplingContent]
+    model: str
+    stop_reason: str | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        blocks = self.content if isinstance(self.content, list) else [self.content]
+        return "".join(block.text for block in blocks if isinstance(block, TextContent))
+
+
+class ListRootsParams(Wire, kw_only=True):
+    """`roots/list` has no params of its own."""
+
+
+class Root(Wire, kw_only=True):
+    """A folder or file (`file://…`) that the server may work on."""
+
+    uri: str
+    name: str | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ListRootsResult(Wire, kw_only=True):
+    """The client's roots."""
+
+    roots: list[Root]
+
+
+class ElicitFormParams(Wire, kw_only=True):
+    """A form: `requested_schema` is a flat object schema of primitives and enums."""
+
+    mode: Literal["form"] | None = None
+    message: str
+    requested_schema: dict[str, Any]
+
+
+class ElicitUrlParams(Wire, kw_only=True):
+    """A page that the user is to visit; what happens there never passes through the client."""
+
+    mode: Literal["url"] = field(default_factory=lambda: "url")  # a plain default would not be written
+    message: str
+    url: str
+    elicitation_id: str | None = None
+
+
+class ElicitResult(Wire, kw_only=True):
+    """What the user did. `content` holds the form's values if it was accepted."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
+
+
+class ElicitationCompleteParams(Wire, kw_only=True):
+    """What was asked by URL has happened; 2025-11-25 only."""
+
+    elicitation_id: str
+
+
+class PromptReference(Wire, tag_field="type", tag="ref/prompt", kw_only=True):
+    """A prompt by name."""
+
+    type: ClassVar[Literal["ref/prompt"]] = "ref/prompt"
+    name: str
+    title: str | None = None
+
+
+class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource", kw_only=True):
+    """A resource template, or a resource, by URI."""
+
+    type: ClassVar[Literal["ref/resource"]] = "ref/resource"
+    uri: str
+
+
+class CompletionArgument(Wire, kw_only=True):
+    """What is being typed: `value` so far."""
+
+    name: str
+    value: str
+
+
+class CompletionContext(Wire, kw_only=True):
+    """The other arguments, as far as they are known; clients write null for those that are not."""
+
+    arguments: dict[str, str | None] | None = None
+
+
+class CompleteParams(Params, kw_only=True):
+    """What to complete."""
+
+    ref: PromptReference | ResourceTemplateReference
+    argument: CompletionArgument
+    context: CompletionContext | None = None
+
+
+class Completion(Wire, kw_only=True):
+    """At most 100 values, best first; `total` counts all there are."""
+
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class CompleteResult(Result, kw_only=True):
+    """The suggestions."""
+
+    completion: Completion
+
+
+class InputRequest(Wire, kw_only=True):
+    """One question inside a result: a request without envelope and id."""
+
+    method: str
+    params: Any = None
+
+
+class InputRequiredResult(Result, kw_only=True):
+    """More is needed before the request can be answered. The client asks again with the answers."""
+
+    input_requests: dict[str, InputRequest] | None = None
+    request_state: str | None = None
+
+
+class SubscriptionFilter(Wire, kw_only=True):
+    """What a listener wants to hear of."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] | None = None
+
+
+class ListenParams(Params, kw_only=True):
+    """Params of `subscriptions/listen`."""
+
+    notifications: SubscriptionFilter
+
+
+class ListenResult(Result, kw_only=True):
+    """The graceful end of a subscription; `_meta` names it."""
+
+
+class AcknowledgedParams(Wire, kw_only=True):
+    """What of the filter will be honoured."""
+
+    notifications: SubscriptionFilter
+    meta: dict[str, Any] | None = field(name="_meta", default=None)

@@ -1,0 +1,443 @@
+"""WebSocket on a port of its own: the listening sockets, who may connect, how many, and to what path.
+
+Each connection has its own session; what goes on in it is `websocket`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+from websockets.protocol import SERVER, Protocol as Framing
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from mcpd.errors import ConfigurationError, ConnectionLost, McpdError
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
+from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits, is_tls
+from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
+from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket.connection import ConnectionOwner, WebSocketChannel
+
+__all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
+
+
+wire_log = logging.getLogger("mcpd.websocket.wire")
+"""The library's log of our connections."""
+
+# Whose values say how the handshake went, and carry no secret. The subprotocol is not among them: browsers, which
+# cannot set headers, put tokens there.
+_SHOWN = frozenset(
+    [
+        "connection",
+        "content-length",
+        "content-type",
+        "date",
+        "host",
+        "origin",
+        "sec-websocket-accept",
+        "sec-websocket-extensions",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "upgrade",
+        "user-agent",
+    ]
+)
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """At level info the library says "connection open", and not whose: without the lines around it that is nothing."""
+    return record.levelno != logging.INFO or wire_log.isEnabledFor(logging.DEBUG)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    args = record.args
+    if isinstance(args, tuple):
+        if record.msg in ("< %s: %s", "> %s: %s"):
+            name, value = args
+            record.args = printable(name), printable(value) if str(name).lower() in _SHOWN else "(not shown)"
+        else:
+            record.args = tuple(_shown(arg) for arg in args)
+
+    if record.exc_info and record.levelno <= logging.DEBUG:
+        # Its text may quote the request line. What was wrong the client is told, and our own line says.
+        kind = record.exc_info[0]
+        record.exc_info = None
+        record.msg = f"{record.msg} ({'' if kind is None else kind.__name__})"
+    return True
+
+
+def _shown(arg: object) -> object:
+    if isinstance(arg, str) and arg.startswith("/"):
+        path, query, _ = arg.partition("?")
+        return printable(path) + ("?(not shown)" if query else "")
+    return arg if isinstance(arg, int) else printable(arg)
+
+
+wire_log.addFilter(_says_something)
+wire_log.addFilter(_without_secrets)
+
+log = logging.getLogger("mcpd.websocket")
+
+SUBPROTOCOL = Subprotocol("mcp")
+
+_MOST_EARLY = 16 * 1024
+
+_Known: TypeAlias = Principal | Refusal
+
+
+class _ServerProtocol(ServerProtocol):
+    """One connection until it is open; takes the subprotocol `mcp` if it is offered, and none otherwise."""
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
+
+
+class Admission(ConnectionOwner, Protocol):
+    """Who may connect, see `websocket_server.Endpoint`."""
+
+    authenticating: int
+
+    def check(self, headers: RequestHeaders) -> _Known | Coroutine[Any, Any, _Known]:
+        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+
+    def refuse(self, request: Request) -> Refusal | None:
+        """Why this handshake, of somebody who may come in, gets no WebSocket."""
+
+    def refused(self, status: int) -> None:
+        """A handshake was refused with this status."""
+
+
+class Handshake:
+    """Fed by a connection until it is answered. `close` is for one that was lost before."""
+
+    __slots__ = ("_admission", "_connection", "_early", "_task", "framing")
+
+    _connection: WebSocketChannel
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self.framing = _ServerProtocol(max_size=admission.limits.max_frame_bytes, logger=wire_log)
+        self._task: asyncio.Task[_Known] | None = None
+        """Finds out who sends the handshake; meanwhile nothing is read on, and little is kept."""
+        self._early = b""
+
+    def begin(self, connection: WebSocketChannel) -> None:
+        """The request is awaited."""
+        self._connection = connection
+
+    def eof(self) -> None:
+        """The client sends no more: there is nobody to hear what came of its handshake."""
+        if self._task is not None:
+            self._connection.abort()
+        else:
+            self.framing.receive_eof()
+
+    def receive(self, data: bytes) -> None:
+        """Feed the request line by line and answer it.
+
+        The library parses on without waiting for the answer: a ping sent too early would be answered before it.
+        """
+        if self._task is not None:
+            self._keep_early(data)
+            return
+
+        protocol = self.framing
+        start = 0
+        if is_tls(data, self._peer()):
+            data += b"\n"  # a whole line, which is refused at once
+
+        while start < len(data) and protocol.handshake_exc is None:
+            end = data.find(b"\n", start) + 1 or len(data)
+            protocol.receive_data(data[start:end])
+            start = end
+            for request in protocol.events_received():
+                self._take(cast("Request", request), data[start:])
+                return
+
+        error = protocol.handshake_exc
+        if error is not None:
+            # Not HTTP, or a POST: where the library would only hang up, say why.
+            text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
+            self._admission.refused(400)
+            farewell = _reject(protocol, Refusal(400, text), None).serialize()
+            self._connection.refuse(farewell)
+
+    def close(self) -> None:
+        """The connection is lost: nobody is there to be answered."""
+        task, self._task = self._task, None
+        self._early = b""
+        if task is not None:
+            task.cancel()
+
+    def _take(self, request: Request, rest: bytes) -> None:
+        """Answer the handshake, or begin to find out who sends it."""
+        found = self._admission.check(RequestHeaders.of(_raw_fields(request)))
+        if isinstance(found, Principal | Refusal):
+            self._answer(request, found, rest)
+            return
+
+        self._connection.begin_authenticating()
+        self._admission.authenticating += 1
+        self._task = asyncio.get_running_loop().create_task(found)
+        self._task.add_done_callback(partial(self._authenticated, request))
+        self._keep_early(rest)
+
+    def _authenticated(self, request: Request, task: asyncio.Task[_Known]) -> None:
+        self._admission.authenticating -= 1
+        if self._task is not task:
+            return  # the connection is lost
+
+        self._task = None
+        if task.cancelled():  # with all that runs in the event loop
+            self._connection.abort()
+            return
+
+        early, self._early = self._early, b""
+        self._answer(request, task.result(), early)
+
+    def _keep_early(self, data: bytes) -> None:
+        """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
+        self._early += data
+        if len(self._early) > _MOST_EARLY:
+            log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
+            self._connection.abort()
+
+    def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
+        """Decide, and answer; `rest` came behind the request."""
+        protocol = self.framing
+        refusal = found if isinstance(found, Refusal) else self._admission.refuse(request)
+        headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
+        accept = headers.get("accept")
+        if refusal is None:
+            response = protocol.accept(request)
+            if response.status_code == 426:
+                place = f"ws://{headers.get('host')}/mcp"
+                text = f"This is an MCP server that speaks WebSocket: connect an MCP client to {place}.\n"
+                response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
+            elif response.status_code != 101:
+                response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)
+        else:
+            log.warning(
+                "Refused a connection from %s: %d %s",
+                printable(self._peer()),
+                refusal.status,
+                printable(refusal.text.rstrip()),
+            )
+            response = _reject(protocol, refusal, accept)
+
+        if response.status_code == 101:
+            try:
+                user = found if isinstance(found, Principal) else ANONYMOUS
+                self._connection.accept(HandshakeFields(request.path, _raw_fields(request), user))
+            except Exception:
+                log.exception("A connection could not be set up")
+                text = "The server failed to set up the connection; see its log.\n"
+                response = _reject(protocol, Refusal(500, text), accept)
+
+        protocol.send_response(response)
+        if response.status_code != 101:
+            self._admission.refused(response.status_code)
+            self._connection.refuse()
+        else:
+            # Of the library's protocol of a handshake some 3 KiB would stay.
+            framing = Framing(SERVER, max_size=self._admission.limits.max_frame_bytes, logger=wire_log)
+            self._connection.opened(framing, rest=rest)
+
+    def _peer(self) -> str:
+        return self._connection.peer or "a local peer"
+
+
+def _raw_fields(request: Request) -> list[tuple[bytes, bytes]]:
+    """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
+    return [
+        (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
+        for name, value in request.headers.raw_items()
+    ]
+
+
+def _reject(protocol: ServerProtocol, refusal: Refusal, accept: str | None) -> Response:
+    response = protocol.reject(refusal.status, refusal.text)
+    kind, response.body = refusal.body(accept)
+    for name, value in (("Content-Type", kind), ("Content-Length", str(len(response.body)))):
+        del response.headers[name]
+        response.headers[name] = value
+    for name, value in refusal.headers:
+        response.headers[name] = value
+    return response
+
+
+_PATHS = ("/mcp", "/")
+_IN_ORDER = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD)
+
+Limits = WebSocketLimits
+"""Its first name, for programs that were written with it."""
+
+_DEFAULT_ACCESS = Access()
+_DEFAULT_LIMITS = WebSocketLimits()
+
+
+class Endpoint:
+    """What the connections of one server share: who may connect, the limits, and who takes their frames.
+
+    `accept` is called for each connection after its handshake and gives the receiver of its frames. Of `paths`
+    the first is the one that is told to who asks for another. `on_refused` hears the status of each refusal.
+    """
+
+    def __init__(
+        self,
+        accept: Callable[[Channel], Receiver],
+        guard: Guard,
+        limits: WebSocketLimits = _DEFAULT_LIMITS,
+        paths: Sequence[str] = _PATHS,
+        connection_limit: ConnectionLimit | None = None,
+        on_refused: Callable[[str], object] | None = None,
+    ) -> None:
+        self.accept = accept
+        self.guard = guard
+        self.limits = limits
+        self.paths = paths
+        self._on_refused = on_refused
+        self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
+        self.authenticating = 0
+        """How many handshakes wait to hear who they come from."""
+        self.is_closed = False
+        if guard.protection is not None:
+            guard.protection.on_forget.append(self.turn_out)
+
+    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
+        """Close the connections of these principals."""
+        for channel in list(self.connections):
+            channel.turn_out(is_meant)
+
+    def connect(self) -> WebSocketChannel:
+        """An asyncio protocol for one connection, which may have its handshake before it."""
+        return WebSocketChannel(Handshake(self), self.limits, _why_it_ended, self)
+
+    def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
+        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+        refusal = self.guard.check_source(headers.get("host"), headers.get("origin"))
+        if refusal is not None:
+            return refusal
+        if self.guard.authentication is None:
+            return ANONYMOUS
+        may_wait = self.authenticating < self.limits.max_authenticating
+        found = self.guard.authentication.check(headers, may_wait=may_wait)
+        if isinstance(found, Refusal) and self.guard.lets_in(found):
+            return ANONYMOUS
+        return found
+
+    def refuse(self, request: Request) -> Refusal | None:
+        """Why this handshake, of somebody who may come in, gets no WebSocket; RFC 6455 is checked elsewhere."""
+        if self.is_closed:
+            return Refusal(503, "The server is shutting down.\n")
+        path = request.path.partition("?")[0]
+        if path not in self.paths:
+            return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
+
+        if len(self.connections) > self.limits.max_connections:
+            return Refusal(
+                503,
+                f"All {self.limits.max_connections} connections are in use; try again later.\n",
+                (("Retry-After", "5"),),
+            )
+        return None
+
+    def refused(self, status: int) -> None:
+        """A handshake was refused with this status."""
+        if self._on_refused is not None:
+            self._on_refused(str(status))
+
+    def pause(self) -> None:
+        """Read nothing more from anyone; calls that run may still be answered. `aclose` comes next."""
+        self.is_closed = True
+        for channel in self.connections:
+            channel.pause()
+
+    async def aclose(self, reason: str = "") -> None:
+        """Close all connections with 1001, all at the same time and within the close time-out."""
+        self.is_closed = True
+        await asyncio.gather(*(channel.aclose(reason) for channel in list(self.connections)))
+
+
+class WebSocketListener:
+    """WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is what to give to a client, once it has started.
+
+    `connection_limit` counts all connections of the process. `sockets` are bound to that address already.
+    `on_refused` hears the status of each handshake that is refused. Raises ConfigurationError for a host or origin that
+    is none.
+    """
+
+    endpoint: Endpoint
+    """Who may connect, and who has; from the start on."""
+
+    def __init__(
+        self,
+        address: str | Address,
+        access: Access = _DEFAULT_ACCESS,
+        limits: WebSocketLimits = _DEFAULT_LIMITS,
+        connection_limit: ConnectionLimit | None = None,
+        sockets: Sequence[socket.socket] = (),
+        on_refused: Callable[[str], object] | None = None,
+    ) -> None:
+        self.url = ""
+        self._address = parse(address) if isinstance(address, str) else address
+        self._access = access
+        self._guard = Guard(access, self._address.host)
+        self._limits = limits
+        self._given = list(sockets)
+        self._on_refused = on_refused
+        self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self._acceptor: Acceptor | None = None
+
+    async def start(self, accept: Callable[[Channel], Receiver]) -> None:
+        """Begin to accept; `accept` gives the receiver of each connection.
+
+        Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
+        """
+        sockets = self._given or await bind(self._address, is_guarded=self._access.is_guarded)
+        if not self._access.is_guarded:
+            check_guarded(self._address, sockets)
+        self._connection_limit.check(self._limits.max_connections)
+        self.endpoint = Endpoint(
+            accept, self._guard, self._limits, connection_limit=self._connection_limit, on_refused=self._on_refused
+        )
+        self._acceptor = Acceptor(self._connection_limit, sockets, self.endpoint.connect)
+        self.url = f"ws://{authority(sockets[0])}/mcp"
+        try:
+            self._access.locate("", f"http{self.url[2:]}", is_local=is_local(sockets))
+        except ConfigurationError:
+            close(sockets)
+            raise
+        await self._acceptor.start()
+
+    def pause(self) -> None:
+        """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self.endpoint.pause()
+
+    async def aclose(self) -> None:
+        """Accept no more, let what is queued be sent, and close every connection with 1001."""
+        if self._acceptor is not None:
+            self.pause()
+            await self.endpoint.aclose("the server is shutting down")
+
+
+def _why_it_ended(ended: ConnectionClosed, cause: str) -> McpdError | None:
+    """What went wrong with a connection that is over; None if its client has closed it in order."""
+    said, sent = ended.rcvd, ended.sent
+    if said is None:
+        return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
+    return None if said.code in _IN_ORDER else ConnectionLost(f"The WebSocket client closed: {said}")
