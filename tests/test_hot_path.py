@@ -1,18 +1,20 @@
 """How long the path of a call is: an echo over stdio, counted in functions, files and frames of mcpd; and at a client.
 
-What may be registered beside a tool (lifespan, middleware, observers) makes it no longer where nothing is.
+What may be registered besides a tool (lifespan, middleware, observers) makes it no longer if nothing is registered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, cast
 
+import pytest
 from support.profiled import profiled
 from support.websocket_peer import TEXT, Socket, frame as made, opened_client
 from support.wires import LEGACY, MODERN, stdio_wire
@@ -20,13 +22,13 @@ from websockets.frames import Frame
 from websockets.protocol import SERVER, Protocol
 
 import mcpd
-from mcpd import Client, Server
+from mcpd import Client, ObservedFrame, Observer, Server
+from mcpd.observe.meter import Meter
 
 PACKAGE = str(Path(mcpd.__file__).parent) + os.sep
 
-# What issue 11 allows.
-MOST_FUNCTIONS = 36
-MOST_FILES = 14
+MOST_FUNCTIONS = 32
+MOST_FILES = 12
 MOST_FRAMES = 6
 MOST_STEPS_OF_A_CLIENT = 28
 """How often a client enters or resumes a function of its own for one call over WebSocket: each is a tenth of a
@@ -79,6 +81,52 @@ async def test_an_echo_over_stdio() -> None:
         assert len(path.functions) <= MOST_FUNCTIONS, named
         assert len(path.files) <= MOST_FILES, sorted(path.files)
         assert path.frames <= MOST_FRAMES
+
+
+class Everything(Observer):
+    """Receives calls and frames."""
+
+    frames = 0
+
+    def frame_received(self, frame: ObservedFrame) -> None:
+        self.frames += 1
+
+    def frame_sent(self, frame: ObservedFrame) -> None:
+        self.frames += 1
+
+
+HOOKS = tuple(PACKAGE + name for name in ("dispatcher/observing.py", "observe/meter.py", "protocol/observer.py"))
+
+
+class PathWithoutHooks(CallPath):
+    """Leaves out the functions of hooks and what they call."""
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        above: FrameType | None = frame
+        while above is not None and above.f_code.co_filename not in HOOKS:
+            above = above.f_back
+        if above is None:
+            super().__call__(frame, event, argument)
+
+
+async def test_an_observed_echo_takes_the_same_path(caplog: pytest.LogCaptureFixture) -> None:
+    """Debug logging, observers and metrics add their hooks and nothing else: the same functions are entered."""
+    for version in (LEGACY[-1], MODERN):
+        caplog.set_level(logging.INFO)
+        plain = await path_of_an_echo(Server("plain"), PathWithoutHooks(), version)
+        assert not caplog.records
+
+        caplog.set_level(logging.DEBUG)
+        observer = Everything()
+        server = Server("observed", observers=[observer])
+        meter = Meter(server.catalog.tools.offered)
+        server.add_observer(meter)
+        observed = await path_of_an_echo(server, PathWithoutHooks(), version)
+        assert {code.co_qualname for code in observed.functions} == {code.co_qualname for code in plain.functions}
+        assert observer.frames >= 6
+        assert meter.families()[0].samples
+        assert any("tools/call" in record.message for record in caplog.records)
+        caplog.clear()
 
 
 class Answering(Socket):

@@ -183,7 +183,7 @@ NOT_FOR_STDIO = {
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
-    "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
+    "mcpd.cli.wrong_target", "mcpd.dispatcher.observing", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
     "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
     "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads",
     "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",

@@ -269,7 +269,7 @@ def _log_calls(server: Server, options: Options) -> None:
 
     level = logging.INFO if is_json else logging.DEBUG
     if logging.getLogger("mcpd").isEnabledFor(level):
-        from mcpd.dispatcher.call_log import CallLog
+        from mcpd.dispatcher.observing import CallLog
 
         server.add_observer(CallLog(level, arguments=options.log_arguments))
 

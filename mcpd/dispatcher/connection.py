@@ -1,7 +1,8 @@
-"""The asyncio side of a connection: it runs the handlers, a task for each request that waits.
+"""The asyncio side of a connection: it runs the handlers, and sends responses, notifications and requests.
 
-A handler is a function (exchange, params) -> result or coroutine. What it gives at once is answered at
-once; a coroutine becomes a task, see `tasks`.
+A handler is a function (exchange, params) that returns a result or a coroutine. A result is sent at once. A coroutine
+becomes a task, see `tasks`. An exception becomes a JSON-RPC error: the exceptions of `errors` keep their code and text,
+all others are logged, and the client receives an InternalError with a fixed text.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from functools import partial
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
-from warnings import catch_warnings, simplefilter
 
-from msgspec import to_builtins
+from msgspec import Raw, to_builtins
 
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import InputRequired, questions_of
-from mcpd.dispatcher.client_peer import ClientPeer
 from mcpd.dispatcher.tasks import EagerTaskRunner, Resumption
-from mcpd.dispatcher.wire_errors import fail_call
 from mcpd.errors import (
     FrameTooLarge,
     InternalError,
     InvalidRequest,
+    LocalProtocolError,
     McpdError,
     MethodNotFound,
     ProtocolError,
+    RequestTimeout,
+    ResultTooLarge,
+    ToolError,
     forget_frames,
 )
 from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, weigh
@@ -36,10 +38,12 @@ from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Batch,
     Failure,
+    Id,
     Message,
     Notification,
     Request,
     Response,
+    as_json,
     decode_batch,
     decode_other,
     decode_request,
@@ -50,26 +54,37 @@ from mcpd.protocol.session import Call, Session
 
 if TYPE_CHECKING:
     from mcpd.context.request_state import RequestStateCodec
-    from mcpd.dispatcher.batch_reply import BatchReply
+    from mcpd.dispatcher.outgoing import OutgoingRequests
+    from mcpd.dispatcher.subscriptions import Subscriptions
     from mcpd.protocol.channel import Channel
+    from mcpd.types.rounds import ListenResult, SubscriptionFilter
 
 log = logging.getLogger("mcpd")
 
-# What is raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` leaves neither.
-_UNWRITABLE = (UnicodeEncodeError, TypeError)
+# Raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` removes both.
+_NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
+
+_YIELD_BYTES = 64 * 1024
+"""After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up."""
 
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
-"""(exchange that belongs to no request, params) -> what is done about a notification."""
+"""Handles a notification: (exchange that belongs to no request, params)."""
 
 _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 
 
-class ServerConnection(ClientPeer):
-    """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
+class ServerConnection:
+    """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
-    __slots__ = ("_batches", "_is_ending", "_runner", "_running", "_tasks", "handlers", "listeners")
+    It is the `Peer` of every request of the connection. `listeners` handle the client's notifications by method, except
+    for those of the protocol itself. `to_builtins` converts log data to JSON values.
+    """
+
+    __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",
+                 "_runner", "_running", "_subscriptions", "_tasks", "channel", "handlers", "listeners", "loop",
+                 "session", "to_builtins")  # fmt: skip
 
     def __init__(
         self,
@@ -85,25 +100,27 @@ class ServerConnection(ClientPeer):
         self.channel = channel
         self.loop = asyncio.get_running_loop()
         self.listeners = listeners
-        """What hears the client's notifications that are not the protocol's own business, by method."""
         self.to_builtins = to_builtins
         self._get_state_codec = get_state_codec
+        self._frame_hooks = [hooks for hooks in session.hooks if hooks.observes_frames] if session.hooks else ()
         self._is_ending = False
-        # Thousands of connections may wait, or be for one request, and need none of these: made when first asked for.
+        # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
         self._tasks: set[asyncio.Task[Any]] | None = None
-        """Those of calls and of what listens to notifications, until they are done."""
+        """The tasks of calls and of notification listeners that are not done."""
         self._running: dict[Call, asyncio.Task[Any]] | None = None
-        """The calls that wait, each with the task in which it does; one of HTTP's has that of its POST."""
-        self._batches: dict[Call, BatchReply] | None = None
-        """The calls whose answers are part of a batch's, until they are given."""
-        self._on_closed = ()
-        self._subscriptions = self._outgoing = self._ended = None
+        """The calls that wait for something, with their tasks. Over HTTP the task is that of the POST."""
+        self._batches: dict[Call, _BatchResponse] | None = None
+        """The calls whose responses belong to a batch."""
+        self._on_closed: tuple[Callable[[Any], object], ...] = ()
+        self._subscriptions: Subscriptions | None = None
+        self._outgoing: OutgoingRequests | None = None
+        self._ended: asyncio.Future[McpdError | None] | None = None
         self._runner: EagerTaskRunner | None = None
 
-    # -- what the transport calls ------------------------------------------------------------
+    # -- for transports ----------------------------------------------------------------------
 
     def receive(self, frame: bytes) -> None:
-        """Take one frame: start what it asks for, refuse what is wrong with it."""
+        """Handle one frame: start what it requests, or send an error response."""
         message: Message | Batch
         try:
             message = decode_request(frame)
@@ -111,12 +128,12 @@ class ServerConnection(ClientPeer):
             try:
                 message = decode_other(frame)
             except ProtocolError as error:
+                self.frame_received(frame, error)
                 self.receive_error(error)
                 return
 
-        self._receive_decoded(message, frame)
-
-    def _receive_decoded(self, message: Message | Batch, frame: bytes) -> None:
+        for hooks in self._frame_hooks:
+            hooks.frame_received(self, frame, message)
         if isinstance(message, Request):
             if len(frame) > SMALL:
                 self._start_large(message, weigh(frame))
@@ -125,38 +142,76 @@ class ServerConnection(ClientPeer):
         elif isinstance(message, Batch):
             self._receive_batch(message, weigh(frame))
         else:
-            self._receive_other(message)
-
-    def receive_message(self, message: Message) -> bool:
-        """Take one decoded message that is no request; False if the memory budget is used up."""
-        return self._receive_other(message)
+            self.receive_message(message)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """Answer what could not be read; if it was an answer to a request of ours, that request fails."""
+        """Respond to a frame that could not be decoded. If it was a response, the request of the server fails."""
         if isinstance(error, FrameTooLarge) and error.is_answer:
             if self._outgoing is not None:
                 self._outgoing.fail(error)
             return
-        self.channel.send(self.session.refuse(error), error.request_id)
+        self.send(self.session.refuse(error), error.request_id)
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The peer will send no more; calls in flight go on until `finish` or `abort`."""
+        """The client sends nothing more; running calls continue until `finish` or `abort`."""
         if self._outgoing is not None:
             self._outgoing.fail_all()
         if not self.ended.done():
             self.ended.set_result(error)
-            for call in self._on_closed:
-                call(self)
+            for callback in self._on_closed:
+                callback(self)
+
+    @property
+    def ended(self) -> asyncio.Future[McpdError | None]:
+        """Done when the client sends nothing more; the result is the error that ended the connection, or None."""
+        if self._ended is None:
+            self._ended = self.loop.create_future()
+        return self._ended
+
+    def on_closed(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` with the connection, immediately, when the client sends nothing more.
+
+        Unlike `ended` this needs no future, of which there would be one for each of thousands of idle connections.
+        """
+        self._on_closed = (*self._on_closed, callback)
+
+    # -- observers ---------------------------------------------------------------------------
+
+    def report_life(self) -> None:
+        """Call the hooks of the session now, and when the connection has ended."""
+        opened = perf_counter()
+        for hooks in self.session.hooks:
+            hooks.connection_opened()
+
+        def report_end(connection: Any) -> None:
+            for hooks in self.session.hooks:
+                hooks.connection_closed(self.session, perf_counter() - opened)
+
+        self.on_closed(report_end)
+
+    def frame_received(self, frame: bytes, message: object) -> None:
+        """Report a frame to observers, for frames that did not arrive through `receive`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_received(self, frame, message)
+
+    def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
+        """Report a frame to observers, for frames that are not sent by `send`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+
+    def method_of(self, request_id: object) -> str:
+        """Return the method of the server's own request with this id; empty if there is none."""
+        return "" if self._outgoing is None else self._outgoing.method_of(request_id)
 
     # -- ending ------------------------------------------------------------------------------
 
     def end_subscriptions(self) -> None:
-        """End all that listens, gracefully."""
+        """End all subscriptions with their result."""
         if self._subscriptions is not None:
             self._subscriptions.end_all()
 
     async def finish(self, grace: float | None) -> None:
-        """End subscriptions, let calls answer for `grace` seconds (None: as long as they take), `abort` the rest."""
+        """End subscriptions, let running calls answer for `grace` seconds (None: no limit), then `abort` the others."""
         self._is_ending = True
         self.end_subscriptions()
 
@@ -167,16 +222,16 @@ class ServerConnection(ClientPeer):
             await asyncio.wait(self._tasks, timeout=1)
 
     async def settle(self) -> None:
-        """Wait for all that runs to end by itself, then end the connection."""
+        """Wait until all running work has ended, then end the connection."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         self.closed()
 
     def abort(self) -> None:
-        """Cancel all running calls now. They are answered with errors, unless the peer has closed the connection."""
+        """Cancel all running calls. They are answered with errors, unless the client has closed the connection."""
         self._is_ending = True
         if self._ended is not None and self._ended.done():
-            # Nobody would read the errors; a call that is closed says nothing when its task ends.
+            # Nobody would read the errors; a closed call sends nothing when its task ends.
             self.session.cancel_all()
 
         for task in self._tasks or ():
@@ -184,7 +239,7 @@ class ServerConnection(ClientPeer):
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _start(self, request: Request, batch: BatchReply | None = None, charge: Charge | None = None) -> None:
+    def _start(self, request: Request, batch: _BatchResponse | None = None, charge: Charge | None = None) -> None:
         session = self.session
         try:
             if self._is_ending:
@@ -193,7 +248,7 @@ class ServerConnection(ClientPeer):
         except ProtocolError as error:
             frame = session.refuse(error, request.id)
             if batch is None:
-                self.channel.send(frame, request.id, request.method)
+                self.send(frame, request.id, request.method)
             else:
                 batch.add(frame)
             return
@@ -201,26 +256,22 @@ class ServerConnection(ClientPeer):
         if batch is not None:
             self._batches = self._batches or {}
             self._batches[call] = batch
-        self._run(call)
-
-    def _run(self, call: Call) -> None:
-        """Work on an open call till it is answered or waits."""
-        answer = self._begin(call)
-        if answer.__class__ is not CoroutineType:
-            self._send(call, answer)  # type: ignore[arg-type]
-        elif (task := (self._runner or self._make_runner()).start(answer)) is not None:
-            self._running[call] = task  # type: ignore[index]  # made with the runner; most calls do not wait
-            call.began = call.began or perf_counter()
+        response = self._begin(call)
+        if response.__class__ is not CoroutineType:
+            self._respond(call, response)  # type: ignore[arg-type]
+        elif (task := (self._runner or self._make_runner()).start(response)) is not None:
+            self._running[call] = task  # type: ignore[index]  # created together with the runner
 
     def _charge(self, size: int) -> Charge | None:
-        """The memory that a message takes, charged to the budget; None if the budget is used up."""
-        return charge if (charge := Charge(id(self.session), self.session.owner)).set(size) else None
+        """Charge the size of a message to the memory budget; None if the budget is used up."""
+        charge = Charge(id(self.session), self.session.owner)
+        return charge if charge.set(size) else None
 
     def _start_large(self, request: Request, size: int) -> None:
         charge = self._charge(size)
         if charge is None:
             refusal = self.session.refuse(InternalError(OVER), request.id)
-            self.channel.send(refusal, request.id, request.method)
+            self.send(refusal, request.id, request.method)
         else:
             self._start(request, charge=charge)
 
@@ -233,51 +284,51 @@ class ServerConnection(ClientPeer):
             self._tasks, self._running = set(), {}
         return self._tasks, self._running
 
-    async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
-        """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
+    async def answer(self, call: Call, on_wait: Callable[[], None] | None = None) -> bytes | None:
+        """Run an open call inside the calling task, and return its response; None if the client has cancelled it.
 
-        For transports that have a task for it. `waits` is called if it is not done with its first step, as most is.
+        For transports that have a task per request. `on_wait` is called if the call has to wait for something; most
+        calls do not.
         """
-        answer = self._begin(call, hand_back=True)
-        if answer.__class__ is not CoroutineType:
-            return answer  # type: ignore[return-value]
+        response = self._begin(call, hand_back=True)
+        if response.__class__ is not CoroutineType:
+            return response  # type: ignore[return-value]
 
         try:
             # The first step without a task of its own: most calls have no second one.
-            waits_for = answer.send(None)
+            waits_for = response.send(None)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
 
-        # It waits: from here on the task can be cancelled as the call's own.
+        # The call waits: from here on the task can be cancelled as the call's own.
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
         tasks, running = self._make_tables()
         running[call] = task
         tasks.add(task)
-        call.began = call.began or perf_counter()
-        if waits is not None:
-            waits()
-            waits = None  # it may be for hours
+        if on_wait is not None:
+            on_wait()
+            on_wait = None  # the call may last for hours
         try:
-            return await Resumption(answer, waits_for)  # type: ignore[no-any-return]
+            return await Resumption(response, waits_for)  # type: ignore[no-any-return]
         finally:
             tasks.discard(task)
 
     def cancel(self, call: Call) -> None:
-        """The client gave a call up, by a notification or by leaving: stop the work, and never answer it."""
+        """Stop a call that the client has cancelled, by a notification or by leaving. No response is sent."""
         if call.is_open and self.session.cancel(call.id) is not None:
             self._stop(call, None)
 
     def stop(self, call: Call, error: ProtocolError) -> bytes | None:
-        """Stop the work of a call that its client still waits for: gives the answer, None if that is part of a batch's.
+        """Stop a call whose client still waits, and return the error response.
 
-        Nothing more is sent for it. None too for what was answered before.
+        Returns None if the response belongs to a batch, or the call was answered before.
         """
-        answer = self.session.fail(call, error)
-        return None if answer is None or self._stop(call, answer) else answer
+        response = self.session.fail(call, error)
+        return None if response is None or self._stop(call, response) else response
 
-    def _stop(self, call: Call, answer: bytes | None) -> bool:
-        """End the work of a call that is closed; whether `answer` went into its batch."""
+    def _stop(self, call: Call, response: bytes | None) -> bool:
+        """Cancel the task of a closed call. Returns whether the response was added to a batch."""
         task = self._running.get(call) if self._running else None
         if task is not None:
             task.cancel()
@@ -285,12 +336,12 @@ class ServerConnection(ClientPeer):
         if batch is None:
             return False
 
-        # At once, and only once: the other answers of the batch do not wait until the work has stopped.
-        batch.add(answer)
+        # Now, and only once: the other responses of the batch do not wait for the task to end.
+        batch.add(response)
         return True
 
     def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
-        """Run a call's handler: gives the answer, or if the handler has to be awaited what remains to be done."""
+        """Run a call's handler. Returns the response, or a coroutine if the handler has to be awaited."""
         session = self.session
         try:
             handler = self.handlers.get(call.method)
@@ -305,107 +356,93 @@ class ServerConnection(ClientPeer):
             if result.__class__ is CoroutineType:
                 return self._finish(call, exchange, result, hand_back)
             try:
-                # Most results can be written; to look through each of them before would cost every call.
                 return session.respond(call, result)
-            except _UNWRITABLE:
+            except _NOT_ENCODABLE:
                 return session.respond(call, replace_lone_surrogates(result))
         except (Exception, SystemExit) as error:
-            return fail_call(call, error)
+            return _fail_call(call, error)
 
     async def _finish(
         self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
     ) -> bytes | None:
         session = self.session
-        answer: bytes | None
-        if session.in_flight.by_id.get(call.id) is not call:
-            # Cancelled before its first step: the handler is not started. Python would warn of a coroutine that
-            # another one, such as a trace's, was to await.
-            with catch_warnings():
-                simplefilter("ignore", RuntimeWarning)
-                work.close()
-            if self._running:
-                self._running.pop(call, None)
-            return None
-
+        response: bytes | None
         try:
             result = await work
             try:
-                answer = session.respond(call, result)
-            except _UNWRITABLE:
-                answer = session.respond(call, replace_lone_surrogates(result))
+                response = session.respond(call, result)
+            except _NOT_ENCODABLE:
+                response = session.respond(call, replace_lone_surrogates(result))
         except asyncio.CancelledError:
-            # If the peer cancelled, the call is closed and `fail` gives None. If we did, the peer gets an error.
+            # If the client cancelled, the call is closed and `fail` returns None. If the server did, it gets an error.
             is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
-            answer = session.fail(call, InternalError(reason))
+            response = session.fail(call, InternalError(reason))
             task = self._running.get(call) if hand_back and self._running else None
             if task is not None and task.cancelling():
-                # The task is the transport's. What we cancelled is the call in it; if anyone else did, it has to end.
+                # The task is the transport's. We cancel only the call in it; if anyone else did, the task must end.
                 if not is_ours:
                     raise
                 task.uncancel()
         except InputRequired as needed:
-            answer = self._ask_again(call, exchange, needed)
+            response = self._ask_again(call, exchange, needed)
         except Exception as error:
-            answer = fail_call(call, error)
-        except BaseExceptionGroup as group:  # of a task group in which several things were asked
-            answer = self._ask_again(call, exchange, group)
+            response = _fail_call(call, error)
+        except BaseExceptionGroup as group:  # of a task group that asked several questions
+            response = self._ask_again(call, exchange, group)
         except BaseException as error:  # whatever it is, it ends its call, not the server
             if not self.loop.is_running():
-                raise  # the coroutine is thrown away unfinished, after its loop
-            answer = fail_call(call, error)
+                raise  # the coroutine is dropped unfinished, after its loop has ended
+            response = _fail_call(call, error)
         finally:
             if self._running:
                 self._running.pop(call, None)
-            if exchange.pending is None:
-                exchange.has_ended = True  # what `end` would do: most calls have nothing to give up
-            else:
+            exchange.has_ended = True
+            if exchange.pending is not None:
                 exchange.end()
 
         if hand_back:
-            return answer
-        if not self._batches and answer is not None and not call.told:  # most calls: sent without a call more
-            self.channel.send(answer, call.id, call.method)
-        else:
-            self._send(call, answer)
+            return response
+        self._respond(call, response)
         return None
 
     def _ask_again(
         self, call: Call, exchange: Exchange, needed: InputRequired | BaseExceptionGroup[BaseException]
     ) -> bytes | None:
-        """The answer to a call that has to come back with what it asks for."""
+        """Return the response that asks the client to send the request again with answers."""
         questions = questions_of(needed)
         if isinstance(questions, BaseException):
-            answer = fail_call(call, questions)
+            response = _fail_call(call, questions)
         else:
             try:
-                answer = self.session.respond(call, exchange.asking.required(questions))
+                response = self.session.respond(call, exchange.asking.required(questions))
             except BaseException as error:
-                answer = fail_call(call, error)
+                response = _fail_call(call, error)
 
         forget_frames(needed)
-        return answer
+        return response
 
-    def _send(self, call: Call, answer: bytes | None) -> None:
+    def _respond(self, call: Call, response: bytes | None) -> None:
+        """Send the response to a call, or add it to its batch."""
         if self._batches and (batch := self._batches.pop(call, None)) is not None:
-            batch.add(answer)
-        elif answer is None:
-            pass
-        elif call.told:
-            self.channel.send_apart(answer, call.id, call.method)
-        else:
-            self.channel.send(answer, call.id, call.method)
+            batch.add(response)
+        elif response is not None:
+            for hooks in self._frame_hooks:
+                hooks.frame_sent(response, call.id, call.method)
+            send = self.channel.send_apart if call.bytes_sent else self.channel.send
+            send(response, call.id, call.method)
 
-    # -- the rest ----------------------------------------------------------------------------
+    # -- notifications of the client, and batches --------------------------------------------
 
-    def _receive_other(self, message: Message) -> bool:
+    def receive_message(self, message: Message) -> bool:
+        """Handle a decoded message that is not a request. Returns False if there is no memory for it."""
         if isinstance(message, Notification):
             params = self.session.receive_notification(message)
             if params is None:
                 return True
 
             if message.method == "notifications/cancelled":
-                # One for a call that was answered meanwhile is no fault: the two have crossed.
+                # The call may have been answered already: the two messages have crossed.
                 call = self.session.cancel(params.request_id)
                 if call is not None:
                     self._stop(call, None)
@@ -416,17 +453,17 @@ class ServerConnection(ClientPeer):
         return True
 
     def _run_listener(self, message: Notification, params: Any) -> bool:
-        """Run what listens to a notification, with an exchange that belongs to no request; False if too much runs."""
+        """Run the listener of a notification. Returns False if too many calls and listeners run already."""
         version = self.session.version
         listener = self.listeners.get(message.method)
         if version is None or listener is None:
             return True
 
-        nobody: Any = None  # what it asks is no part of any request
-        call = Call(nobody, message.method, self.session, message.params, version, params, params.meta)
+        no_id: Any = None  # the listener's questions belong to no request
+        call = Call(no_id, message.method, self.session, message.params, version, params, params.meta)
         try:
             if len(self._tasks or ()) >= 2 * self.session.max_in_flight:
-                raise InternalError("as many calls and notifications are worked on as one connection may have")
+                raise InternalError("the connection has reached its limit of running calls and notifications")
             call.hold(CALL + weigh(bytes(message.params)))
         except InternalError as error:
             log.warning("Dropped %s: %s", printable(message.method), printable(error))
@@ -449,33 +486,175 @@ class ServerConnection(ClientPeer):
         self.receive_batch(decode_batch(batch), partial(self._send_batch, charge))
 
     def _send_batch(self, charge: Charge, frame: bytes | None) -> None:
-        """Send the answers to a batch; its charge lasts as long as they are gathered."""
+        """Send the response to a batch. `charge` is held until all parts of it are there."""
         if frame is not None:
-            self.channel.send_apart(frame)
+            self.send(frame, apart=True)
 
     def check_batches(self) -> None:
-        """Raise InvalidRequest where a frame is one message: batches came and went with 2025-03-26."""
+        """Raise InvalidRequest unless the version of the connection is 2025-03-26, the only one with batches."""
         version = self.session.version
         if version is None or not version.has_batches:
             raise InvalidRequest("JSON-RPC batches exist in protocol version 2025-03-26 only")
 
     def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
-        """Start all that a batch asks for; `done` gets the answers as one frame, or None if nothing is to be answered.
+        """Start all requests of a batch. `done` is called with the response, or None if there is nothing to answer.
 
         Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
         """
-        from mcpd.dispatcher.batch_reply import BatchReply  # of one old version
-
-        reply = BatchReply(done, len(parts), self.session)
+        response = _BatchResponse(done, len(parts), self.session)
         for part in parts:
             if isinstance(part, Request) and part.method == "initialize":
                 error = InvalidRequest("initialize cannot be part of a batch")
                 error.request_id = part.id
                 part = error
             if isinstance(part, ProtocolError):
-                reply.add(self.session.refuse(part))
+                response.add(self.session.refuse(part))
             elif isinstance(part, Request):
-                self._start(part, reply)
+                self._start(part, response)
             else:
-                self._receive_other(part)
-                reply.add(None)
+                self.receive_message(part)
+                response.add(None)
+
+    # -- messages to the client --------------------------------------------------------------
+
+    def send(
+        self, frame: bytes, related_request_id: Id | None = None, method: str | None = None, *, apart: bool = False
+    ) -> None:
+        """Send a frame, see `Channel.send`; with `apart` by `Channel.send_apart`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+        if apart:
+            self.channel.send_apart(frame, related_request_id, method)
+        else:
+            self.channel.send(frame, related_request_id, method)
+
+    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+        """Send a notification. Returns a coroutine that the caller must await before it sends more; usually None.
+
+        The coroutine waits while the client does not read, and lets other calls run if one call sends much.
+        """
+        frame = self.session.notify(method, params, related_request)
+        if frame is None:
+            return None
+
+        related_request_id = None if related_request is None else related_request.id
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+        self.channel.send(frame, related_request_id, method)
+        if related_request is None:
+            return self._pause(None)
+
+        related_request.bytes_sent += len(frame)
+        needs_pause = related_request.bytes_sent > _YIELD_BYTES or self.channel.is_congested
+        return self._pause(related_request) if needs_pause else None
+
+    async def _pause(self, related_request: Call | None) -> None:
+        if self.channel.is_congested:
+            await self.channel.drain()
+        else:
+            await asyncio.sleep(0)
+
+        if related_request is not None:
+            related_request.bytes_sent = 1  # not 0: the response is still sent apart from its notifications
+
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """Send a notification, and wait as long as `say` demands."""
+        pause = self.say(method, params, related_request)
+        if pause is not None:
+            await pause
+
+    def as_json(self, data: Any) -> Any:
+        """Convert any object to JSON values; the fallback is its `repr`. Never raises."""
+        return as_json(data, self.to_builtins)
+
+    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
+        """Send a request to the client as part of `related_request`, and return the raw result.
+
+        `timeout` is in seconds, None for no limit. Raises RemoteError for an error response, RequestTimeout, and
+        ConnectionLost.
+        """
+        if self._outgoing is None:
+            from mcpd.dispatcher.outgoing import OutgoingRequests  # few servers send requests, and this costs start-up
+
+            self._outgoing = OutgoingRequests(self)
+        return await self._outgoing.request(method, params, related_request, timeout)
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The change notifications that this client has subscribed to."""
+        if self._subscriptions is None:
+            from mcpd.dispatcher.subscriptions import Subscriptions  # many clients never receive a change notification
+
+            self._subscriptions = Subscriptions(self)
+        return self._subscriptions
+
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
+        """Keep a subscription open until the client cancels it or the server ends it."""
+        return self.subscriptions.listen(call, wanted)
+
+    @property
+    def state_codec(self) -> RequestStateCodec:
+        """The codec that seals the states of multi round-trip requests. Raises LocalProtocolError if there is none."""
+        if self._get_state_codec is None:
+            raise LocalProtocolError("this connection has no key to seal states with")
+        return self._get_state_codec()
+
+
+class _BatchResponse:
+    """Collects the responses of one batch into one array, up to the size that a message may have.
+
+    Spec: 2025-03-26 basic/index, batching.
+    """
+
+    def __init__(self, done: Callable[[bytes | None], object], size: int, session: Session) -> None:
+        self._done = done
+        self._missing = size
+        self._session = session
+        self._responses: list[bytes] = []
+        self._bytes = 2
+
+    def add(self, response: bytes | None) -> None:
+        """Add the response to one part, or None for a part without a response."""
+        if response is not None:
+            self._bytes += len(response) + 1
+            if self._bytes > self._session.max_frame_bytes:
+                # Replace the response that is too large by an error: the others still arrive.
+                size, self._bytes = self._bytes, self._bytes - len(response)
+                response = self._session.replace(response, ResultTooLarge(size, self._session.max_frame_bytes))
+                self._bytes += len(response)
+            self._responses.append(response)
+
+        self._missing -= 1
+        if self._missing == 0:
+            self._done(b"[" + b",".join(self._responses) + b"]" if self._responses else None)
+
+
+def _fail_call(call: Call, error: BaseException) -> bytes | None:
+    """Close a call that ended with an exception. Returns the error response, None if the call was cancelled."""
+    try:
+        return call.session.fail(call, _protocol_error(error, call))
+    except Exception as not_encodable:
+        # The text or data of the error is not valid JSON, but the client still waits for a response.
+        log.error(
+            "%s (id %s) failed with an error that cannot be sent",
+            call.method,
+            printable(call.id),
+            exc_info=not_encodable,
+        )
+        return call.session.fail(call, InternalError())
+    finally:
+        forget_frames(error)
+
+
+def _protocol_error(error: BaseException, call: Call) -> ProtocolError:
+    """Return the error to send for a call that ended with an exception."""
+    if isinstance(error, ResultTooLarge):
+        log.warning("%s (id %s): %s", call.method, printable(call.id), printable(error.message))
+    if isinstance(error, ProtocolError):
+        return error if call.version.has_error(type(error)) else error.without_code()
+    if isinstance(error, (RequestTimeout, ToolError)):
+        # Only results of tools/call have `isError`. The text of a ToolError is meant for the client anyway.
+        return InternalError(str(error))
+
+    log.error("%s (id %s) failed", call.method, printable(call.id), exc_info=error)
+    return InternalError()

@@ -13,10 +13,15 @@ from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 from mcpd.protocol.types.resources import ResourceUpdatedParams
+from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import META
+from mcpd.protocol.types.base import CancelledParams, NotificationParams
+from mcpd.protocol.types.resources import ResourceUpdatedParams
+from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
     from mcpd.dispatcher.announcer import Kind
-    from mcpd.protocol.channel import Channel
+    from mcpd.dispatcher.connection import ServerConnection
 
 _SUBSCRIPTION = f"{META}subscriptionId"
 
@@ -40,27 +45,26 @@ class _Subscription:
 
 
 class Subscriptions:
-    """The listeners of one connection.
+    """The subscriptions of one connection.
 
-    What happens several times in one turn of the event loop, or while a slow reader has not taken what is queued
-    for it, is said once.
+    A change that happens several times in one iteration of the event loop, or while a slow client has not read what is
+    queued for it, is sent once.
     """
 
-    __slots__ = ("_channel", "_due", "_listeners", "_scheduled", "_session")
+    __slots__ = ("_connection", "_due", "_listeners", "_scheduled")
 
-    def __init__(self, session: Session, channel: Channel) -> None:
-        self._session = session
-        self._channel = channel
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
         self._listeners: dict[Id, _Subscription] = {}
         self._due: dict[tuple[str, str | None], None] | None = None
         self._scheduled: asyncio.Handle | asyncio.Future[None] | None = None
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
-        """Acknowledge, then deliver until the call is cancelled (silence) or `end_all` (a result)."""
+        """Acknowledge, then deliver until the client cancels (no response) or `end_all` is called (a result)."""
         listener = _Subscription(call, wanted, asyncio.get_running_loop().create_future())
         # The acknowledgement is the first message of the subscription (S26-092, S26-093).
         self._acknowledge(call, wanted)
-        del wanted  # it may be for hours
+        del wanted  # the subscription may last for hours
         self._listeners[call.id] = listener
 
         try:
@@ -74,51 +78,53 @@ class Subscriptions:
         self._send("notifications/subscriptions/acknowledged", acknowledged, call)
 
     def end_all(self) -> None:
-        """End all subscriptions from our side: each gets its result, then on a shared channel the `cancelled`.
+        """End all subscriptions: each receives its result, then on a shared channel a cancellation.
 
-        Spec: the subscriptions page asks for the result, the cancellation page for the notification (S26-094).
+        Spec: the subscriptions page demands the result, the cancellation page the notification (S26-094).
         """
         for listener in self._listeners.values():
             if not listener.ended.done():
                 listener.ended.set_result(None)
-                if self._channel.is_multiplexed:
+                if self._connection.channel.is_multiplexed:
                     listener.ended.get_loop().call_soon(self._send_cancelled, listener.call)
 
     def _send_cancelled(self, call: Call) -> None:
         params = CancelledParams(request_id=call.id, reason="the server ended the subscription")
-        frame = self._session.notify("notifications/cancelled", params)
+        frame = self._connection.session.notify("notifications/cancelled", params)
         if frame is not None:
-            # Behind the result, which may be held back too.
-            self._channel.send_apart(frame, call.id, "notifications/cancelled")
+            # After the result, which may be delayed too.
+            self._connection.send(frame, call.id, "notifications/cancelled", apart=True)
 
     def notify(self, kind: Kind, uri: str | None) -> None:
-        """A list of that kind has changed, or that resource; the client is notified if it subscribed."""
+        """Notify the client of a changed list or, if `uri` is given, of a changed resource, if it has subscribed."""
         if uri is None:
             self.changed(kind)
         else:
             self.updated(uri)
 
     def changed(self, kind: Kind) -> None:
-        """A list of that kind has changed."""
-        if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
+        """Notify the client of a changed list."""
+        is_initialized = self._connection.session.is_initialized
+        if is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
             self._schedule(f"notifications/{kind}/list_changed", None)
 
     def updated(self, uri: str) -> None:
-        """The contents of a resource have changed."""
+        """Notify the client of a changed resource."""
         if self._is_watched(uri) or any(uri in listener.uris for listener in self._listeners.values()):
             self._schedule("notifications/resources/updated", uri)
 
     def missed(self) -> None:
-        """Resources may have changed, unheard: say so once of each that is watched."""
+        """Notify the client once of each resource that it watches: changes of other servers may have been missed."""
         watched = {uri for listener in self._listeners.values() for uri in listener.uris}
-        for uri in watched.union(self._session.watched or ()):
+        for uri in watched.union(self._connection.session.watched or ()):
             self.updated(uri)
 
     def _is_watched(self, uri: str) -> bool:
-        return self._session.is_initialized and self._session.is_watched(uri)
+        session = self._connection.session
+        return session.is_initialized and session.is_watched(uri)
 
     def _schedule(self, method: str, uri: str | None) -> None:
-        """Send it in the next turn of the loop, once, however often it happens till then."""
+        """Send a notification in the next iteration of the event loop, once."""
         if self._due is None:
             self._due = {}
         self._due[method, uri] = None
@@ -126,8 +132,8 @@ class Subscriptions:
             self._scheduled = asyncio.get_running_loop().call_soon(self._send_due)
 
     def _send_due(self) -> None:
-        if self._channel.is_congested:
-            # One task at most; it is held until the peer has taken enough or is gone.
+        if self._connection.channel.is_congested:
+            # At most one task, which waits until the client has read enough or has left.
             self._scheduled = asyncio.ensure_future(self._drain())
             return
 
@@ -138,19 +144,19 @@ class Subscriptions:
             for listener in list(self._listeners.values()):
                 if uri in listener.uris if uri is not None else kind in listener.lists:
                     self._send(method, _params(uri, {_SUBSCRIPTION: listener.call.id}), listener.call)
-            if self._session.is_initialized if uri is None else self._is_watched(uri):
+            if self._connection.session.is_initialized if uri is None else self._is_watched(uri):
                 self._send(method, _params(uri, None), None)
 
     async def _drain(self) -> None:
-        await self._channel.drain()
+        await self._connection.channel.drain()
         self._send_due()
 
     def _send(self, method: str, params: Any, call: Call | None) -> None:
-        frame = self._session.notify(method, params, call)
+        frame = self._connection.session.notify(method, params, call)
         if frame is not None:
             if call is not None:
-                call.told = 1
-            self._channel.send(frame, None if call is None else call.id, method)
+                call.bytes_sent = 1
+            self._connection.send(frame, None if call is None else call.id, method)
 
 
 def _params(uri: str | None, meta: dict[str, Any] | None) -> Any:

@@ -1,7 +1,7 @@
-"""Makes calls that wait tasks: from Python 3.12 on eager ones, whose first step runs at once.
+"""Tasks for calls: since Python 3.12 eager tasks, whose first step runs immediately.
 
-Most tools answer without waiting, and an eager task that does costs no turn of the event loop. Python 3.11 has none:
-there each coroutine is an ordinary task, which begins in the loop's next turn.
+Most tools never wait, and then an eager task costs no iteration of the event loop. Python 3.11 has no eager tasks: each
+coroutine becomes an ordinary task, which starts in the next iteration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Work = Coroutine[Any, Any, None]
 
 
 class Resumption:
-    """Awaits what is left of a coroutine that took its first step in this very task."""
+    """Awaits the rest of a coroutine whose first step was run in the same task."""
 
     __slots__ = ("_waits_for", "_work")
 
@@ -38,10 +38,10 @@ class Resumption:
 
 
 class FirstStepAlways(Coroutine[Any, Any, None]):
-    """A coroutine whose first step is always run, even if its task is cancelled before that.
+    """A coroutine whose first step is always run, even if its task is cancelled before.
 
-    A task throws the cancellation into a coroutine that has not begun, whose body then never sees it: nobody
-    would answer the call, nor close the coroutine that it was to await.
+    A task that is cancelled before it starts throws the cancellation into a coroutine whose body never sees it. The
+    call would not be answered, and coroutines that it holds would never be awaited.
     """
 
     __slots__ = ("_has_begun", "_work")
@@ -57,7 +57,7 @@ class FirstStepAlways(Coroutine[Any, Any, None]):
     def throw(self, *error: Any) -> Any:
         if not self._has_begun:
             self._has_begun = True
-            self._work.send(None)  # what ends here ends with StopIteration, and was not cancelled
+            self._work.send(None)  # if it ends here, with StopIteration, it was not cancelled
         return self._work.throw(*error)
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class FirstStepAlways(Coroutine[Any, Any, None]):
 
 
 class EagerTaskRunner:
-    """Starts coroutines on one event loop; `tasks` holds those that wait."""
+    """Starts coroutines on one event loop. `tasks` contains the tasks that are not done."""
 
     __slots__ = ("_loop", "_tasks")
 
@@ -77,9 +77,9 @@ class EagerTaskRunner:
         self._tasks = tasks
 
     def start(self, work: Work) -> asyncio.Task[Any] | None:
-        """Start `work`, which handles its own exceptions; gives its task, None if it is done already.
+        """Start `work`, which handles its own exceptions. Returns its task, or None if it is done already.
 
-        Where a task is current, as below an in-process client, the first step comes one turn of the loop later.
+        Inside another task, as with an in-process client, the first step runs in the next iteration of the loop.
         """
         loop = self._loop
         if sys.version_info >= (3, 12) and asyncio.current_task(loop) is None:
@@ -97,7 +97,7 @@ class EagerTaskRunner:
 
     def _discard(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        # What the work waited for may have raised GeneratorExit, which ends every coroutine on its way, however
-        # that one took it. The work has answered; nobody asks for it, so asyncio would log it.
+        # GeneratorExit, raised by something that the work waited for, ends every coroutine on its way. The work has
+        # sent its response, and asyncio would log an exception that nobody retrieves.
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._loop.call_exception_handler({"message": "a call failed", "exception": error, "task": task})

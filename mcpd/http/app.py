@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
-from mcpd.http.core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
+from mcpd.http.core import Backend, Companion, Core, Facts, HttpSettings, Identify
 from mcpd.http.cors import Cors
 from mcpd.http.eras import Eras, Step
 from mcpd.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
@@ -29,6 +29,9 @@ from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+if TYPE_CHECKING:
+    from mcpd.dispatcher.connection import ServerConnection
 
 log = logging.getLogger("mcpd.http")
 
@@ -104,7 +107,7 @@ class HttpApp:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
-            request = self.core.request_class(scope, receive, send)
+            request = HttpRequest(scope, receive, send, self.core.on_refused)
             step: Step | None = self._route(request)
             try:
                 while step is not None:
@@ -308,7 +311,7 @@ class HttpApp:
     # -- ending ------------------------------------------------------------------------------
 
     @property
-    def connections(self) -> list[Answering]:
+    def connections(self) -> list[ServerConnection]:
         """Everything that may have calls running."""
         return [*self.core.open, *(session.connection for session in self.sessions)]
 
@@ -379,7 +382,7 @@ class HttpApp:
             self.companion.stop()
 
 
-async def _end_socket(channel: Channel, connection: Answering) -> None:
+async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
     """Take no more requests on a WebSocket, and close it when those that run are answered."""
     await connection.finish(None)
     await channel.aclose("the server is shutting down")

@@ -1,8 +1,4 @@
-"""What the modules of the HTTP package share: the server behind it, the settings, and what is open.
-
-`Answering` is a connection whose caller takes the answer as a return value, instead of having it sent: each POST has
-a task of its own already, in which its request is answered, and its refusals are HTTP answers of their own.
-"""
+"""What the modules of the HTTP package share: the server behind it, the settings, and what is open."""
 
 from __future__ import annotations
 
@@ -14,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from mcpd.backplane.base import Backplane, EventStore, Kind
+from mcpd.backplane.base import Backplane, EventStore
 from mcpd.errors import AccessDenied, ProtocolError
 from mcpd.http.forgotten import Forgotten
 from mcpd.http.headers import Mirrors
 from mcpd.http.keep_alive import KeepAlive
-from mcpd.http.request import FrameWatch, HttpRequest, Scope, counted_request
+from mcpd.http.request import HttpRequest, Scope
 from mcpd.protocol.budget import client_of
-from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.channel import Channel
 from mcpd.protocol.jsonrpc import Message
 from mcpd.protocol.principal import Origin, Principal
-from mcpd.protocol.session import Call, Opening, Session
+from mcpd.protocol.session import Call, Opening
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import Version
@@ -35,6 +31,8 @@ from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from mcpd.backplane.node_changes import ListDigest
+    from mcpd.dispatcher.connection import ServerConnection
+    from mcpd.dispatcher.observing import PostFrames
     from mcpd.http.sharing import Changing, Sharing
     from mcpd.protocol.observer import Observer
 
@@ -81,16 +79,6 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """The endpoint's URL for the Server Card; empty for what a request was made to."""
 
 
-class Told(Protocol):
-    """A client that is told of changes."""
-
-    def changed(self, kind: Kind) -> None:
-        """A list of that kind has changed."""
-
-    def missed(self) -> None:
-        """Resources may have changed, unheard."""
-
-
 class Facts(NamedTuple):
     """What an application knows of itself now, for who watches it."""
 
@@ -114,53 +102,10 @@ class Companion(Protocol):
         """The application ends. Safe to call twice."""
 
 
-class Answering(Receiver, Protocol):
-    """A connection whose requests are answered in the transport's tasks."""
-
-    session: Session
-
-    @property
-    def subscriptions(self) -> Told:
-        """What its client is told of changes."""
-
-    def receive_message(self, message: Message) -> bool:
-        """Take one message that was decoded already; False if there is no room for it."""
-
-    async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
-        """Run a call in the calling task and give its answer, None if it was given up.
-
-        `waits` is called if it is not done with its first step.
-        """
-
-    def cancel(self, call: Call) -> None:
-        """The client gave a call up."""
-
-    def stop(self, call: Call, error: ProtocolError) -> bytes | None:
-        """Stop a call that its client still waits for: gives the answer, None if it is part of a batch's."""
-
-    def check_batches(self) -> None:
-        """Raise InvalidRequest if this connection's version has no batches."""
-
-    def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
-        """Start all that a batch asks for; `done` gets the answers as one frame, or None."""
-
-    async def settle(self) -> None:
-        """Wait for all that runs to end by itself, then end the connection."""
-
-    def end_subscriptions(self) -> None:
-        """End what listens, each with its result."""
-
-    async def finish(self, grace: float | None) -> None:
-        """Let running calls answer for so long, None for as long as they take, then stop the rest."""
-
-    def abort(self) -> None:
-        """Stop all running calls now."""
-
-
 class Connect(Protocol):
     """The server: gives a channel its connection."""
 
-    def __call__(self, channel: Channel, opening: Opening) -> Answering: ...
+    def __call__(self, channel: Channel, opening: Opening) -> ServerConnection: ...
 
 
 class ServerLifespan(Protocol):
@@ -247,28 +192,25 @@ class Core:
                 server.observers,
                 server.list_digest,
             )
-        self.open: set[Answering] = set()
+        self.open: set[ServerConnection] = set()
         """The connections of requests that stand alone, while they are answered."""
-        self.sockets: dict[Channel, Answering] = {}
+        self.sockets: dict[Channel, ServerConnection] = {}
         """The WebSockets that came through the ASGI server, with their connections."""
-        self.listening: dict[Answering, Principal] = {}
+        self.listening: dict[ServerConnection, Principal] = {}
         """The connections that subscribe in 2026-07-28, with who they belong to."""
         self.forgotten = Forgotten()
         """Now, as far as principals are forgotten."""
         self.is_draining = False
-        self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], FrameWatch] | None = None
+        self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], PostFrames] | None = None
         """Makes what tells observers of the frames of one POST; None if none of them hears of frames."""
         self.on_refused: Callable[[str], object] | None = None
         """Hears of each refusal, by its status or code; None if nobody counts them."""
-        self.request_class: type[HttpRequest] = HttpRequest
         if server.observers:
-            from mcpd.dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
-            from mcpd.protocol.observer import hears_frames, refusals_to
+            from mcpd.dispatcher.observing import PostFrames, observes_frames  # few servers need it: it costs start-up
+            from mcpd.protocol.observer import refusal_counter
 
-            self.on_refused = refusals_to(server.observers)
-            if self.on_refused is not None:
-                self.request_class = counted_request(self.on_refused)
-            if any(map(hears_frames, server.observers)):
+            self.on_refused = refusal_counter(server.observers)
+            if any(map(observes_frames, server.observers)):
                 self.watch_post = PostFrames
         self._knows_users = knows_users
         self._tasks: set[asyncio.Future[None]] = set()

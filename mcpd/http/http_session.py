@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mcpd.http.core import Answering
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.http.reply import Reply
 from mcpd.http.resumable_streams import ResumableStream, ResumableStreams
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+
+if TYPE_CHECKING:
+    from mcpd.dispatcher.connection import ServerConnection
 
 _MOST_HELD = 64
 _MOST_LISTENING = 16
@@ -74,7 +76,7 @@ class HttpSession:
     """One session, as a channel. `connection` is set right after it was made."""
 
     is_multiplexed = False
-    connection: Answering
+    connection: ServerConnection
 
     __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "busy", "connection", "elsewhere",
                  "handed", "id", "is_doubted", "listening", "nodes", "owner", "principal", "replies", "request_prefix",
@@ -124,7 +126,7 @@ class HttpSession:
         """Nothing may come for long: tables that requests have filled go, as far as they are empty again."""
         if not self.replies:
             self.replies = None
-        self.connection.session.rest()
+        self.connection.session.release_memory()
 
     # -- as a channel ------------------------------------------------------------------------
 

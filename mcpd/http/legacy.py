@@ -12,10 +12,11 @@ import logging
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mcpd.backplane.base import BackplaneAway
 from mcpd.errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
-from mcpd.http.core import Answering, Core, is_error
+from mcpd.http.core import Core, is_error
 from mcpd.http.departure import departed
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.http.http_session import CannotRestore, HttpSession, Waiting
@@ -30,6 +31,9 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
+
+if TYPE_CHECKING:
+    from mcpd.dispatcher.connection import ServerConnection
 
 log = logging.getLogger("mcpd.http")
 
@@ -211,7 +215,7 @@ class LegacyEndpoint:
 
     async def _request(
         self,
-        connection: Answering,
+        connection: ServerConnection,
         reply: Reply,
         message: Request,
         session: HttpSession | None = None,
@@ -255,7 +259,7 @@ class LegacyEndpoint:
 
     async def _batch(
         self,
-        connection: Answering,
+        connection: ServerConnection,
         reply: Reply,
         parts: Parts,
         session: HttpSession | None = None,

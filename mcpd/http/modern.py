@@ -8,7 +8,7 @@ to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -22,7 +22,7 @@ from mcpd.errors import (
     UnsupportedVersion,
     forget_frames,
 )
-from mcpd.http.core import Answering, Core, status_for, status_of
+from mcpd.http.core import Core, status_for, status_of
 from mcpd.http.headers import check_mirrors, check_standard
 from mcpd.http.reply import Reply
 from mcpd.http.request import HttpRequest
@@ -36,6 +36,9 @@ from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
 from mcpd.protocol.versions import table
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
+
+if TYPE_CHECKING:
+    from mcpd.dispatcher.connection import ServerConnection
 
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
@@ -82,7 +85,7 @@ class _GivenUp:
 
     __slots__ = ("_call", "_connection")
 
-    def __init__(self, connection: Answering, call: Call) -> None:
+    def __init__(self, connection: ServerConnection, call: Call) -> None:
         self._connection = connection
         self._call = call
 
@@ -144,7 +147,7 @@ class ModernEndpoint:
             return
         await reply.finish(answer, status_of(answer))
 
-    def _waits(self, reply: Reply, connection: Answering, call: Call) -> None:
+    def _waits(self, reply: Reply, connection: ServerConnection, call: Call) -> None:
         self._core.open.add(connection)
         reply.watch_for_disconnect(_GivenUp(connection, call))
 
@@ -179,7 +182,7 @@ class ModernEndpoint:
 
     delete = get
 
-    async def _settle(self, connection: Answering) -> None:
+    async def _settle(self, connection: ServerConnection) -> None:
         try:
             await connection.settle()
         finally:

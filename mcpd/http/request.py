@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
@@ -16,6 +16,9 @@ from mcpd.protocol.budget import OVER, SMALL, Charge, weigh
 from mcpd.protocol.jsonrpc import Id, encode, error_answer
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.transports.guards import Refusal
+
+if TYPE_CHECKING:
+    from mcpd.dispatcher.observing import PostFrames
 
 T = TypeVar("T")
 
@@ -54,16 +57,6 @@ class BadBody(Exception):
         super().__init__(text)
 
 
-class FrameWatch(Protocol):
-    """Tells observers of the frames of one POST: its body, and its answer, which goes by no channel."""
-
-    def begin(self, connection: object) -> None:
-        """It is for this connection, which observers hear of by its number."""
-
-    def sent(self, frame: bytes) -> None:
-        """Its answer is given."""
-
-
 def _nobody(request: HttpRequest) -> str:
     return ""
 
@@ -71,13 +64,16 @@ def _nobody(request: HttpRequest) -> str:
 class HttpRequest:
     """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
 
-    __slots__ = ("_send", "charge", "headers", "method", "path", "receive", "repeated", "response_headers", "scope",
-                 "status", "user", "watch")  # fmt: skip
+    __slots__ = ("_on_refused", "_send", "charge", "headers", "method", "path", "receive", "repeated",
+                 "response_headers", "scope", "status", "user", "watch")  # fmt: skip
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, on_refused: Callable[[str], object] | None = None
+    ) -> None:
         self.scope = scope
         self.receive = receive
         self._send = send
+        self._on_refused = on_refused
         self.method: str = scope["method"]
 
         path: str = scope["path"]
@@ -95,7 +91,7 @@ class HttpRequest:
         """Headers that every answer to this request carries."""
         self.charge: Charge | None = None
         """What its body takes of the budget, if it is large."""
-        self.watch: FrameWatch | None = None
+        self.watch: PostFrames | None = None
         """Set where an observer hears of frames."""
         self.user: Principal = ANONYMOUS
         """Its sender, as the authenticator found."""
@@ -220,12 +216,18 @@ class HttpRequest:
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
         """Answer that there is no such service: JSON with an `error` for clients, a text for browsers."""
+        if self._on_refused is not None:
+            self._on_refused(str(refusal.status))
         kind, body = refusal.body(self.header(b"accept"))
         fields = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
         await self.answer(refusal.status, body, (b"content-type", kind.encode()), [*fields, *headers])
 
     async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
         """Answer with a JSON-RPC error; without an id where there is none, or none could be read."""
+        if self._on_refused is not None:
+            # Where the code says nothing but that something went wrong, the status says more.
+            is_vague = error.code in (InvalidRequest.code, InternalError.code)
+            self._on_refused(str(status if is_vague else error.code))
         failure = error_answer(error, UNSET if request_id is None else request_id)
         # What was not read of the body would be taken for the next request.
         headers: tuple[Header, ...] = ((b"connection", b"close"),) if status in (408, 413, 503) else ()
@@ -247,25 +249,6 @@ class HttpRequest:
         self.headers = _NOTHING  # it may last for hours, and its head was read
         await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
         return self._send
-
-
-def counted_request(on_refused: Callable[[str], object]) -> type[HttpRequest]:
-    """A class of requests that tell of their refusals, by status or code."""
-
-    class CountedRequest(HttpRequest):
-        __slots__ = ()
-
-        async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
-            on_refused(str(refusal.status))
-            await super().refuse(refusal, headers)
-
-        async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
-            # Where the code says nothing but that it went wrong, the status does.
-            is_vague = error.code in (InvalidRequest.code, InternalError.code)
-            on_refused(str(status if is_vague else error.code))
-            await super().fail(status, error, request_id)
-
-    return CountedRequest
 
 
 def _read_accept(value: bytes) -> int:

@@ -11,10 +11,10 @@ from mcpd.backplane.base import Backplane, ChangeBus, Kind
 from mcpd.backplane.memory_backplane import MemoryBackplane
 from mcpd.backplane.node import Node
 from mcpd.backplane.node_changes import ListDigest, NodeChanges
-from mcpd.backplane.opening import open_backplane
+from mcpd.backplane.opening import open_backplane, timed_backplane
 from mcpd.errors import ConfigurationError
 from mcpd.http.sealed_ids import IdSealer
-from mcpd.protocol.observer import Observer, SessionObserver
+from mcpd.protocol.observer import HookedObserver, Observer
 from mcpd.protocol.state_keys import StateKeys
 
 
@@ -96,9 +96,6 @@ def make_sharing(
                 "for example by openssl rand -base64 32"
             )
         backplane = open_backplane(backplane, server_name)
-    watched: Backplane = backplane
-    for observer in observers:
-        if isinstance(observer, SessionObserver):
-            watched = observer.watched_backplane(watched)
+    counters = [observer.backplane_answered for observer in observers if isinstance(observer, HookedObserver)]
     keys = keys or StateKeys([os.urandom(32)])
-    return Sharing(watched, keys, server_name, changing, list_digest, is_shared=True)
+    return Sharing(timed_backplane(backplane, counters), keys, server_name, changing, list_digest, is_shared=True)

@@ -27,7 +27,7 @@ class CallNow(Struct, frozen=True):
     name: str = ""
     """Of the tool or prompt."""
     seconds: float | None = None
-    """How long it has run; None if it has not waited for anything yet."""
+    """How long it has been running."""
     version: str = ""
 
 
@@ -110,7 +110,7 @@ def running(connections: Iterable[Any]) -> Running:
         for call in session.in_flight:
             in_flight += 1
             if len(calls) < MOST_CALLS:
-                seconds = round(now - call.began, 3) if call.began else None
+                seconds = round(now - call.began, 3)
                 calls.append(CallNow(printable(call.method), _name_of(call), seconds, call.version.name))
     return Running(dict(clients), sessions, in_flight, tuple(calls))
 

@@ -1,130 +1,164 @@
-"""`Observer`: told of connections, calls and frames, for metrics and traces: `Server(observers=[…])`.
+"""`Observer`: receives connections, calls and frames of a server, as `Server(observers=[…])`; and what sessions call.
 
-Observers are called in the event loop, between a request and its answer: they count and note, and never wait.
+Observers run in the event loop, between a request and its response: they must return quickly and never wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from mcpd.errors import ProtocolError
+    from mcpd.protocol.jsonrpc import Id, Request
+    from mcpd.protocol.session import Call, Session
+
+OutcomeKind: TypeAlias = Literal["answered", "failed", "cancelled", "refused"]
+
 
 class ObservedCall(Struct, eq=False):
-    """A request that came. The same object at its begin and its end: what an observer knows of it can be kept by it."""
+    """A request that a server received. `call_began` and `call_ended` get the same object."""
 
     connection: int
-    """The number of its connection; one of its own for a request that comes alone, as over HTTP in 2026-07-28."""
+    """The number of its connection. Over HTTP in 2026-07-28 each request has a connection of its own."""
     id: str | int | float | None
     """The JSON-RPC id."""
     method: str
-    """As it came, so it may be anything where the outcome is `refused`."""
+    """The method as received; it can be any text if the outcome is `refused`."""
     subject: str = ""
-    """The name of the tool or prompt, or the URI of the resource, if the method has such."""
+    """The name of the tool or prompt, or the URI of the resource; empty for other methods."""
     version: str = ""
-    """The protocol version; empty where the request was refused."""
+    """The protocol version; empty if the request was refused."""
     client: str = ""
-    """What the client calls itself, with its version; empty if it did not say so, or the request was refused."""
+    """The client's name and version; empty if it did not send them, or the request was refused."""
     principal: str = ""
-    """The `Principal.id` of who asks; empty for nobody in particular."""
+    """The `Principal.id` of the sender; empty for an anonymous one."""
     trace: str = ""
-    """The `traceparent` of its span, at its end, where requests are traced; else empty."""
+    """The `traceparent` of its span, set when the call ends; empty unless requests are traced."""
     transport: str = ""
-    """Which way it came: stdio, http, websocket, memory."""
+    """stdio, http, websocket or memory."""
     arguments: bytes = b""
-    """The JSON of the arguments of a tool or prompt; only where an observer `hears_arguments`."""
+    """The arguments of a tool or prompt as JSON; only if an observer sets `hears_arguments`."""
 
 
 class Outcome(Struct, frozen=True):
     """How a call ended."""
 
-    kind: Literal["answered", "failed", "cancelled", "refused"]
-    """`failed`: with an error answer; `refused`: with one before anything was begun."""
+    kind: OutcomeKind
+    """`failed`: with an error response; `refused`: with an error response before any handler ran."""
     seconds: float
     code: int | None = None
-    """That of the error answer."""
+    """The code of the error response."""
     is_error: bool = False
-    """The answer is a tool's that says it failed."""
+    """Whether the result is a tool result that reports an error."""
 
 
 class ObservedFrame(Struct, frozen=True, eq=False):
-    """One message, or one batch of them, as it came or goes."""
+    """One message, or one batch of messages, received or sent."""
 
     connection: int
     """The number of its connection, as in `ObservedCall`."""
     data: bytes
-    """The JSON text in UTF-8, without what the transport puts round it. It may hold secrets."""
+    """The JSON text in UTF-8, without the transport's framing. It may contain secrets."""
     method: str = ""
-    """That of the request or notification that it is, or of the request that it answers; empty where that is unknown:
-    of batches, and of what could not be read."""
+    """The method of the request or notification, or of the request that the frame answers; empty for batches and for
+    malformed frames."""
     related_request_id: str | int | float | None = None
-    """The id of the client's request that it is, answers, or is sent for; None where it belongs to none."""
+    """The id of the client's request that the frame is, answers or belongs to; None if there is none."""
 
 
 class Observer(Protocol):
-    """Derive a class from this one, with those of the methods that you need. What they raise is logged, no more."""
+    """Base class of observers. Override the methods that you need; exceptions that they raise are logged."""
 
     hears_arguments: bool = False
-    """Whether calls have their `arguments`, which may hold secrets."""
+    """Whether calls have their `arguments`, which may contain secrets."""
 
     def connection_opened(self, connection: int) -> None:
-        """A client has connected, or begun a session. Requests that come alone, over HTTP, open none."""
+        """A client has connected, or has begun a session. Requests without a session, over HTTP, open none."""
         return
 
     def connection_closed(self, connection: int, seconds: float) -> None:
-        """It is gone, after so many seconds."""
+        """A connection has ended. `seconds` is how long it lasted."""
         return
 
     def call_began(self, call: ObservedCall) -> None:
-        """A request came."""
+        """The server has received a request."""
         return
 
     def call_ended(self, call: ObservedCall, outcome: Outcome) -> None:
-        """It was answered, or given up: nothing more is sent for it."""
+        """A request was answered or cancelled. Nothing more is sent for it."""
         return
 
     def frame_received(self, frame: ObservedFrame) -> None:
-        """A frame came for a connection, and is worked on next. Without a method of this name it costs nothing."""
+        """A frame has arrived and is handled next. Frames cost nothing unless an observer overrides this method."""
         return
 
     def frame_sent(self, frame: ObservedFrame) -> None:
-        """A frame was handed to the transport, once, however often a client gets it on a stream that it resumes."""
+        """A frame was given to the transport. A client that resumes a stream may receive it again."""
         return
 
 
-class SessionObserver(Observer):
-    """One that is told nothing, but has a session class of its own: for what each call may cost next to nothing."""
+class SessionHooks:
+    """Functions that a session and its connection call. Each does nothing by default.
 
-    def session_class(self, base: Any, channel: Any) -> Any:
-        """A class derived from `base`, a `Session` or `ObservedSession`, for the connection of this channel."""
+    There is one way to observe a server: all sessions call their hooks, and a session of a server without observers
+    has none. `dispatcher.observing` has the hooks that call `Observer`s.
+    """
+
+    observes_frames = False
+    """Whether the connection calls `frame_received` and `frame_sent`."""
+
+    def connection_opened(self) -> None:
+        """A connection that lasts was opened."""
+
+    def connection_closed(self, session: Session, seconds: float) -> None:
+        """The connection has ended after so many `seconds`."""
+
+    def call_began(self, call: Call) -> None:
+        """A call was opened."""
+
+    def call_ended(self, call: Call, kind: OutcomeKind, code: int | None = None, is_error: bool = False) -> None:
+        """A call was closed; the arguments are those of `Outcome`."""
+
+    def request_refused(self, session: Session, request: Request, error: ProtocolError) -> None:
+        """No call was opened for a request."""
+
+    def refused(self, reason: str) -> None:
+        """An error response was sent to a message that never became a call; `reason` is its code."""
+
+    def frame_received(self, connection: Any, frame: bytes, message: object) -> None:
+        """A frame has arrived; `message` is the decoded message, or the error if it could not be decoded."""
+
+    def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
+        """A frame was given to the channel."""
+
+
+class HookedObserver(Observer):
+    """An observer of mcpd itself, whose hooks the sessions call directly. Its `Observer` methods are not called."""
+
+    def hooks_for(self, transport: str) -> SessionHooks:
+        """Return the hooks for a connection over stdio, http, websocket or memory."""
         raise NotImplementedError
 
     def refused(self, reason: str) -> None:
-        """Something was refused before any session had it, over HTTP or in a handshake: with this status or code."""
+        """Something was refused before a session received it; `reason` is an HTTP status or a JSON-RPC code."""
         return
 
-    def watched_backplane(self, backplane: Any) -> Any:
-        """What takes the place of a `Backplane` that is shared, and asks it in its turn."""
-        return backplane
+    def backplane_answered(self, command: str, seconds: float, error: str) -> None:
+        """The backplane executed a command; `error` is "away", the class of the exception, or empty."""
+        return
 
 
-def refusals_to(observers: Iterable[Observer]) -> Callable[[str], object] | None:
-    """What tells of refusals, by their status or code; None if nobody hears of them."""
-    told = [each.refused for each in observers if isinstance(each, SessionObserver)]
-    if not told:
+def refusal_counter(observers: Iterable[Observer]) -> Callable[[str], object] | None:
+    """Return a function that reports refusals to all observers that count them; None if there is no such observer."""
+    counters = [observer.refused for observer in observers if isinstance(observer, HookedObserver)]
+    if not counters:
         return None
 
-    def tell(reason: str) -> None:
-        for each in told:
-            each(reason)
+    def count(reason: str) -> None:
+        for counter in counters:
+            counter(reason)
 
-    return tell
-
-
-def hears_frames(observer: Observer) -> bool:
-    """Whether an observer has a method of its own for frames."""
-    own = type(observer)
-    return any(
-        getattr(own, name, None) not in (None, getattr(Observer, name)) for name in ("frame_received", "frame_sent")
-    )
+    return count

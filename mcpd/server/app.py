@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
     from mcpd.protocol.channel import Channel
-    from mcpd.protocol.observer import Observer
+    from mcpd.protocol.observer import Observer, SessionHooks
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.cache import CacheableMethod, CacheHint
     from mcpd.registry.problems import Problem
@@ -66,10 +66,6 @@ _OPENING = Opening()
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
-
-
-class _Observed(dict[tuple[type, bool], tuple[Any, Any]]):
-    """What makes sessions and connections for channels of one request, by their class and whether it is logged."""
 
 
 @with_help
@@ -135,7 +131,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._state_keys = state_keys_of(state_key)
         self._codec_getter = self._get_state_codec  # one bound method for all connections
         self._state_codec: RequestStateCodec | None = None
-        self._observers, self._observed = tuple(observers), _Observed()
+        self._observers = tuple(observers)
         self._roots_watchers: RootsWatchers | None = None
         self._routes = []
         self.lifespan: Lifespan | None = None
@@ -263,7 +259,6 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     def add_observer(self, observer: Observer) -> None:
         """Let one more hear what `Server(observers=[…])` hear, of connections and applications made from now on."""
         self._observers = (*self._observers, observer)
-        self._observed.clear()
 
     async def open(self) -> None:
         """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.
@@ -284,38 +279,24 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
         `opening` says what is known of it before its first message; by default nothing, and it lasts.
         """
-        make_session: Any = Session
-        make: Any = ServerConnection
-        is_logged = log.isEnabledFor(logging.DEBUG)
-        if self._observers or is_logged:
-            # Channels of one request, such as those of HTTP, are made as fast as requests come: one of a class is as
-            # the next one, so what was found for the first of them is kept.
-            kind = type(channel), is_logged
-            found = None if opening.subscribes else self._observed.get(kind)
-            if found is None:
-                from mcpd.dispatcher.observed_frames import observed_by
+        hooks: Sequence[SessionHooks] = ()
+        if self._observers or log.isEnabledFor(logging.DEBUG):
+            from mcpd.dispatcher.observing import hooks_for
 
-                found = observed_by(self._observers, channel)
-                if not opening.subscribes:
-                    self._observed[kind] = found
-            make_session, make = found
-
-        session = make_session(
+            hooks = hooks_for(self._observers, channel)
+        session = Session(
             self._identity_meta,
             max_in_flight=self.max_in_flight,
             max_frame_bytes=self._max_frame_bytes,
             vocabulary=self._methods.vocabulary,
             opening=opening,
+            hooks=hooks,
         )
-
-        connection: ServerConnection = make(
-            session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins
-        )
+        connection = ServerConnection(session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins)
         if opening.subscribes:
             self._connections.add(connection)
-            if make_session is not Session:
-                session.follow(connection.ended)
-
+            if hooks:
+                connection.report_life()
         return connection
 
     def asgi_app(

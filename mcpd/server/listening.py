@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from mcpd.protocol.channel import Listener
-from mcpd.protocol.observer import refusals_to
+from mcpd.protocol.observer import refusal_counter
 from mcpd.serve_options import Settings
 from mcpd.server.servable import Servable
 from mcpd.transports.accepting import ConnectionLimit
@@ -72,7 +72,7 @@ def _websocket_listener(
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
     sockets = settings.sockets.get("ws", ())
-    on_refused = refusals_to(server.observers)
+    on_refused = refusal_counter(server.observers)
     return WebSocketListener(address, _access(server, settings), limits, connection_limit, sockets, on_refused)
 
 

@@ -943,7 +943,7 @@ async def _kill(port: Port) -> None:
     node.post = lambda work: work.close()
     node._renewing.cancel()
     backplane: Any = node.backplane
-    if isinstance(backplane, MemoryBackplane):
+    if isinstance(backplane._backplane, MemoryBackplane):  # inside of what measures its commands
         for channel in [channel for channel in backplane.bus.channels if channel == f"n:{node.id}"]:
             for receive in list(backplane.bus._receivers[channel]):
                 await backplane.unsubscribe(channel, receive)

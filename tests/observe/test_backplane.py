@@ -14,12 +14,12 @@ from mcpd import Server
 from mcpd.backplane import base
 from mcpd.backplane.base import Backplane, BackplaneAway
 from mcpd.backplane.memory_backplane import MemoryBackplane
+from mcpd.backplane.opening import timed_backplane
 from mcpd.http import HttpSettings
 from mcpd.observe.exposition import expose
 from mcpd.observe.families import SHORT_BOUNDS, Sample
 from mcpd.observe.meter import Meter
 from mcpd.observe.report import Report
-from mcpd.observe.timed_backplane import TimedBackplane
 
 
 class Leaving(MemoryBackplane):
@@ -90,7 +90,7 @@ async def test_one_that_nobody_shares_is_none() -> None:
 async def test_every_primitive_is_timed_and_gives_what_it_is_given() -> None:
     """One that is added to `Backplane` has to be timed too."""
     told: list[tuple[str, str]] = []
-    timed: Backplane = TimedBackplane(MemoryBackplane(), lambda name, seconds, error: told.append((name, error)))
+    timed: Backplane = timed_backplane(MemoryBackplane(), [lambda name, seconds, error: told.append((name, error))])
     heard: list[bytes] = []
     assert await timed.set("a", b"1", 60)
     assert not await timed.set("a", b"2", 60, only_new=True)
@@ -122,7 +122,7 @@ async def test_what_a_command_raises_is_told_by_its_class() -> None:
             raise ValueError("hunter2")
 
     told: list[Any] = []
-    timed = TimedBackplane(Broken(), lambda *what: told.append(what))
+    timed = timed_backplane(Broken(), [lambda *what: told.append(what)])
     with pytest.raises(ValueError, match="hunter2"):
         await timed.get("k")
     ((name, seconds, error),) = told

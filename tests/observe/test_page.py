@@ -48,7 +48,7 @@ async def everything() -> list[Family]:
         await session.ask("tools/call", {"name": "none such"})
         await session.ask("no/such")
         await port.ask(session.delete())
-        meter.commanded("get", 0.1, "away")
+        meter.backplane_answered("get", 0.1, "away")
         return report.families()
 
 

@@ -13,7 +13,7 @@ from support.wires import LEGACY, memory_wire
 from mcpd import Server
 from mcpd.http import HttpSettings
 from mcpd.observe.meter import Meter
-from mcpd.protocol.observer import SessionObserver, refusals_to
+from mcpd.protocol.observer import HookedObserver, SessionHooks, refusal_counter
 from mcpd.serve_options import Settings
 from mcpd.server.listening import listeners_of
 from mcpd.transports.guards import Access
@@ -137,12 +137,12 @@ async def test_those_of_another_asgi_server(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_without_a_counter_nothing_is_told() -> None:
-    assert refusals_to([]) is None
+    assert refusal_counter([]) is None
     told: list[str] = []
 
-    class Counting(SessionObserver):
-        def session_class(self, base: Any, channel: Any) -> Any:
-            return base
+    class Counting(HookedObserver):
+        def hooks_for(self, transport: str) -> SessionHooks:
+            return SessionHooks()
 
         def refused(self, reason: str) -> None:
             told.append(reason)
@@ -151,9 +151,6 @@ async def test_without_a_counter_nothing_is_told() -> None:
     async with serving(server) as port, memory_wire(server, MODERN):
         assert (await port.ask(request("PUT", "/mcp"))).status == 405
     assert told == ["405"]
-    # An observer that has none of it changes nothing.
-    quiet = SessionObserver.watched_backplane(Counting(), "as it is")
-    assert quiet == "as it is"
 
 
 async def test_streams_are_counted_while_they_are_open() -> None:

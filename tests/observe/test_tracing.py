@@ -203,7 +203,7 @@ async def test_lines_of_the_log_say_which_trace(traced: Traced, caplog: pytest.L
     import logging
 
     from mcpd.cli.json_log import JsonFormatter
-    from mcpd.dispatcher.call_log import CallLog
+    from mcpd.dispatcher.observing import CallLog
 
     @traced.server.tool
     async def noisy() -> str:

@@ -18,9 +18,7 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, ObservedCall, ObservedFrame, Observer, Server
-from mcpd.dispatcher import ServerConnection
 from mcpd.http import HttpSettings
-from mcpd.transports.memory import MemoryChannel
 
 
 @asynccontextmanager
@@ -306,7 +304,7 @@ async def test_one_of_the_two_is_enough() -> None:
 
 
 async def test_who_hears_of_calls_alone_pays_for_no_frames() -> None:
-    """Connections and channels are the plain ones, and HTTP keeps nothing of a POST."""
+    """No hook of the connection is for frames, and HTTP keeps nothing of a POST."""
 
     class Counts(Observer):
         calls = 0
@@ -318,8 +316,7 @@ async def test_who_hears_of_calls_alone_pays_for_no_frames() -> None:
     server = make_server(counts)
     async with memory_wire(server, MODERN) as wire:
         await wire.text("echo", text="a")
-        assert type(wire.connection) is ServerConnection
-        assert type(wire.connection.channel) is MemoryChannel
+        assert [hooks.observes_frames for hooks in wire.connection.session.hooks] == [False]
     assert counts.calls == 2
     assert server.asgi_app().core.watch_post is None
     assert make_server(Frames()).asgi_app().core.watch_post is not None

@@ -12,7 +12,6 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import MODERN, OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import ObservedCall, Observer, Outcome, Server, ToolError
-from mcpd.dispatcher.observed import ObservedSession
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 
@@ -138,11 +137,11 @@ async def test_errors_in_observers_break_nothing(caplog: pytest.LogCaptureFixtur
     assert "failed in call_ended" in caplog.text
 
 
-async def test_without_observers_a_session_is_a_plain_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_observers_a_session_has_no_hooks(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     server, _ = make_server()
     async with memory_wire(server, MODERN) as wire:
-        assert not isinstance(wire.connection.session, ObservedSession)
+        assert not wire.connection.session.hooks
 
 
 async def test_who_is_added_later_hears_of_the_requests_from_then_on() -> None:
