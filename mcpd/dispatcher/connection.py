@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mcpd.dispatcher.outgoing import OutgoingRequests
     from mcpd.dispatcher.subscriptions import Subscriptions
     from mcpd.protocol.channel import Channel
-    from mcpd.types.rounds import ListenResult, SubscriptionFilter
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 
 log = logging.getLogger("mcpd")
 

@@ -13,9 +13,8 @@ from msgspec import Raw
 from mcpd.errors import FrameTooLarge, RemoteError, RequestTimeout
 from mcpd.protocol.jsonrpc import Failure, Id, Response
 from mcpd.protocol.requests import PendingRequest, PendingRequests
-from mcpd.protocol.session import Call, Session
-from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.wire import trace_context
 
 if TYPE_CHECKING:

@@ -9,15 +9,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.session import Call, Session
+from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 from mcpd.protocol.types.resources import ResourceUpdatedParams
-from mcpd.protocol.session import Call
-from mcpd.protocol.types.base import META
-from mcpd.protocol.types.base import CancelledParams, NotificationParams
-from mcpd.protocol.types.resources import ResourceUpdatedParams
-from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
     from mcpd.dispatcher.announcer import Kind
