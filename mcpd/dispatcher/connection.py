@@ -576,7 +576,7 @@ class ServerConnection:
         if self._outgoing is None:
             from mcpd.dispatcher.outgoing import OutgoingRequests  # few servers send requests, and this costs start-up
 
-            self._outgoing = OutgoingRequests(self)
+            self._outgoing = OutgoingRequests(self.session, self.send, getattr(self.channel, "request_prefix", ""))
         return await self._outgoing.request(method, params, related_request, timeout)
 
     @property
@@ -585,7 +585,7 @@ class ServerConnection:
         if self._subscriptions is None:
             from mcpd.dispatcher.subscriptions import Subscriptions  # many clients never receive a change notification
 
-            self._subscriptions = Subscriptions(self)
+            self._subscriptions = Subscriptions(self.session, self.channel, self.send)
         return self._subscriptions
 
     def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:

@@ -1,9 +1,9 @@
-"""The hooks that call `Observer`s, the observer that writes the call log, and the choice of a connection's hooks."""
+"""How a server is observed: the hooks of a connection, those that call `Observer`s, and the log of calls."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -15,17 +15,9 @@ from mcpd.dispatcher.connection import ServerConnection
 from mcpd.errors import ProtocolError
 from mcpd.protocol.channel import Channel
 from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, Response
-from mcpd.protocol.observer import (
-    HookedObserver,
-    ObservedCall,
-    ObservedFrame,
-    Observer,
-    Outcome,
-    OutcomeKind,
-    SessionHooks,
-)
+from mcpd.protocol.observer import ObservedCall, ObservedFrame, Observer, Outcome, OutcomeKind
 from mcpd.protocol.printable import printable
-from mcpd.protocol.session import Call, Session
+from mcpd.protocol.session import Call, Session, SessionHooks
 
 log = logging.getLogger("mcpd")
 
@@ -34,6 +26,35 @@ MOST_ARGUMENT_CHARACTERS = 4096
 
 _SUBJECTS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "uri"}
 _numbers = count(1)
+
+
+class HookedObserver(Observer):
+    """An observer of mcpd itself, whose hooks the sessions call directly. Its `Observer` methods are not called."""
+
+    def hooks_for(self, transport: str) -> SessionHooks:
+        """Return the hooks for a connection over stdio, http, websocket or memory."""
+        raise NotImplementedError
+
+    def refused(self, reason: str) -> None:
+        """Something was refused before a session received it; `reason` is an HTTP status or a JSON-RPC code."""
+        return
+
+    def backplane_answered(self, command: str, seconds: float, error: str) -> None:
+        """The backplane executed a command; `error` is "away", the class of the exception, or empty."""
+        return
+
+
+def refusal_counter(observers: Iterable[Observer]) -> Callable[[str], object] | None:
+    """Return a function that reports refusals to all observers that count them; None if there is no such observer."""
+    counters = [observer.refused for observer in observers if isinstance(observer, HookedObserver)]
+    if not counters:
+        return None
+
+    def count(reason: str) -> None:
+        for counter in counters:
+            counter(reason)
+
+    return count
 
 
 def hooks_for(observers: Sequence[Observer], channel: Channel) -> tuple[SessionHooks, ...]:

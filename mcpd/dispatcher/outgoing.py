@@ -6,27 +6,25 @@ Spec: 2025-11-25 basic/utilities/cancellation.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Raw
 
 from mcpd.errors import FrameTooLarge, RemoteError, RequestTimeout
 from mcpd.protocol.jsonrpc import Failure, Id, Response
 from mcpd.protocol.requests import PendingRequest, PendingRequests
-from mcpd.protocol.session import Call
+from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.wire import trace_context
 
-if TYPE_CHECKING:
-    from mcpd.dispatcher.connection import ServerConnection
-
 
 class OutgoingRequests:
-    """The requests of the server that one connection's client has not answered yet."""
+    """The requests of the server that a client has not answered yet. `prefix` is the beginning of their ids."""
 
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
-        prefix = getattr(connection.channel, "request_prefix", "")
+    def __init__(self, session: Session, send: Callable[[bytes, Id, str], None], prefix: str) -> None:
+        self._session = session
+        self._send = send
         self.pending: PendingRequests[PendingRequest] = PendingRequests(prefix)
 
     async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
@@ -46,11 +44,10 @@ class OutgoingRequests:
         return result
 
     async def _request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        connection = self._connection
-        frame = connection.session.ask(method, params, self.pending.next_id, trace_context.carried())
-        response: asyncio.Future[Raw] = connection.loop.create_future()
+        frame = self._session.ask(method, params, self.pending.next_id, trace_context.carried())
+        response: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         request_id = self.pending.add(PendingRequest(method, response))
-        connection.send(frame, related_request.id, method)
+        self._send(frame, related_request.id, method)
 
         try:
             async with asyncio.timeout(timeout):
@@ -86,6 +83,6 @@ class OutgoingRequests:
     def _cancel(self, request_id: Id, related_request: Call, reason: str) -> None:
         params = CancelledParams(request_id=request_id, reason=reason)
         # Not as part of the related request, which may be closed already.
-        frame = self._connection.session.notify("notifications/cancelled", params)
+        frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
-            self._connection.send(frame, related_request.id, "notifications/cancelled")
+            self._send(frame, related_request.id, "notifications/cancelled")

@@ -9,14 +9,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.session import Call
+from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 from mcpd.protocol.types.resources import ResourceUpdatedParams
 
 if TYPE_CHECKING:
-    from mcpd.dispatcher.announcer import Kind
-    from mcpd.dispatcher.connection import ServerConnection
+    from collections.abc import Callable
+
+    from mcpd.backplane.base import Kind
+    from mcpd.protocol.channel import Channel
 
 _SUBSCRIPTION = f"{META}subscriptionId"
 
@@ -40,16 +42,18 @@ class _Subscription:
 
 
 class Subscriptions:
-    """The subscriptions of one connection.
+    """The subscriptions of one connection. `send` is `ServerConnection.send`.
 
     A change that happens several times in one iteration of the event loop, or while a slow client has not read what is
     queued for it, is sent once.
     """
 
-    __slots__ = ("_connection", "_due", "_listeners", "_scheduled")
+    __slots__ = ("_channel", "_due", "_listeners", "_scheduled", "_send_frame", "_session")
 
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, channel: Channel, send: Callable[..., None]) -> None:
+        self._session = session
+        self._channel = channel
+        self._send_frame = send
         self._listeners: dict[Id, _Subscription] = {}
         self._due: dict[tuple[str, str | None], None] | None = None
         self._scheduled: asyncio.Handle | asyncio.Future[None] | None = None
@@ -80,15 +84,15 @@ class Subscriptions:
         for listener in self._listeners.values():
             if not listener.ended.done():
                 listener.ended.set_result(None)
-                if self._connection.channel.is_multiplexed:
+                if self._channel.is_multiplexed:
                     listener.ended.get_loop().call_soon(self._send_cancelled, listener.call)
 
     def _send_cancelled(self, call: Call) -> None:
         params = CancelledParams(request_id=call.id, reason="the server ended the subscription")
-        frame = self._connection.session.notify("notifications/cancelled", params)
+        frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
             # After the result, which may be delayed too.
-            self._connection.send(frame, call.id, "notifications/cancelled", apart=True)
+            self._send_frame(frame, call.id, "notifications/cancelled", apart=True)
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Notify the client of a changed list or, if `uri` is given, of a changed resource, if it has subscribed."""
@@ -99,8 +103,7 @@ class Subscriptions:
 
     def changed(self, kind: Kind) -> None:
         """Notify the client of a changed list."""
-        is_initialized = self._connection.session.is_initialized
-        if is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
+        if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
             self._schedule(f"notifications/{kind}/list_changed", None)
 
     def updated(self, uri: str) -> None:
@@ -111,12 +114,11 @@ class Subscriptions:
     def missed(self) -> None:
         """Notify the client once of each resource that it watches: changes of other servers may have been missed."""
         watched = {uri for listener in self._listeners.values() for uri in listener.uris}
-        for uri in watched.union(self._connection.session.watched or ()):
+        for uri in watched.union(self._session.watched or ()):
             self.updated(uri)
 
     def _is_watched(self, uri: str) -> bool:
-        session = self._connection.session
-        return session.is_initialized and session.is_watched(uri)
+        return self._session.is_initialized and self._session.is_watched(uri)
 
     def _schedule(self, method: str, uri: str | None) -> None:
         """Send a notification in the next iteration of the event loop, once."""
@@ -127,7 +129,7 @@ class Subscriptions:
             self._scheduled = asyncio.get_running_loop().call_soon(self._send_due)
 
     def _send_due(self) -> None:
-        if self._connection.channel.is_congested:
+        if self._channel.is_congested:
             # At most one task, which waits until the client has read enough or has left.
             self._scheduled = asyncio.ensure_future(self._drain())
             return
@@ -139,19 +141,19 @@ class Subscriptions:
             for listener in list(self._listeners.values()):
                 if uri in listener.uris if uri is not None else kind in listener.lists:
                     self._send(method, _params(uri, {_SUBSCRIPTION: listener.call.id}), listener.call)
-            if self._connection.session.is_initialized if uri is None else self._is_watched(uri):
+            if self._session.is_initialized if uri is None else self._is_watched(uri):
                 self._send(method, _params(uri, None), None)
 
     async def _drain(self) -> None:
-        await self._connection.channel.drain()
+        await self._channel.drain()
         self._send_due()
 
     def _send(self, method: str, params: Any, call: Call | None) -> None:
-        frame = self._connection.session.notify(method, params, call)
+        frame = self._session.notify(method, params, call)
         if frame is not None:
             if call is not None:
                 call.bytes_sent = 1
-            self._connection.send(frame, None if call is None else call.id, method)
+            self._send_frame(frame, None if call is None else call.id, method)
 
 
 def _params(uri: str | None, meta: dict[str, Any] | None) -> Any:

@@ -206,8 +206,11 @@ class Core:
         self.on_refused: Callable[[str], object] | None = None
         """Hears of each refusal, by its status or code; None if nobody counts them."""
         if server.observers:
-            from mcpd.dispatcher.observing import PostFrames, observes_frames  # few servers need it: it costs start-up
-            from mcpd.protocol.observer import refusal_counter
+            from mcpd.dispatcher.observing import (  # few servers need it: it costs start-up
+                PostFrames,
+                observes_frames,
+                refusal_counter,
+            )
 
             self.on_refused = refusal_counter(server.observers)
             if any(map(observes_frames, server.observers)):

@@ -12,9 +12,10 @@ from mcpd.backplane.memory_backplane import MemoryBackplane
 from mcpd.backplane.node import Node
 from mcpd.backplane.node_changes import ListDigest, NodeChanges
 from mcpd.backplane.opening import open_backplane, timed_backplane
+from mcpd.dispatcher.observing import HookedObserver
 from mcpd.errors import ConfigurationError
 from mcpd.http.sealed_ids import IdSealer
-from mcpd.protocol.observer import HookedObserver, Observer
+from mcpd.protocol.observer import Observer
 from mcpd.protocol.state_keys import StateKeys
 
 

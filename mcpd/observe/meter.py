@@ -12,9 +12,11 @@ from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from mcpd.dispatcher.observing import HookedObserver
 from mcpd.observe.exposition import is_label
 from mcpd.observe.families import BOUNDS, SHORT_BOUNDS, Family, Labels, Sample
-from mcpd.protocol.observer import HookedObserver, OutcomeKind, SessionHooks
+from mcpd.protocol.observer import OutcomeKind
+from mcpd.protocol.session import SessionHooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

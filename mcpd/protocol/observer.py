@@ -1,19 +1,13 @@
-"""`Observer`: receives connections, calls and frames of a server, as `Server(observers=[…])`; and what sessions call.
+"""`Observer`: receives connections, calls and frames of a server, as `Server(observers=[…])`.
 
 Observers run in the event loop, between a request and its response: they must return quickly and never wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from mcpd.errors import ProtocolError
-    from mcpd.protocol.jsonrpc import Id, Request
-    from mcpd.protocol.session import Call, Session
 
 OutcomeKind: TypeAlias = Literal["answered", "failed", "cancelled", "refused"]
 
@@ -98,67 +92,3 @@ class Observer(Protocol):
     def frame_sent(self, frame: ObservedFrame) -> None:
         """A frame was given to the transport. A client that resumes a stream may receive it again."""
         return
-
-
-class SessionHooks:
-    """Functions that a session and its connection call. Each does nothing by default.
-
-    There is one way to observe a server: all sessions call their hooks, and a session of a server without observers
-    has none. `dispatcher.observing` has the hooks that call `Observer`s.
-    """
-
-    observes_frames = False
-    """Whether the connection calls `frame_received` and `frame_sent`."""
-
-    def connection_opened(self) -> None:
-        """A connection that lasts was opened."""
-
-    def connection_closed(self, session: Session, seconds: float) -> None:
-        """The connection has ended after so many `seconds`."""
-
-    def call_began(self, call: Call) -> None:
-        """A call was opened."""
-
-    def call_ended(self, call: Call, kind: OutcomeKind, code: int | None = None, is_error: bool = False) -> None:
-        """A call was closed; the arguments are those of `Outcome`."""
-
-    def request_refused(self, session: Session, request: Request, error: ProtocolError) -> None:
-        """No call was opened for a request."""
-
-    def refused(self, reason: str) -> None:
-        """An error response was sent to a message that never became a call; `reason` is its code."""
-
-    def frame_received(self, connection: Any, frame: bytes, message: object) -> None:
-        """A frame has arrived; `message` is the decoded message, or the error if it could not be decoded."""
-
-    def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
-        """A frame was given to the channel."""
-
-
-class HookedObserver(Observer):
-    """An observer of mcpd itself, whose hooks the sessions call directly. Its `Observer` methods are not called."""
-
-    def hooks_for(self, transport: str) -> SessionHooks:
-        """Return the hooks for a connection over stdio, http, websocket or memory."""
-        raise NotImplementedError
-
-    def refused(self, reason: str) -> None:
-        """Something was refused before a session received it; `reason` is an HTTP status or a JSON-RPC code."""
-        return
-
-    def backplane_answered(self, command: str, seconds: float, error: str) -> None:
-        """The backplane executed a command; `error` is "away", the class of the exception, or empty."""
-        return
-
-
-def refusal_counter(observers: Iterable[Observer]) -> Callable[[str], object] | None:
-    """Return a function that reports refusals to all observers that count them; None if there is no such observer."""
-    counters = [observer.refused for observer in observers if isinstance(observer, HookedObserver)]
-    if not counters:
-        return None
-
-    def count(reason: str) -> None:
-        for counter in counters:
-            counter(reason)
-
-    return count

@@ -76,7 +76,7 @@ from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
-    from mcpd.protocol.observer import SessionHooks
+    from mcpd.protocol.observer import OutcomeKind
     from mcpd.protocol.wire.trace_context import TraceContext
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
@@ -155,6 +155,41 @@ class Call(RequestInFlight, eq=False):
         if self.version.is_modern:
             return None if self.meta is None else self.meta.log_level
         return None if self.session.is_stateless else self.session.log_level
+
+
+class SessionHooks:
+    """Functions that a session and its connection call. Each does nothing by default.
+
+    There is one way to observe a server: all sessions call their hooks, and a session of a server without observers
+    has none. `dispatcher.observing` has the hooks that call `Observer`s.
+    """
+
+    observes_frames = False
+    """Whether the connection calls `frame_received` and `frame_sent`."""
+
+    def connection_opened(self) -> None:
+        """A connection that lasts was opened."""
+
+    def connection_closed(self, session: Session, seconds: float) -> None:
+        """The connection has ended after so many `seconds`."""
+
+    def call_began(self, call: Call) -> None:
+        """A call was opened."""
+
+    def call_ended(self, call: Call, kind: OutcomeKind, code: int | None = None, is_error: bool = False) -> None:
+        """A call was closed; the arguments are those of `Outcome`."""
+
+    def request_refused(self, session: Session, request: Request, error: ProtocolError) -> None:
+        """No call was opened for a request."""
+
+    def refused(self, reason: str) -> None:
+        """An error response was sent to a message that never became a call; `reason` is its code."""
+
+    def frame_received(self, connection: Any, frame: bytes, message: object) -> None:
+        """A frame has arrived; `message` is the decoded message, or the error if it could not be decoded."""
+
+    def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
+        """A frame was given to the channel."""
 
 
 class Session:

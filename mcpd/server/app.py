@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
     from mcpd.protocol.channel import Channel
-    from mcpd.protocol.observer import Observer, SessionHooks
+    from mcpd.protocol.observer import Observer
+    from mcpd.protocol.session import SessionHooks
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.registry.cache import CacheableMethod, CacheHint
     from mcpd.registry.problems import Problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from mcpd.dispatcher.observing import refusal_counter
 from mcpd.protocol.channel import Listener
-from mcpd.protocol.observer import refusal_counter
 from mcpd.serve_options import Settings
 from mcpd.server.servable import Servable
 from mcpd.transports.accepting import ConnectionLimit

@@ -11,9 +11,10 @@ from support.http_peer import MODERN, Port, call, initialize, modern, post, requ
 from support.wires import LEGACY, memory_wire
 
 from mcpd import Server
+from mcpd.dispatcher.observing import HookedObserver, refusal_counter
 from mcpd.http import HttpSettings
 from mcpd.observe.meter import Meter
-from mcpd.protocol.observer import HookedObserver, SessionHooks, refusal_counter
+from mcpd.protocol.session import SessionHooks
 from mcpd.serve_options import Settings
 from mcpd.server.listening import listeners_of
 from mcpd.transports.guards import Access
