@@ -10,6 +10,9 @@ import os
 TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
+    from mcpd.apps.host.host import Host as Host
+    from mcpd.apps.host.options import HostOptions as HostOptions
+    from mcpd.apps.host.shown_view import Hooks as Hooks
     from mcpd.client import (
         Callbacks as Callbacks,
         Client as Client,
@@ -63,9 +66,6 @@ if TYPE_CHECKING:
     )
     from mcpd.handlers.rate_limit import RateLimit as RateLimit
     from mcpd.handlers.result_limit import ResultLimit as ResultLimit
-    from mcpd.host.hooks import Hooks as Hooks
-    from mcpd.host.host import Host as Host
-    from mcpd.host.options import HostOptions as HostOptions
     from mcpd.protocol.observer import (
         ObservedCall as ObservedCall,
         ObservedFrame as ObservedFrame,
@@ -142,6 +142,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "mcpd.apps.host.host": ("Host",),
+    "mcpd.apps.host.options": ("HostOptions",),
+    "mcpd.apps.host.shown_view": ("Hooks",),
     "mcpd.client": ("Callbacks", "Client", "ClientLimits"),
     "mcpd.client.auth.settings": (
         "ClientCredentials", "EnterpriseManaged", "OAuth", "PrivateKeyJwt", "WorkloadIdentity",
@@ -162,9 +165,6 @@ _NAMES = {
     "mcpd.handlers.middleware": ("CallNext", "MiddlewareRequest"),
     "mcpd.handlers.rate_limit": ("RateLimit",),
     "mcpd.handlers.result_limit": ("ResultLimit",),
-    "mcpd.host.hooks": ("Hooks",),
-    "mcpd.host.host": ("Host",),
-    "mcpd.host.options": ("HostOptions",),
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
     "mcpd.protocol.types.base": ("Icon", "Implementation", "LogMessageParams", "Params", "Result"),

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from mcpd.apps.verdict.report import AppsReport
     from mcpd.client.target import Target
     from mcpd.protocol.principal import Transport
     from mcpd.server import Server
     from mcpd.testing import ClientMaker
-    from mcpd.verdict.report import AppsReport
 
 _MARK = "mcpd_every_version"
 
@@ -121,16 +121,16 @@ def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
 def mcpd_apps() -> Callable[..., AppsReport]:
     """Tries the apps of a server as `mcpd apps test` does: `mcpd_apps(server)` is the report.
 
-    Takes a `Server`, or what else a client takes, and as keywords what `mcpd.verdict.options.TryOptions` has: `static`,
-    `app`, `calls`, `screenshots`, `browser`, `timeout`. `report.failures` is empty if all is well.
+    It takes a `Server` or any target of a client, and as keywords those of `mcpd.apps.verdict.report.TryOptions`:
+    `static`, `app`, `calls`, `screenshots`, `browser`, `timeout`. `report.failures` is empty if all is well.
     """
 
     def tried(target: Target, **options: Any) -> AppsReport:
         import asyncio  # noqa: PLC0415
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-        from mcpd.verdict.options import TryOptions  # noqa: PLC0415
-        from mcpd.verdict.run import try_apps  # noqa: PLC0415
+        from mcpd.apps.verdict.report import TryOptions  # noqa: PLC0415
+        from mcpd.apps.verdict.run import try_apps  # noqa: PLC0415
 
         if isinstance(app := options.get("app"), str):
             options["app"] = (app,)

@@ -18,8 +18,7 @@ from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import mask_command, printable
 
 if TYPE_CHECKING:
-    from mcpd.verdict.options import TryOptions
-    from mcpd.verdict.report import AppReport, AppsReport, Check, Status
+    from mcpd.apps.verdict.report import AppReport, AppsReport, Check, Status, TryOptions
 
 _HELP = """Try the apps of a server (MCP Apps: tools with a page that hosts show), and say what would not work.
 
@@ -78,7 +77,7 @@ def _test_command(
     target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
     calls: tuple[str, ...], step_timeout: float, verbose: bool, **shared: Any,
 ) -> int:  # fmt: skip
-    from mcpd.verdict.options import TryOptions
+    from mcpd.apps.verdict.report import TryOptions
 
     said = {name: shared.pop(name) for name in ("static", "strict", "screenshots", "browser")}
     reach = reach_of(target, command, shared)
@@ -109,8 +108,8 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 async def _test(
     terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
 ) -> int:
-    from mcpd.host.options import HostOptions
-    from mcpd.verdict.run import try_apps
+    from mcpd.apps.host.options import HostOptions
+    from mcpd.apps.verdict.run import try_apps
 
     # What a host says in its log of a View is in the report.
     logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
@@ -153,7 +152,7 @@ def _name(reach: Reach) -> str:
 
 
 def _write(path: str, found: AppsReport) -> None:
-    from mcpd.verdict.junit import junit_xml
+    from mcpd.apps.verdict.report import junit_xml
 
     try:
         Path(path).write_text(junit_xml(found), encoding="utf-8")

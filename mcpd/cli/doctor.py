@@ -131,12 +131,12 @@ _ENTRY = '{"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
 _ADVICE = (
     (re.compile(r", line \d+, column \d+: "), "mend the file there: a comma, a quote or a bracket too few or too many"),
     (
-        re.compile("has no configuration file at"),
+        re.compile("has no configuration here"),
         "is the host installed here? mcpd install --list says which are",
     ),
-    (re.compile("without servers in its configuration"), "mcpd install HOST SERVER tells the host of one"),
-    (re.compile("it has no servers|no mcpServers, servers"), f"write servers into it: {_ENTRY}"),
-    (re.compile("invalid URL"), "write http://HOST:PORT/mcp"),
+    (re.compile("no servers in its configuration"), "mcpd install HOST SERVER tells the host of one"),
+    (re.compile("there are no servers in it|there is no mcpServers in it"), f"write servers into it: {_ENTRY}"),
+    (re.compile("this is no URL"), "write http://HOST:PORT/mcp"),
 )
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mcpd.apps.tool_metadata import KIND, OFFER, view_uri
 from mcpd.cli.client_options import client_command, json_option, reach_of
 from mcpd.cli.talk.completing import complete_kinds
 from mcpd.cli.talk.reach import Reach, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.errors import MethodNotFound, RemoteError
-from mcpd.host.listed import KIND, OFFER, view_uri
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client

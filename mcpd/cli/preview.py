@@ -94,8 +94,8 @@ async def _preview(
 ) -> int:
     """Serve the page until the command is ended."""
     found = named_target(reach)
-    from mcpd.preview.preview import Preview
-    from mcpd.preview.session import SessionOptions
+    from mcpd.apps.preview.preview import Preview
+    from mcpd.apps.preview.session import SessionOptions
 
     options = SessionOptions(
         target=found,

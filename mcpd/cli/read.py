@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
+from mcpd.apps.tool_metadata import OFFER
 from mcpd.cli.client_options import client_command, json_option, reach_of
 from mcpd.cli.talk.completing import complete_names
 from mcpd.cli.talk.reach import Reach, opened, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest
 from mcpd.errors import RemoteError
-from mcpd.host.listed import OFFER
 from mcpd.protocol.printable import printable
 
 _NOT_FOUND = (-32002, -32602)

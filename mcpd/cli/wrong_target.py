@@ -41,7 +41,7 @@ def _why_not(target: str, place: str, attribute: str) -> str:
         return f"{place}: no such file" + ("" if os.path.isabs(place) else f" in {os.getcwd()}; write its whole path")
     if not attribute and "." in place and all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
-    return f"{target}: no such file, folder or module{install_hint(target)}"
+    return f"{target}: no file, folder or module has this name{install_hint(target)}"
 
 
 def no_file(path: str) -> str:

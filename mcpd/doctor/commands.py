@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from mcpd.apps.tool_metadata import OFFER
 from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.child import PASSED_ON
 from mcpd.doctor.dialogue import (
@@ -20,7 +21,6 @@ from mcpd.doctor.found import find_command
 from mcpd.doctor.last_words import mending, telling_line
 from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
-from mcpd.host.listed import OFFER
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table

@@ -6,6 +6,7 @@ import time
 
 from msgspec import to_builtins
 
+from mcpd.apps.tool_metadata import OFFER
 from mcpd.client import Client
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.client_peer import ClientPeer
@@ -13,7 +14,6 @@ from mcpd.doctor.dialogue import has_handshake
 from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
-from mcpd.host.listed import OFFER
 from mcpd.protocol.printable import printable
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct, structs, to_builtins
 
+from mcpd.apps.tool_metadata import OFFER
 from mcpd.client.targets.hosts import Host
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.doctor.child import Child
@@ -20,7 +21,6 @@ from mcpd.doctor.found import find_command
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
 from mcpd.extensions.ui.constants import FLAT_URI
-from mcpd.host.listed import OFFER
 from mcpd.install.entry import Entry, as_target
 from mcpd.install.surroundings import passed_on, working_folder
 from mcpd.protocol.printable import mask_text, printable

@@ -15,9 +15,9 @@ from support.page_stage import showing
 from support.pages import Pages
 
 from mcpd import Server
-from mcpd.host.shown import ShownView
-from mcpd.host.view.context import HostContext
-from mcpd.host.view.events import Closed, Finding, Logged, SizeChanged
+from mcpd.apps.host.shown_view import ShownView
+from mcpd.apps.host.view.context import HostContext
+from mcpd.apps.host.view.events import Closed, Finding, Logged, SizeChanged
 from mcpd.sources.demo import make_server
 
 

@@ -14,7 +14,7 @@ from support.page_stage import showing
 from support.pages import Pages
 from support.views_stage import DARK, HITS, LIGHT, PAGE, data, look, text
 
-from mcpd.host.view.context import HostContext
+from mcpd.apps.host.view.context import HostContext
 
 HOME = {"title": "Handbook", "sections": [{"name": "guides", "title": "Guides", "pages": 2}, {"name": "", "pages": 1},
                                           {"name": "reference", "title": "Reference", "pages": 9}],

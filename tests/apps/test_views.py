@@ -21,9 +21,9 @@ from support.pages import Pages
 from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
 
 from mcpd import ImageContent, Server, ViewResult, view_result
+from mcpd.apps.host.view.context import HostContext
+from mcpd.apps.host.view.events import Closed, Finding
 from mcpd.extensions.ui.views.pages import page as make_page
-from mcpd.host.view.context import HostContext
-from mcpd.host.view.events import Closed, Finding
 
 SIZES = (820, 360)
 each_kind = pytest.mark.parametrize("kind", SAMPLES)

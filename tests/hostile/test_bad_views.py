@@ -15,14 +15,14 @@ from support.host_program import make_server
 from support.host_stage import Stage
 
 from mcpd import Host, Server
+from mcpd.apps.host.conversation import Conversation, ViewMessage
+from mcpd.apps.host.document import Profile, grant
+from mcpd.apps.host.document_cache import MAX_KEPT
+from mcpd.apps.host.view.events import AppToolsListed, Finding, ModelContextUpdate
+from mcpd.apps.host.view.policy import Denied
 from mcpd.extensions.ui import suffixes
 from mcpd.extensions.ui.assets import load_folder
 from mcpd.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources
-from mcpd.host.conversation import Conversation, ViewMessage
-from mcpd.host.documents.csp import Profile, grant
-from mcpd.host.documents.document_cache import MAX_KEPT
-from mcpd.host.view.events import AppToolsListed, Finding, ModelContextUpdate
-from mcpd.host.view.refusals import Denied
 from mcpd.protocol.types.content import TextContent
 
 MB = 1024 * 1024

@@ -2,7 +2,7 @@
 
 A `Guest` is the other end of a View's channel and says anything it is told to, right or wrong. It comes on three
 channels: an object with async ends, a plain function, a real WebSocket to the relay. Each message it is told is
-held against the official schema. Lives here: what the tests of `mcpd.host.host` share; rules are asserted there.
+held against the official schema. Lives here: what the tests of `mcpd.apps.host.host` share; rules are asserted there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from mcpd import Context, Hooks, Host, Server
-from mcpd.host.call import ToolCall
-from mcpd.host.shown import ShownView
-from mcpd.host.view.events import Event, Finding
+from mcpd.apps.host.shown_view import ShownView
+from mcpd.apps.host.tool_call import ToolCall
+from mcpd.apps.host.view.events import Event, Finding
 
 __all__ = ["APP", "HTML", "ORIGIN", "Guest", "Open", "Program", "each_channel", "make_server", "on_channel"]
 

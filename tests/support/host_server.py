@@ -1,7 +1,7 @@
 """A server by hand, for what no server of ours would do: answers out of order, errors at will, silence.
 
 Speaks over a memory channel, synchronously. `handlers` give each method's answer; what has none is answered as a
-server with one tool and one View would. Lives here: what more than one module of tests/host needs of it.
+server with one tool and one View would. Lives here: what more than one module of tests/apps/host needs of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A View on stage: the state machine, the other side of its channel, a clock, and words for what tests ask of both.
 
-Lives here: what more than one module of tests/host needs. Never here: fixtures and assertions about rules.
+Lives here: what more than one module of tests/apps/host needs. Never here: fixtures and assertions about rules.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
+from mcpd.apps.host.document import ViewDocument, grant
+from mcpd.apps.host.view import View, ViewPhase
+from mcpd.apps.host.view.context import ContainerDimensions, HostContext, styles
+from mcpd.apps.host.view.events import Event
+from mcpd.apps.host.view.policy import ViewSettings
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.host.documents.csp import grant
-from mcpd.host.documents.document import ViewDocument
-from mcpd.host.theme import styles
-from mcpd.host.view import View, ViewPhase
-from mcpd.host.view.context import ContainerDimensions, HostContext
-from mcpd.host.view.events import Event
-from mcpd.host.view.policy import ViewSettings
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.tools import Tool
 

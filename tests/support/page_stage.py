@@ -15,10 +15,10 @@ from support.browser import Chromium, Page
 from support.pages import Pages
 
 from mcpd import Hooks, Host, HostOptions, Server
-from mcpd.host.call import ToolCall
-from mcpd.host.shown import ShownView
-from mcpd.host.view.context import ContainerDimensions, HostContext
-from mcpd.host.view.events import Event
+from mcpd.apps.host.shown_view import ShownView
+from mcpd.apps.host.tool_call import ToolCall
+from mcpd.apps.host.view.context import ContainerDimensions, HostContext
+from mcpd.apps.host.view.events import Event
 
 __all__ = ["CONTEXT", "Show", "showing"]
 

@@ -17,9 +17,9 @@ from msgspec import Struct
 from support.browser import BrowserError, Chromium, Frame, Page
 
 from mcpd import Context, Server, ToolError
+from mcpd.apps.preview.preview import Preview
+from mcpd.apps.preview.session import SessionOptions
 from mcpd.client.target import Target
-from mcpd.preview.preview import Preview
-from mcpd.preview.session import SessionOptions
 
 __all__ = ["APP", "PageStage", "busy_server", "opened", "schema_server", "tab"]
 
@@ -45,7 +45,7 @@ post({ id: 0, method: "ui/initialize", params: {
   appCapabilities: { availableDisplayModes: ["inline", "fullscreen", "pip"] } } });
 </script>"""
 
-PROBE = Path(__file__).resolve().parent.parent / "preview" / "page_probe.js"
+PROBE = Path(__file__).resolve().parent.parent / "apps" / "preview" / "page_probe.js"
 
 KINDS = {"tool": 0, "resource": 1, "template": 1, "prompt": 2}
 """Which tab on the left has an entry."""

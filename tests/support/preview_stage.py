@@ -1,6 +1,6 @@
 """`mcpd preview` for tests: a preview of a server in this process, and a bare page of it in a real Chromium.
 
-Lives here: the preview with its page (tests/preview/page), and how a test speaks to both. Never here: servers, and
+Lives here: the preview with its page (tests/apps/preview/page), and how a test speaks to both. Never here: servers, and
 assertions about rules.
 """
 
@@ -15,13 +15,14 @@ from typing import Any
 from support.browser import Chromium, Frame, Page
 from websockets.asyncio.client import ClientConnection, connect
 
+from mcpd.apps.preview.preview import Preview
+from mcpd.apps.preview.sandbox import Place
+from mcpd.apps.preview.session import SessionOptions
 from mcpd.client.target import Target
-from mcpd.preview.preview import Preview
-from mcpd.preview.session import SessionOptions
 
-__all__ = ["Api", "Stage", "api_of", "previewing", "staged"]
+__all__ = ["Api", "Stage", "api_of", "place_of", "previewing", "staged"]
 
-PAGE = Path(__file__).resolve().parent.parent / "preview" / "page"
+PAGE = Path(__file__).resolve().parent.parent / "apps" / "preview" / "page"
 
 
 @contextlib.asynccontextmanager
@@ -30,6 +31,14 @@ async def previewing(target: Target, **options: Any) -> AsyncIterator[Preview]:
     settings = SessionOptions(target=target, name="under test", **options)
     async with Preview(settings, folder=str(PAGE)) as preview:
         yield preview
+
+
+def place_of(preview: Preview, view_id: str) -> Place:
+    """The addresses of a View; no page is told that of the guest."""
+    (view,) = (view for view in preview.session.host.views if view.id == view_id)
+    page_views: Any = view._send.func.__self__  # type: ignore[union-attr]
+    place: Place = page_views._open[view_id].place
+    return place
 
 
 class Stage:
@@ -66,12 +75,7 @@ class Stage:
 
     async def guest(self, info: Any) -> Frame:
         """The innermost frame of a View, once the View has been written into it."""
-        (place,) = [opened.place for opened in self.preview_views() if opened.shown.id == info["viewId"]]
-        return await self.page.frame(place.guest_url)
-
-    def preview_views(self) -> list[Any]:
-        """What the backend has open, of all pages."""
-        return [one for page in self.preview.session.pages for one in page._handler.views._open.values()]  # type: ignore[attr-defined]
+        return await self.page.frame(place_of(self.preview, info["viewId"]).guest_url)
 
     async def events(self, view_id: str, kind: str) -> list[Any]:
         """What was told of a View, of one kind."""

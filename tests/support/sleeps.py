@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "conformance/everything.py": (3, "the official suite asks for tools that take a while"),
     "tests/cli/test_serve_process.py": (2, _STALLED),
     "tests/dispatcher/test_tasks.py": (7, _REAL_TASKS),
-    "tests/host/test_official_view.py": (1, _SLOW_ON_PURPOSE),
+    "tests/apps/host/test_official_view.py": (1, _SLOW_ON_PURPOSE),
     "tests/hostile/serving.py": (1, _POLL),
     "tests/hostile/soak.py": (1, "what has just been reset"),
     "tests/hostile/test_bad_servers.py": (1, _STALLED),

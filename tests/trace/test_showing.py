@@ -15,8 +15,8 @@ import pytest
 from conftest import Child
 from support import clock
 
-from mcpd.preview.messages import TraceGet
-from mcpd.preview.trace import Trace
+from mcpd.apps.preview.messages import TraceGet
+from mcpd.apps.preview.trace import Trace
 from mcpd.trace.reading import Entry, TraceReader, read_lines
 from mcpd.trace.showing import Filter, as_json, as_line, readable_size, readable_time
 

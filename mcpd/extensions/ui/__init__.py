@@ -1,1 +1,1 @@
-"""MCP Apps, the server's part: extension `io.modelcontextprotocol/ui`. The host's part is `mcpd.host`."""
+"""MCP Apps, the server's part: extension `io.modelcontextprotocol/ui`. The host's part is `mcpd.apps.host`."""

@@ -2,7 +2,7 @@
 
 A source that passes can be joined into a Content-Security-Policy header as it is. The server checks with
 this at registration, the host before it builds a policy; neither trusts the other to have done so. How a
-policy is built from granted sources is the host's business (`mcpd.host.documents.csp`).
+policy is built from granted sources is the host's business (`mcpd.apps.host.document`).
 
 Spec: MCP Apps 2026-01-26, "UI Resource Format" and "Content Security Policy Enforcement"; the list of
 what is accepted is our own and narrower than CSP Level 3 section 2.3.1, which has no notion of hostile input.

@@ -2,7 +2,7 @@
 
 Each on the wire, over every transport and in both eras; conformance/seeds/mcp_apps.toml ties the ids to the tests.
 What an app context is, only a host knows: cases that "attempt to call from app context" are proved here as far as
-a server can, and in tests/host for the refusal.
+a server can, and in tests/apps/host for the refusal.
 """
 
 from __future__ import annotations

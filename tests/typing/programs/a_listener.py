@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from mcpd import CreateMessageResult, Hooks, Server, TextContent
-from mcpd.host.shown import ShownView
+from mcpd.apps.host.shown_view import ShownView
 from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Accept
 from mcpd.serve_options import Settings

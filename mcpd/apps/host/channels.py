@@ -1,0 +1,339 @@
+"""Adapters: whatever a program sends and receives messages by becomes the channel of a View.
+
+A message is one JSON-RPC text. Three kinds are taken: an object with `async send(str)` and `async receive()`
+(or `recv()`, as WebSocket libraries call it), a function `send(str)` whose program calls `ShownView.receive`,
+and our own channels. No rule of MCP Apps lives here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable
+from hmac import compare_digest
+from os import urandom
+from typing import Any, Protocol, TypeAlias
+
+from websockets.http11 import Request
+
+from mcpd.apps.host.shown_view import ShownView
+from mcpd.apps.host.tool_call import ToolCall
+from mcpd.apps.host.view.context import HostContext
+from mcpd.errors import ConfigurationError, McpdError, ProtocolError
+from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
+from mcpd.transports.accepting import Acceptor
+from mcpd.transports.address import Address, authority, bind, parse
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket.connection import WebSocketChannel
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+log = logging.getLogger("mcpd.host")
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+
+
+class MessageChannel(Protocol):
+    """What a View is reached through."""
+
+    async def send(self, message: str) -> Any:
+        """Send one message. Raises anything when the channel is gone."""
+
+    async def receive(self) -> str | bytes | None:
+        """The View's next message. None, or any exception, when there will be no more."""
+
+
+CallbackChannel: TypeAlias = Callable[[str], object]
+"""Takes each message for the View; must not block."""
+
+ViewChannel: TypeAlias = MessageChannel | CallbackChannel | Any
+
+
+def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
+    """Let the View begin on this channel; a Pump if it needs one. Raises ConfigurationError for what is none."""
+    receive = getattr(channel, "receive", None) or getattr(channel, "recv", None)
+    send = getattr(channel, "send", None)
+    if send is not None and receive is not None:
+        pump = Pump(view, send, receive, getattr(channel, "close", None))
+        pump.begin()
+        return pump
+
+    if callable(channel):
+        view.begin(lambda message: channel(message.decode()))
+        return None
+
+    raise ConfigurationError(
+        f"{channel!r} is no channel for a View: give an object with async send() and receive(), or a function"
+    )
+
+
+class ViewReceiver:
+    """What a transport of ours calls, on behalf of a View."""
+
+    def __init__(self, view: ShownView) -> None:
+        self._view = view
+
+    def receive(self, frame: bytes) -> None:
+        """One message."""
+        self._view.receive(frame)
+
+    def receive_error(self, error: ProtocolError) -> None:
+        """What arrived was no message; the View goes on."""
+        log.warning("%s: what arrived was no message: %s", self._view.id, printable(error.message))
+
+    def closed(self, error: McpdError | None = None) -> None:
+        """The page is gone, and the View with it."""
+        self._view.lost("the page closed the channel" if error is None else str(error))
+
+
+class Pump:
+    """Two tasks for one channel with awaitable ends: one sends what is queued, one receives."""
+
+    def __init__(
+        self,
+        view: ShownView,
+        send: Callable[[str], Awaitable[Any]],
+        receive: Callable[[], Awaitable[str | bytes | None]],
+        close: Callable[[], Any] | None,
+    ) -> None:
+        self._view = view
+        self._send = send
+        self._receive = receive
+        self._close = close
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._wake = asyncio.Event()
+        self._is_closing = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        """Start both, and the View."""
+        self._tasks = [asyncio.ensure_future(self._send_all()), asyncio.ensure_future(self._receive_all())]
+        self._view.begin(self._put, self._stop)
+
+    def _put(self, message: bytes) -> None:
+        self._queued_bytes += len(message)
+        if self._queued_bytes > MAX_QUEUED_BYTES:
+            raise McpdError(f"more than {MAX_QUEUED_BYTES} bytes wait to be read")
+        self._queue.append(message)
+        self._wake.set()
+
+    async def _send_all(self) -> None:
+        try:
+            while True:
+                while self._queue:
+                    message = self._queue.popleft()
+                    self._queued_bytes -= len(message)
+                    await self._send(message.decode())
+                if self._is_closing:
+                    break
+                self._wake.clear()
+                await self._wake.wait()
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_stopped(error):
+                raise
+            self._view.lost(f"the channel does not take messages: {_name(error)}")
+
+    async def _receive_all(self) -> None:
+        reason = "the channel is closed"
+        try:
+            while (message := await self._receive()) is not None:
+                self._view.receive(message)
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_stopped(error):
+                raise
+            reason = f"the channel is closed: {_name(error)}"
+        self._view.lost(reason)
+
+    def _stop(self) -> None:
+        self._is_closing = True
+        self._wake.set()
+        self._tasks[1].cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until what was queued is sent, within a second, and close the channel if it can be closed."""
+        _, pending = await asyncio.wait(self._tasks, timeout=1)
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+
+        if self._close is not None:
+            try:
+                closing = self._close()
+                if hasattr(closing, "__await__"):
+                    await closing
+            except Exception as error:
+                log.info("%s: the channel did not close: %s", self._view.id, printable(_name(error)))
+
+
+def _is_stopped(error: BaseException) -> bool:
+    """Whether it is us who are cancelled, and not something of the channel's that it waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _name(error: BaseException) -> str:
+    return str(error)[:300] or type(error).__name__
+
+
+PATH = "/view/"
+_REMEMBERED = 1024
+
+
+PrepareView: TypeAlias = Callable[..., Awaitable[ShownView]]
+"""`Host.prepare_view`."""
+
+
+class Relay:
+    """A listening address for the Views of one host, and of one page. Made by `Host.listen_views`."""
+
+    def __init__(
+        self, prepare_view: PrepareView, origin: str, guard: Guard, limits: WebSocketLimits, wait_seconds: float
+    ) -> None:
+        self._prepare_view = prepare_view
+        self._endpoint = _ViewEndpoint(guard, limits, origin)
+        self._wait_seconds = wait_seconds
+        self._acceptor: Acceptor | None = None
+        self._is_listening = False
+        self.base_url = ""
+        """What the address of each View begins with: `ws://host:port`, for a page's `connect-src`."""
+
+    async def listen(self, address: Address) -> None:
+        """Begin to listen. Raises ConfigurationError for an address that cannot be used."""
+        # Whoever connects has to know an id, which is a token of its own.
+        sockets = await bind(address, is_guarded=True)
+        self.base_url = f"ws://{authority(sockets[0])}"
+        self._acceptor = Acceptor(self._endpoint.connection_limit, sockets, self._endpoint.connect)
+        await self._acceptor.start()
+        self._is_listening = True
+
+    async def open_view(
+        self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
+    ) -> tuple[ShownView, str]:
+        """A View for a call, and the address at which its page is to connect: once, and soon.
+
+        The View's life begins when the page connects. Raises what `Host.open_view` raises.
+        """
+        self._check_listening()
+        view = await self._prepare_view(call, proxy=proxy, context=context)
+
+        # Closed while the document was read: nobody could connect any more.
+        try:
+            self._check_listening()
+        except ConfigurationError as error:
+            view.lost(str(error))
+            raise
+
+        view_id = urandom(24).hex()
+        timer = asyncio.get_running_loop().call_later(self._wait_seconds, self._endpoint.expire, view_id)
+        self._endpoint.expected[view_id] = view, timer
+        # Gone before anybody came: its address goes too.
+        view.ended.add_done_callback(lambda _: self._endpoint.forget(view_id))
+        return view, f"{self.base_url}{PATH}{view_id}"
+
+    async def aclose(self) -> None:
+        """Listen no more; Views that are connected lose their channel."""
+        self._is_listening = False
+        for view_id in list(self._endpoint.expected):
+            self._endpoint.expire(view_id)
+        if self._acceptor is not None:
+            self._acceptor.close()
+            await self._endpoint.aclose("the server is shutting down")
+        while self._endpoint.closing:
+            await asyncio.wait(self._endpoint.closing)
+
+    def _check_listening(self) -> None:
+        if not self._is_listening:
+            raise ConfigurationError("the relay does not listen")
+
+
+class _ViewEndpoint(Endpoint):
+    """Who may connect to what: the same guard as everywhere, then the page's origin, then the id."""
+
+    def __init__(self, guard: Guard, limits: WebSocketLimits, origin: str) -> None:
+        super().__init__(self._begin, guard, limits)
+        self.expected: OrderedDict[str, tuple[ShownView, asyncio.TimerHandle]] = OrderedDict()
+        self.closing: set[asyncio.Task[None]] = set()
+        self._used: OrderedDict[str, None] = OrderedDict()
+        self._origin = origin
+
+    def check(self, headers: RequestHeaders) -> Principal | Refusal:
+        """The page may come in, whose origin takes the place of those that other servers allow."""
+        refusal = self.guard.check_source(headers.get("host"), None)
+        if refusal is not None:
+            return refusal
+        origin = headers.get("origin") or ""
+        if not compare_digest(origin.lower().encode("utf-8", "replace"), self._origin.encode()):
+            # Before the id is looked at: another page learns nothing, and uses up nothing.
+            return Refusal(403, f"Only the page at {self._origin} may connect to a View here.\n")
+        return ANONYMOUS
+
+    def refuse(self, request: Request) -> Refusal | None:
+        path = request.path.partition("?")[0]
+        view_id = path.removeprefix(PATH)
+        if view_id in self._used:
+            return Refusal(410, "This View was connected to already, or nobody came in time; open another one.\n")
+        if not path.startswith(PATH) or view_id not in self.expected:
+            return Refusal(404, "There is no View at this address.\n")
+        if len(self.connections) > self.limits.max_connections:
+            return Refusal(503, f"All {self.limits.max_connections} connections are in use.\n")
+        return None
+
+    def _begin(self, channel: Channel) -> Receiver:
+        assert isinstance(channel, WebSocketChannel)
+        view_id = channel.path.partition("?")[0].removeprefix(PATH)
+        view, timer = self.expected.pop(view_id)
+        timer.cancel()
+        self._remember(view_id)
+        loop = asyncio.get_running_loop()
+
+        def close() -> None:
+            closing = loop.create_task(channel.aclose("the View is closed"))
+            self.closing.add(closing)
+            closing.add_done_callback(self.closing.discard)
+
+        # The View says nothing before it is spoken to, so that the answer to the handshake leaves first.
+        view.begin(channel.send, close)
+        return ViewReceiver(view)
+
+    def expire(self, view_id: str) -> None:
+        """Nobody came for this View, and nobody will."""
+        if view_id in self.expected:
+            view = self.expected[view_id][0]
+            self.forget(view_id)
+            view.lost("no page connected in time")
+
+    def forget(self, view_id: str) -> None:
+        """The address is no good any more."""
+        found = self.expected.pop(view_id, None)
+        if found is not None:
+            found[1].cancel()
+            self._remember(view_id)
+
+    def _remember(self, view_id: str) -> None:
+        self._used[view_id] = None
+        if len(self._used) > _REMEMBERED:
+            self._used.popitem(last=False)
+
+
+async def open_relay(
+    prepare_view: PrepareView,
+    address: str,
+    origin: str,
+    *,
+    hosts: Iterable[str] = (),
+    limits: WebSocketLimits | None = None,
+) -> Relay:
+    """Listen at `address` for the page at `origin` (`http://host:port`); `hosts` are more names of this machine."""
+    parsed = parse(address)
+    scheme, found, rest = origin.lower().partition("://")
+    if scheme not in ("http", "https") or not found or not rest or any(char in rest for char in "/?#, *"):
+        raise ConfigurationError(f"origin {origin!r}: write the page's scheme://host:port, e.g. http://localhost:8000")
+    guard = Guard(Access(hosts=tuple(hosts)), parsed.host)
+    relay = Relay(prepare_view, origin.lower(), guard, limits or WebSocketLimits(), 10.0)
+    await relay.listen(parsed)
+    return relay

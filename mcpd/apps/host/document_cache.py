@@ -1,0 +1,181 @@
+"""The documents of one server's Views: read when needed, reviewed once, used again while they are the same.
+
+Two readings are the same document if both the hash of the HTML and all of `_meta.ui` are equal (APP-H-26); then
+the program is not asked again, whatever it said, and gets the very same object. A reading is fresh until the
+server announces a change, its own time to live is over, or `fresh_seconds` where it gave none.
+
+Spec: MCP Apps 2026-01-26, "UI Resource Format", "Host MAY prefetch and cache"; 2026-07-28 server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from mcpd.apps.host.document import ViewDocument, read_document
+from mcpd.apps.host.shown_view import settle
+from mcpd.apps.host.view.policy import Denied
+from mcpd.client import Client
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Wire
+
+log = logging.getLogger("mcpd.host")
+
+_READ_AT_ONCE = 8
+
+MAX_KEPT = 64
+MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
+"""Of all documents that are kept together. Those used longest ago are read again when they are needed."""
+
+
+class _Reading(Wire, kw_only=True):
+    contents: list[dict[str, Any]]
+    ttl_ms: int | None = None
+
+
+class _Turn:
+    """Who reads a document now, and how many want to."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
+class _Kept(Struct):
+    document: ViewDocument
+    until: float
+    refusal: str
+
+
+_read = Decoder(_Reading).decode
+
+
+class DocumentCache:
+    """The Views of one server, by URI."""
+
+    def __init__(self, client: Client, review: Callable[[ViewDocument], Any] | None, fresh_seconds: float) -> None:
+        self._client = client
+        self._review_hook = review
+        self._fresh_seconds = fresh_seconds
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        """Those used last are the last."""
+        self._turns: dict[str, _Turn] = {}
+        self._listed: dict[str, Mapping[str, Any]] | None = None
+        self._changes = 0
+
+    async def get(self, uri: str) -> ViewDocument:
+        """The document to show now. Raises ConfigurationError if there is none to show, or it was turned down.
+
+        Raises what the client does if the server cannot be asked.
+        """
+        turn = self._turns.setdefault(uri, _Turn())
+        turn.waiting += 1
+        try:
+            # Views that open together read once.
+            async with turn.lock:
+                return await self._get(uri)
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[uri]
+            self._forget_oldest()
+
+    async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
+        """Read these now; what cannot be shown is left out, and logged. Of more than are kept the first are read."""
+        slots = asyncio.Semaphore(_READ_AT_ONCE)
+
+        async def read(uri: str) -> ViewDocument:
+            async with slots:
+                return await self.get(uri)
+
+        found = await asyncio.gather(*map(read, sorted(uris)[:MAX_KEPT]), return_exceptions=True)
+        documents = []
+        for document in found:
+            if isinstance(document, ViewDocument):
+                documents.append(document)
+            elif isinstance(document, McpdError):
+                self._client.faults.say(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
+            else:
+                raise document
+        return documents
+
+    def _forget_oldest(self) -> None:
+        """A server may give each tool another View, and another one each day."""
+        size = sum(len(kept.document.html) for kept in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or size > MAX_KEPT_CHARACTERS):
+            _, kept = self._kept.popitem(last=False)
+            size -= len(kept.document.html)
+
+    async def _get(self, uri: str) -> ViewDocument:
+        now, changes = asyncio.get_running_loop().time(), self._changes
+        kept = self._kept.get(uri)
+        if kept is None or now >= kept.until:
+            document, seconds = await self._load(uri)
+            if kept is None or kept.document != document:
+                if kept is not None:
+                    old, new = kept.document.digest, document.digest
+                    log.info("%s is another document now: sha256 %s, was %s", printable(uri), new, old)
+                kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
+            # What was announced while we read may be news to what we read.
+            kept.until = now + seconds if changes == self._changes else float("-inf")
+
+        self._kept.move_to_end(uri)
+        if kept.refusal:
+            raise ConfigurationError(kept.refusal)
+        return kept.document
+
+    def expire(self) -> None:
+        """Something may have changed: read again before the next use."""
+        self._changes += 1
+        self._listed = None
+        for kept in self._kept.values():
+            kept.until = float("-inf")
+
+    async def _load(self, uri: str) -> tuple[ViewDocument, float]:
+        raw = await self._client.request("resources/read", {"uri": uri})
+        try:
+            reading = _read(raw)
+        except MALFORMED as error:
+            raise ConfigurationError(f"{uri}: the server's answer cannot be read: {explain(error)}") from None
+        listing = None if _has_ui(reading.contents) else await self._listing_meta(uri)
+        document = read_document(uri, reading.contents, listing)
+        seconds = self._fresh_seconds if reading.ttl_ms is None else max(reading.ttl_ms / 1000, 0)
+        return document, seconds
+
+    async def _listing_meta(self, uri: str) -> Mapping[str, Any] | None:
+        """Spec (later draft): the metadata may stand in the listing; the content's own wins whole (APP-H-07)."""
+        listed = self._listed
+        if listed is None:
+            changes = self._changes
+            try:
+                listed = {
+                    entry.uri: entry.meta for entry in await self._client.list_resources() if entry.meta is not None
+                }
+            except McpdError as error:
+                log.warning("the server's resources cannot be listed: %s", printable(error))
+                return None
+            if changes == self._changes:
+                self._listed = listed
+
+        return listed.get(uri)
+
+    async def _review(self, document: ViewDocument) -> str:
+        """Why the document must not be shown; "" if it may be."""
+        refusal = f"{document.uri} (sha256 {document.digest}) was turned down at its review"
+        try:
+            is_refused = self._review_hook is not None and await settle(self._review_hook(document)) is False
+        except Denied as error:
+            return f"{refusal}: {error.message}"
+        return refusal if is_refused else ""
+
+
+def _has_ui(contents: list[dict[str, Any]]) -> bool:
+    return any(isinstance(meta, dict) and "ui" in meta for meta in (item.get("_meta") for item in contents))

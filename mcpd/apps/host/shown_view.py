@@ -1,0 +1,475 @@
+"""A View on a real channel: the state machine, its clock, and the work that it asks for.
+
+Nothing is decided here: what the View may do is the machine's business (`machine`), what becomes of its requests
+that of a `ViewRequestHandler`. All calls come from the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from mcpd.apps.host.conversation import Conversation, ViewMessage
+from mcpd.apps.host.document import Grant, ViewDocument
+from mcpd.apps.host.tool_call import ToolCall
+from mcpd.apps.host.view import View, ViewPhase
+from mcpd.apps.host.view.context import DisplayMode, HostContext
+from mcpd.apps.host.view.events import (
+    Abort,
+    AppToolAnswered,
+    AppToolsChanged,
+    Ask,
+    ChatMessage,
+    Closed,
+    Download,
+    DownloadItem,
+    Event,
+    Failed,
+    Forward,
+    Live,
+    ModeChange,
+    ModelContextUpdate,
+    OpenLink,
+    Pong,
+    Sample,
+)
+from mcpd.apps.host.view.messages import Empty, HostCapabilities, SamplingOffer
+from mcpd.apps.host.view.policy import DEFAULT_CAPABILITIES, Denied
+from mcpd.client import Client
+from mcpd.errors import InternalError, LocalProtocolError, RequestCancelled
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import ListChanged, ServerCapabilities
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.interaction import CreateMessageResult
+from mcpd.protocol.types.tools import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from mcpd.apps.host.document import ViewDocument
+
+
+log = logging.getLogger("mcpd.host")
+
+
+class ShownView:
+    """One View that is shown. Made by `Host.open_view`.
+
+    `id` names it in its conversation; `ended` is done when it is gone, with the event that says why.
+    """
+
+    def __init__(self, view_id: str, call: ToolCall, machine: View, handler: ViewRequestHandler) -> None:
+        self.id = view_id
+        self.call = call
+        self._machine = machine
+        self._handler = handler
+
+        self._loop = asyncio.get_running_loop()
+        self._send: Callable[[bytes], object] | None = None
+        self._close_channel: Callable[[], object] | None = None
+
+        self._work: dict[int, asyncio.Task[Any]] = {}
+        self._app_calls: dict[str, asyncio.Future[CallToolResult]] = {}
+        self._pings: deque[tuple[asyncio.Future[float], float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_turning = False
+
+        self._live: asyncio.Future[bool] = self._loop.create_future()
+        self.ended: asyncio.Future[Closed | Failed] = self._loop.create_future()
+
+    # -------------------------------------------------------------------------------- what can be seen
+
+    @property
+    def state(self) -> ViewPhase:
+        """Where the View is in its life."""
+        return self._machine.state
+
+    @property
+    def document(self) -> ViewDocument:
+        """The HTML and its metadata."""
+        return self._machine.document
+
+    @property
+    def grant(self) -> Grant:
+        """What the View was granted: its policy, sandbox tokens and `allow` attribute."""
+        return self._machine.grant
+
+    @property
+    def context(self) -> HostContext:
+        """The host context as it is now."""
+        return self._machine.context
+
+    @property
+    def app_tools(self) -> Sequence[Tool]:
+        """The tools that the View offers, as it last listed them."""
+        return self._machine.app_tools
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is gone."""
+        return self.ended.done()
+
+    async def live(self) -> bool:
+        """Wait until the View is initialized: True, or False if it is gone before."""
+        return await asyncio.shield(self._live)
+
+    # ------------------------------------------------------------------------------ the channel's side
+
+    def begin(self, send: Callable[[bytes], object], close: Callable[[], object] | None = None) -> None:
+        """The frame is there: messages for the View go to `send`, its own are to come through `receive`.
+
+        `close` is called once the View is gone.
+        """
+        self._send, self._close_channel = send, close
+        self._machine.start(self._loop.time())
+        self._turn()
+
+    def receive(self, message: bytes | str) -> None:
+        """A message of the View, or of its proxy."""
+        self._machine.receive(message, self._loop.time())
+        self._turn()
+
+    def lost(self, reason: str = "the channel is closed") -> None:
+        """The frame or the channel is gone."""
+        self._machine.frame_lost(reason)
+        self._turn()
+
+    # ------------------------------------------------------------------------------- the program's side
+
+    def tell(self, say: Callable[[View], object]) -> None:
+        """Let the machine hear of something, and send what comes of it."""
+        say(self._machine)
+        self._turn()
+
+    def change_context(self, delta: HostContext) -> None:
+        """Members of the host context have new values. Raises LocalProtocolError for a mode the View does not know."""
+        self.tell(lambda machine: machine.context_changed(delta))
+
+    def ping(self) -> asyncio.Future[float]:
+        """Ask whether the View is still there; it fails if it does not answer in time.
+
+        Done with the seconds that the answer took; cancelled if the View is gone.
+        """
+        answer: asyncio.Future[float] = self._loop.create_future()
+        self._machine.ping(self._loop.time())
+        self._pings.append((answer, self._loop.time()))
+        self._turn()  # the channel may answer at once
+        return answer
+
+    def list_app_tools(self) -> None:
+        """Ask for the View's own tools again; `app_tools` has them when an AppToolsListed event came."""
+        self.tell(lambda machine: machine.list_app_tools(self._loop.time()))
+
+    async def call_app_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, confirmed: bool = False
+    ) -> CallToolResult:
+        """Call one of the View's own tools; one that does not say it is read-only only once the user `confirmed` it.
+
+        Raises LocalProtocolError if it cannot be called now, RemoteError, RequestTimeout, TransportError.
+        """
+        call_id = self._machine.call_app_tool(name, arguments or {}, self._loop.time(), confirmed=confirmed)
+        answer: asyncio.Future[CallToolResult] = self._loop.create_future()
+        self._app_calls[call_id] = answer
+        self._turn()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._app_calls.pop(call_id, None)
+            self.tell(lambda machine: machine.cancel_app_call(call_id))
+            raise
+
+    async def close(self, reason: str = "closed by the host") -> Closed | Failed:
+        """Close the View: it is told, and gone when it answers or its time is up. How it ended."""
+        self.tell(lambda machine: machine.teardown(reason, self._loop.time()))
+        return await asyncio.shield(self.ended)
+
+    # --------------------------------------------------------------------------------------- the turn
+
+    def _turn(self) -> None:
+        """Send what the machine has to say and do what it wants, until it wants nothing more."""
+        # What is done here may call back; the loop below sees to that too.
+        if self._is_turning:
+            return
+        self._is_turning = True
+        machine = self._machine
+
+        try:
+            while True:
+                messages, events = machine.data_to_send(), machine.events()
+                if not messages and not events:
+                    break
+                for message in messages:
+                    self._deliver(message)
+                for event in events:
+                    self._take(event)
+        finally:
+            self._is_turning = False
+
+        self._set_timer()
+
+    def _deliver(self, message: bytes) -> None:
+        if self._send is None:
+            return
+        try:
+            self._send(message)
+        except Exception as error:
+            log.warning("%s: the channel does not take messages: %s", self.id, printable(error))
+            self._send = None
+            self._machine.frame_lost("the channel does not take messages")
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Ask):
+            self._begin_work(event)
+            return
+
+        if isinstance(event, Abort):
+            if (task := self._work.get(event.ask_id)) is not None:
+                task.cancel()
+        elif isinstance(event, Live):
+            if not self._live.done():
+                self._live.set_result(True)
+            self._ask_for_tools()
+        elif isinstance(event, AppToolsChanged):
+            self._ask_for_tools()
+        elif isinstance(event, AppToolAnswered):
+            self._answer_app_call(event)
+        elif isinstance(event, Pong):
+            self._answer_ping()
+        elif isinstance(event, (Closed, Failed)):
+            self._end(event)
+
+        self._handler.notice(self, event)
+
+    def _ask_for_tools(self) -> None:
+        if self._machine.app.tools is not None and self._machine.state is ViewPhase.LIVE:
+            self._machine.list_app_tools(self._loop.time())
+
+    def _answer_ping(self) -> None:
+        if self._pings:
+            answer, began = self._pings.popleft()
+            if not answer.done():
+                answer.set_result(self._loop.time() - began)
+
+    def _answer_app_call(self, event: AppToolAnswered) -> None:
+        answer = self._app_calls.pop(event.call_id, None)
+        if answer is None or answer.done():
+            return
+        if event.result is not None:
+            answer.set_result(event.result)
+        else:
+            answer.set_exception(event.error or LocalProtocolError("the call ended without a result"))
+
+    def _begin_work(self, ask: Ask) -> None:
+        # Ended by a callback: a task that is cancelled before its first step never gets to a `finally` of its own.
+        task: asyncio.Task[Any] = self._loop.create_task(self._handler.handle(self, ask))
+        self._work[ask.ask_id] = task
+        task.add_done_callback(lambda task: self._end_work(ask, task))
+
+    def _end_work(self, ask: Ask, task: asyncio.Task[Any]) -> None:
+        machine, ask_id = self._machine, ask.ask_id
+        del self._work[ask_id]
+        error = RequestCancelled("given up") if task.cancelled() else task.exception()
+
+        try:
+            if error is None:
+                machine.answer(ask_id, task.result())
+                if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
+                    self._handler.keep_context(self, update)
+        except LocalProtocolError as impossible:  # a mode that the View does not know
+            error = impossible
+
+        if isinstance(error, Denied):
+            machine.deny(ask_id, error.message)
+        elif error is not None:
+            machine.fail(ask_id, error if isinstance(error, Exception) else InternalError())
+        self._turn()
+
+    def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
+        """How far a forwarded request is."""
+        if ask_id in self._work:
+            self.tell(lambda machine: machine.progress(ask_id, progress, total, message))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._machine.deadline
+        if deadline is not None and not self.is_over:
+            self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        # The loop's clock may wake us a hair early: then there is nothing to do yet, and a new timer is set.
+        self.tell(lambda machine: machine.tick(self._loop.time()))
+
+    def _end(self, event: Closed | Failed) -> None:
+        for task in self._work.values():
+            task.cancel()
+        for answer in self._app_calls.values():
+            answer.cancel()
+        for ping, _ in self._pings:
+            ping.cancel()
+        if not self._live.done():
+            self._live.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(event)
+        close, self._close_channel, self._send = self._close_channel, None, None
+        if close is not None:
+            close()
+        self._handler.leave(self)
+
+    async def wait_closed(self) -> None:
+        """Wait until the work for a View that is gone has stopped."""
+        while self._work:
+            await asyncio.wait(list(self._work.values()))
+
+
+T = TypeVar("T")
+_Maybe: TypeAlias = T | Awaitable[T]
+
+
+class Hooks(Struct, frozen=True, kw_only=True):
+    """Plain functions or coroutine functions; each is given the View that it is about.
+
+    open_link      open this http(s) address outside the View; without it Views cannot open links
+    download       save these files for the user, who should be asked; without it Views cannot offer any
+    sample         ask the model: the params of `sampling/createMessage` as JSON, its result back
+    display_mode   show the View in this mode: give the mode that came of it; without it the mode stays
+    message        whether this text of the View may stand in the conversation as the user's; default yes
+    model_context  whether the model may be told this; default yes
+    call_tool      whether the View may make this call (the tool is one for Views already); default yes
+    review         whether this document may be shown; asked once for each content and metadata; default yes
+    event          hears of all that happens: sizes, logs, findings, life and end
+    """
+
+    open_link: Callable[[ShownView, str], _Maybe[bool | None]] | None = None
+    download: Callable[[ShownView, Sequence[DownloadItem]], _Maybe[bool | None]] | None = None
+    sample: Callable[[ShownView, Raw], _Maybe[CreateMessageResult | Mapping[str, Any] | Raw]] | None = None
+    sample_tools: bool = False
+    display_mode: Callable[[ShownView, DisplayMode], _Maybe[DisplayMode | None]] | None = None
+    message: Callable[[ShownView, Sequence[ContentBlock]], _Maybe[bool | None]] | None = None
+    model_context: Callable[[ShownView, ModelContextUpdate], _Maybe[bool | None]] | None = None
+    call_tool: Callable[[ShownView, Tool, Raw], _Maybe[bool | None]] | None = None
+    review: Callable[[ViewDocument], _Maybe[bool | None]] | None = None
+    event: Callable[[ShownView, Event], object] | None = None
+
+
+async def settle(value: _Maybe[T]) -> T:
+    """What a hook gave, plain or awaited."""
+    return await value if isawaitable(value) else value
+
+
+def offered(hooks: Hooks, server: ServerCapabilities) -> HostCapabilities:
+    """What a host with these hooks offers the Views of this server."""
+    tools, resources = server.tools, server.resources
+    return HostCapabilities(
+        open_links=Empty() if hooks.open_link is not None else None,
+        download_file=Empty() if hooks.download is not None else None,
+        server_tools=ListChanged(list_changed=tools.list_changed) if tools is not None else None,
+        server_resources=ListChanged(list_changed=resources.list_changed) if resources is not None else None,
+        logging=Empty(),
+        update_model_context=DEFAULT_CAPABILITIES.update_model_context,
+        message=DEFAULT_CAPABILITIES.message,
+        sampling=SamplingOffer(tools=Empty() if hooks.sample_tools else None) if hooks.sample is not None else None,
+    )
+
+
+class _Arguments(Struct):
+    arguments: Raw = Raw(b"{}")
+
+
+_read_arguments = Decoder(_Arguments).decode
+
+
+class ViewRequestHandler:
+    """Handles the requests of all Views of one host.
+
+    `find_tool` gives a tool as listed; `on_leave` hears of each View that is gone.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        hooks: Hooks,
+        conversation: Conversation,
+        find_tool: Callable[[str], Tool | None],
+        on_leave: Callable[[ShownView], None],
+    ) -> None:
+        self._client = client
+        self._hooks = hooks
+        self._conversation = conversation
+        self._find_tool = find_tool
+        self._on_leave = on_leave
+
+    async def handle(self, view: ShownView, ask: Ask) -> Any:
+        """Carry out a request."""
+        hooks = self._hooks
+        if isinstance(ask, Forward):
+            return await self._forward(view, ask)
+
+        if isinstance(ask, OpenLink) and hooks.open_link is not None:
+            _check(await settle(hooks.open_link(view, ask.url)), "The host did not open the link")
+        elif isinstance(ask, Download) and hooks.download is not None:
+            _check(await settle(hooks.download(view, ask.items)), "The host did not save the files")
+        elif isinstance(ask, ChatMessage):
+            if hooks.message is not None:
+                _check(await settle(hooks.message(view, ask.content)), "The host did not take the message")
+            # What cannot be kept is denied, whatever the hook has said.
+            self._conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
+        elif isinstance(ask, ModelContextUpdate):
+            if hooks.model_context is not None:
+                _check(await settle(hooks.model_context(view, ask)), "The host did not take the context")
+        elif isinstance(ask, ModeChange) and hooks.display_mode is not None:
+            mode = await settle(hooks.display_mode(view, ask.mode))
+            if mode is None:
+                raise Denied("The host keeps the display mode")
+            return mode
+        elif isinstance(ask, Sample) and hooks.sample is not None:
+            return await settle(hooks.sample(view, ask.params))
+        else:
+            raise Denied("The host has no way to do this")
+
+        return None
+
+    async def _forward(self, view: ShownView, ask: Forward) -> Raw:
+        """To the View's own server and no other: there is only one here (APP-H-04)."""
+        if ask.method == "tools/call" and self._hooks.call_tool is not None:
+            tool = self._find_tool(ask.target)
+            if tool is None:
+                raise Denied(f"The tool {ask.target!r} is gone")
+            arguments = _read_arguments(ask.params).arguments
+            _check(await settle(self._hooks.call_tool(view, tool, arguments)), "The host did not allow the call")
+
+        def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            view.progress(ask.ask_id, progress, total, message)
+
+        return await self._client.request(
+            ask.method, ask.params, on_progress=on_progress if ask.wants_progress else None
+        )
+
+    def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
+        """Carry out a request."""
+        self._conversation.set_context(view.id, view.call.name, update)
+
+    def notice(self, view: ShownView, event: Event) -> None:
+        """Carry out a request."""
+        if self._hooks.event is not None:
+            try:
+                self._hooks.event(view, event)
+            except Exception:
+                log.exception("%s: the hook for events failed", view.id)
+
+    def leave(self, view: ShownView) -> None:
+        """Carry out a request."""
+        self._on_leave(view)
+
+
+def _check(answer: bool | None, reason: str) -> None:
+    """A hook that gives nothing back has said yes: only False is a no."""
+    if answer is False:
+        raise Denied(reason)

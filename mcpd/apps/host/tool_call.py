@@ -1,0 +1,290 @@
+"""One call of a tool by the model, and the Views that show it.
+
+    call = host.begin_call("forecast")        the model has begun to write the arguments
+    call.stream_arguments('{"city": "Os')     as they come
+    await call.run({"city": "Oslo"})          the complete ones: the call is made
+
+A View may be opened at any time; it is told what has happened so far, in the one order there is.
+
+Spec: MCP Apps 2026-01-26, "Notifications (Host -> View)"; rules APP-H-09 to -12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from mcpd.apps.tool_metadata import resource_uri
+from mcpd.client import Client
+from mcpd.client.session import OnProgress
+from mcpd.errors import ConfigurationError, LocalProtocolError, ProtocolError, RequestCancelled
+from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
+from mcpd.protocol.types.tools import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from mcpd.apps.host.view import View
+
+
+MAX_CHARS: Final = 4 * 1024 * 1024
+
+# The text is read anew on each chunk while it is short, and then each time it has grown by 1/256, or may have ended:
+# that keeps the reading linear in the length of the text however small the chunks are.
+_READ_ALWAYS: Final = 4096
+_GROWTH: Final = 256
+
+_SPACE: Final = " \t\r\n"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# An escape; in the group one that is half a character, unless the text may go on with its other half.
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|"
+    r"\\(u[dD](?:[89abAB][0-9a-fA-F]{2}(?!(?:\\(?:u(?:[dD](?:[c-fC-F].?)?)?)?)?\Z)|[c-fC-F][0-9a-fA-F]{2}))|"
+    r"\\.",
+    re.DOTALL,
+)
+
+
+class PartialArguments:
+    """One tool call's arguments as they arrive. Needs jiter, which the extra `apps` brings."""
+
+    def __init__(self) -> None:
+        self.broken = ""
+        self._parts: list[str] = []
+        self._count = 0
+        self._seen = 0  # how many characters there were when they were last read
+        self._spent = 0  # how many characters were read, over and over
+        self._half = ""  # a surrogate that ended a chunk as it stands, where a character was cut in two
+        self._shown: dict[str, Any] | None = None
+
+    def feed(self, chunk: str) -> dict[str, Any] | None:
+        """Read on; the arguments so far, or None if this chunk changed nothing that can be seen."""
+        if self.broken or not chunk:
+            return None
+        chunk = self._with_whole_characters(chunk)
+        self._parts.append(chunk)
+        self._count += len(chunk)
+        if self._count > MAX_CHARS:
+            self._break(f"more than {MAX_CHARS} characters")
+            return None
+
+        has_grown = self._count <= _READ_ALWAYS or (self._count - self._seen) * _GROWTH >= self._count
+        may_end = chunk.rstrip(_SPACE).endswith("}") and self._spent < 2 * _GROWTH * self._count
+        found = self._read() if has_grown or may_end else None
+        if found is None or found == self._shown:
+            return None
+        self._shown = found
+        return found
+
+    def whole(self) -> dict[str, Any] | None:
+        """The arguments, None unless all of them have been written."""
+        text = "".join(self._parts)
+        try:
+            return _from_json(_sendable(text)) if text.lstrip(_SPACE)[:1] == "{" else None
+        except ValueError:
+            return None
+
+    def _read(self) -> dict[str, Any] | None:
+        text = "".join(self._parts)
+        self._parts, self._seen = [text], self._count
+        self._spent += self._count
+        start = text.lstrip(_SPACE)[:1]
+        if not start:
+            return None
+        if start != "{":
+            self._break("tool arguments are a JSON object")
+            return None
+
+        data = _sendable(text)
+        try:
+            return _from_json(data)
+        except ValueError as error:
+            # Only the strict reader tells what is wrong from what is unfinished.
+            reason = str(error)
+            if not reason.startswith("EOF"):
+                self._break(reason)
+                return None
+            if reason.startswith("EOF while parsing a value"):
+                data = data.rstrip(b"+-.eE")  # of a number there is what stands before
+            return _from_json(data, "trailing-strings")
+
+    def _break(self, reason: str) -> None:
+        self.broken = reason
+        self._parts.clear()
+
+    def _with_whole_characters(self, chunk: str) -> str:
+        """The chunk with its halves of characters joined; one at its end waits, one that is alone becomes U+FFFD."""
+        if not self._half and _SURROGATE.search(chunk) is None:
+            return chunk
+        chunk, self._half = self._half + chunk, ""
+        if chunk and "\ud800" <= chunk[-1] < "\udc00":
+            chunk, self._half = chunk[:-1], chunk[-1]
+        return chunk.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _from_json(data: bytes, partial_mode: Any = False) -> dict[str, Any]:
+    try:
+        import jiter
+    except ImportError:
+        text = "reading arguments as they are written needs a library: pip install 'mcpd-server[apps]'"
+        raise ConfigurationError(text) from None
+    found: dict[str, Any] = jiter.from_json(data, allow_inf_nan=False, partial_mode=partial_mode)
+    return found
+
+
+def _sendable(text: str) -> bytes:
+    """The text with U+FFFD in the place of each escape that is half a character."""
+    if "\\ud" in text or "\\uD" in text:
+        text = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
+    return text.encode()
+
+
+_read_arguments = Decoder(dict[str, Any]).decode
+_read_result = Decoder(CallToolResult).decode
+
+
+TellView: TypeAlias = "Callable[[Callable[[View], object]], None]"
+"""Calls a function with the state machine of a View, and sends what comes of it: `ShownView.tell`."""
+
+
+class ToolCall:
+    """A call, from the first character of its arguments to its end."""
+
+    def __init__(self, client: Client, tool: Tool) -> None:
+        self.tool = tool
+        self.view_uri = resource_uri(tool)
+        """The `ui://` resource that shows the result; None for a tool without a View."""
+        self.result: CallToolResult | None = None
+        """The result, once there is one; a tool that failed gives one with `is_error`."""
+        self.raw_result: Raw | None = None
+        """The same as the server sent it."""
+        self.error: str = ""
+        """Why there will be no result."""
+
+        self._client = client
+        self._partial = PartialArguments()
+        self._shown_partial: Raw | None = None
+        self._arguments: Raw | None = None
+        self._running: asyncio.Task[Raw] | None = None
+        self._views: list[TellView] = []
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
+    @property
+    def has_view(self) -> bool:
+        """Whether the tool has a View."""
+        return self.view_uri is not None
+
+    @property
+    def partial(self) -> dict[str, Any]:
+        """The arguments as far as they are written, closed; what the Views were last told."""
+        return {} if self._shown_partial is None else _read_arguments(self._shown_partial)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result, or will be none."""
+        return self.raw_result is not None or bool(self.error)
+
+    def stream_arguments(self, chunk: str) -> dict[str, Any] | None:
+        """More of the arguments' JSON as the model writes it; the Views see it closed. The arguments so far.
+
+        What is no JSON any more is not shown; the complete arguments of `run` are what counts.
+        """
+        if self._arguments is not None:
+            raise LocalProtocolError("the arguments of this call are complete")
+        arguments = self._partial.feed(chunk)
+        if arguments is not None:
+            partial = self._shown_partial = Raw(encode(arguments))
+            self._tell(lambda machine: machine.partial_input(partial))
+        return arguments
+
+    async def run(
+        self, arguments: Mapping[str, Any] | Raw | None = None, *, on_progress: OnProgress | None = None
+    ) -> CallToolResult:
+        """Make the call with its complete arguments; None takes those that were streamed, or none.
+
+        Raises RemoteError and what else a client raises; the Views hear then that the call was cancelled.
+        """
+        if self._arguments is not None or self.is_over:
+            raise LocalProtocolError("a call is made once; begin another one")
+
+        raw = self._arguments = self._complete(arguments)
+        self._tell(lambda machine: machine.tool_input(raw))
+        params = {"name": self.name, "arguments": raw}
+        self._running = asyncio.ensure_future(self._client.request("tools/call", params, on_progress=on_progress))
+
+        try:
+            answer = await self._running
+            if self.error:  # given up while the answer was on its way to us
+                raise RequestCancelled(self.error)
+            self.result = _read_result(answer)
+        except asyncio.CancelledError:
+            # Whose doing it was: `cancel`, which has said why, or who cancels the task that waits here.
+            task = asyncio.current_task()
+            if self.error and (task is None or not task.cancelling()):
+                raise RequestCancelled(self.error) from None
+            self._end("cancelled")
+            raise
+        except MALFORMED as error:
+            self._end("the server's result cannot be read")
+            raise ProtocolError(f"The result of {self.name} cannot be read: {explain(error)}") from None
+        except Exception as error:
+            self._end(str(error) or type(error).__name__)
+            raise
+        finally:
+            self._running = None
+
+        self.raw_result = answer
+        self._tell(lambda machine: machine.tool_result(answer))
+        return self.result
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Give the call up: the server is told, the Views too, and `run` raises RequestCancelled."""
+        if self.is_over:
+            return
+        self._end(reason)
+        if self._running is not None:
+            self._running.cancel()
+
+    def follow(self, tool: Tool) -> None:
+        """The tool is listed in another way now: Views that are opened from now on show that one's resource."""
+        self.tool = tool
+        self.view_uri = resource_uri(tool)
+
+    def attach(self, tell: TellView) -> None:
+        """Tell a View what has happened so far, and what happens from now on."""
+        self._views.append(tell)
+        arguments, partial, result, error = self._arguments, self._shown_partial, self.raw_result, self.error
+        if arguments is not None:
+            tell(lambda machine: machine.tool_input(arguments))
+        elif partial is not None:
+            tell(lambda machine: machine.partial_input(partial))
+        if result is not None:
+            tell(lambda machine: machine.tool_result(result))
+        elif error:
+            tell(lambda machine: machine.tool_cancelled(error))
+
+    def detach(self, tell: TellView) -> None:
+        """Tell a View nothing more, because it is gone."""
+        if tell in self._views:
+            self._views.remove(tell)
+
+    def _complete(self, arguments: Mapping[str, Any] | Raw | None) -> Raw:
+        if arguments is None:
+            arguments = self._partial.whole() or {}
+        return as_object(arguments, "arguments")
+
+    def _end(self, reason: str) -> None:
+        if not self.is_over:
+            self.error = reason
+            self._tell(lambda machine: machine.tool_cancelled(reason))
+
+    def _tell(self, say: Callable[[View], object]) -> None:
+        for tell in list(self._views):  # a View that fails is detached
+            tell(say)

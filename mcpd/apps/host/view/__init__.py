@@ -1,0 +1,11 @@
+"""The life of one View, seen by the host: a state machine without I/O, tasks or a clock.
+
+Start with `view`, which has the states; `requests` has a function for each method of a View, `messages` the structs.
+"""
+
+from __future__ import annotations
+
+from mcpd.apps.host.view.policy import ViewLimits
+from mcpd.apps.host.view.view import ListKind, View, ViewPhase
+
+__all__ = ["ListKind", "View", "ViewLimits", "ViewPhase"]

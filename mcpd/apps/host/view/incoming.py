@@ -1,0 +1,198 @@
+"""The requests of one View: taken in, given to the program as asks, answered when it has decided.
+
+Order in which a request can fail: unknown method, capability not offered, id in use, too many open, bad
+params, then what its own function says (`requests`).
+
+Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; 2025-11-25 basic/utilities/{cancellation,progress}.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from mcpd.apps.host.view.events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
+from mcpd.apps.host.view.messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
+from mcpd.apps.host.view.policy import Denied, TooMuch
+from mcpd.apps.host.view.requests import REQUESTS, ViewState, decode_params, find, progress_token
+from mcpd.apps.host.view.wire import ViewOutput
+from mcpd.errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
+from mcpd.protocol.jsonrpc import Id, Request
+from mcpd.protocol.printable import printable
+from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
+from mcpd.protocol.types.base import CancelledParams, ProgressParams
+
+
+class ViewRequest(RequestInFlight, eq=False):
+    """A request of the View that the program decides or carries out, as `ask`."""
+
+    ask: Ask
+    progress_token: Id | None
+
+
+class Incoming:
+    """What a View has asked for and not been told yet, and what it last said for the model."""
+
+    __slots__ = ("_asked", "_context_is_news", "_in_flight", "_last_ask_id", "_output", "_view_state")
+
+    def __init__(self, state: ViewState, output: ViewOutput) -> None:
+        self._view_state = state
+        self._output = output
+        self._in_flight: RequestsInFlight[ViewRequest] = RequestsInFlight()
+        """Those that the View waits for."""
+        self._asked: dict[int, ViewRequest] = {}
+        """Those that the program is not done with, by `ask_id`. One that was given up counts as long as it is here: a
+        View that asks and takes back in a loop gets no more work done at a time than one that waits."""
+        self._last_ask_id = 0
+        self._context_is_news = False
+
+    # -------------------------------------------------------------------------------- from the View
+
+    def receive(self, request: Request, *, is_early: bool) -> object | None:
+        """The answer, or None if it comes later. Raises the error that the View is answered with."""
+        method, settings = request.method, self._view_state.settings
+        row = find(method)
+        row.check_offered(self._view_state)
+
+        if request.id in self._in_flight:
+            raise InvalidRequest(f"The id {request.id!r:.80} is in use")
+        if len(self._asked) >= settings.limits.calls_in_flight:
+            raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
+
+        params = decode_params(row.decode, request.params)
+        token = progress_token(params)
+        self._last_ask_id += 1
+        try:
+            outcome = row.handle(self._view_state, self._last_ask_id, params)
+        except Denied as error:
+            if not (row.can_deny_by_result and settings.denials == "result"):
+                raise
+            self._output.find("denied", error.message, method)
+            return DenialResult(is_error=True)
+
+        if is_early:
+            self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
+        text, target = "%s: %s %s", printable(_target(outcome))
+        self._output.faults.say(logging.INFO, text, self._output.name, printable(method), target)
+
+        if not isinstance(outcome, Ask):
+            return outcome
+
+        asked = self._asked[outcome.ask_id] = ViewRequest(request.id, method, outcome, token)
+        self._in_flight.add(asked)
+        if isinstance(outcome, ModelContextUpdate):
+            self._view_state.open_updates += 1
+        self._output.events.append(outcome)
+        return None
+
+    def cancel(self, given_up: CancelledParams) -> None:
+        """The View does not want an answer any more. Spec: none is sent, and an unknown id is ignored."""
+        asked = self._in_flight.cancel(given_up.request_id)
+        if asked is not None:
+            self._output.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
+
+    def abort_all(self, reason: str) -> None:
+        """The document that asked is no more."""
+        for asked in self._in_flight.cancel_all():
+            self._output.events.append(Abort(asked.ask.ask_id, reason))
+
+    # ----------------------------------------------------------------------------- from the program
+
+    def get(self, ask_id: int) -> ViewRequest:
+        """A request that is to be answered now; the answer may have lost its reader."""
+        asked = self._asked.get(ask_id)
+        if asked is None:
+            raise LocalProtocolError(f"there is no ask {ask_id}, or it was answered before")
+        return asked
+
+    def is_open(self, asked: ViewRequest) -> bool:
+        """Whether the View still waits for the answer."""
+        return self._in_flight.is_open(asked)
+
+    def answer(self, asked: ViewRequest, result: Any) -> None:
+        """The ask was carried out; a change of mode has taken place already."""
+        if not self._done(asked):
+            return
+
+        if isinstance(asked.ask, ModeChange):
+            result = DisplayModeResult(self._view_state.feed.mode)
+        elif isinstance(asked.ask, ModelContextUpdate):
+            self._keep(asked.ask)
+            result = NoParams()
+        elif result is None:
+            result = NoParams()
+        elif asked.method == "tools/call" and (rewrite := self._view_state.settings.rewrite) is not None:
+            result = rewrite(asked.method, result) or result
+
+        finish = REQUESTS[asked.method].finish
+        try:
+            self._output.result(asked.id, result if finish is None else finish(result))
+        except (TypeError, ValueError, RecursionError) as error:  # no JSON; UnicodeEncodeError is a ValueError
+            text = "%s: the result of %s cannot be sent"
+            self._output.faults.say(logging.ERROR, text, self._output.name, asked.method, error=error)
+            self._output.error(asked.id, InternalError())
+
+    def deny(self, asked: ViewRequest, reason: str) -> None:
+        """The answer is no."""
+        if not self._done(asked):
+            return
+
+        text = "%s: %s denied: %s"
+        self._output.faults.say(logging.INFO, text, self._output.name, asked.method, printable(reason))
+
+        if isinstance(asked.ask, ModeChange):
+            # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
+            self._output.result(asked.id, DisplayModeResult(self._view_state.feed.mode))
+        elif REQUESTS[asked.method].can_deny_by_result and self._view_state.settings.denials == "result":
+            self._output.result(asked.id, DenialResult(is_error=True))
+        else:
+            self._output.error(asked.id, Denied(reason))
+
+    def fail(self, asked: ViewRequest, error: Exception) -> None:
+        """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
+        if not self._done(asked):
+            return
+
+        if isinstance(error, (RemoteError, ProtocolError)):
+            self._output.error(asked.id, error)
+        elif isinstance(error, McpdError):
+            self._output.error(asked.id, Denied(str(error) or "Failed"))
+        else:
+            self._output.faults.say(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
+            self._output.error(asked.id, InternalError())
+
+    def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
+        """How far an ask is, under the View's own token; nothing if it gave none or has its answer."""
+        asked = self._asked.get(ask_id)
+        if asked is not None and self.is_open(asked) and asked.progress_token is not None:
+            token = asked.progress_token
+            params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
+            self._output.notify(PROGRESS, params)
+
+    def take_model_context(self) -> ModelContextUpdate | None:
+        """What the View said for the model, once."""
+        if not self._context_is_news:
+            return None
+        self._context_is_news = False
+        return self._view_state.model_context
+
+    def _done(self, asked: ViewRequest) -> bool:
+        """The program is done with it: it counts no more. Gives whether the View still waits for the answer."""
+        del self._asked[asked.ask.ask_id]
+        if isinstance(asked.ask, ModelContextUpdate):
+            self._view_state.open_updates -= 1
+        return self._in_flight.close(asked)
+
+    def _keep(self, update: ModelContextUpdate) -> None:
+        """Spec: "Each request overwrites the previous context sent by the View": the last sent, whenever answered."""
+        current = self._view_state.model_context
+        if current is None or current.ask_id < update.ask_id:
+            self._view_state.model_context = update
+            self._context_is_news = True
+
+
+def _target(outcome: object) -> str:
+    """What a request is about, for the log."""
+    if isinstance(outcome, Forward):
+        return repr(outcome.target[:200])
+    return repr(outcome.url[:200]) if isinstance(outcome, OpenLink) else ""

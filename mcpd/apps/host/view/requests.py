@@ -1,0 +1,294 @@
+"""What a View may ask for: one function per method, and the table of them.
+
+A function gets what it may know (`ViewState`), the number for an ask, and decoded params; it gives an `Ask` for
+the program or an answer, or raises the error the View gets. It changes nothing. `ui/initialize` and `ping`
+are the machine's own (`machine`).
+
+Spec: MCP Apps 2026-01-26, "Standard MCP Messages" and "Requests (View -> Host)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, Raw, Struct, ValidationError, convert
+from msgspec.json import Decoder, decode as decode_json
+
+from mcpd.apps.host.view.context import ContainerDimensions, ContextFeed
+from mcpd.apps.host.view.events import (
+    Ask,
+    ChatMessage,
+    Download,
+    Event,
+    Forward,
+    Logged,
+    ModeChange,
+    ModelContextUpdate,
+    OpenLink,
+    Sample,
+    SizeChanged,
+    TeardownRequested,
+)
+from mcpd.apps.host.view.messages import (
+    CallParams,
+    CallToolParams,
+    DisplayModeParams,
+    DisplayModeResult,
+    DownloadFileParams,
+    HostCapabilities,
+    ListParams,
+    MessageParams,
+    Modalities,
+    NoParams,
+    OpenLinkParams,
+    ReadResourceParams,
+    SizeChangedParams,
+    UpdateModelContextParams,
+    can_take,
+)
+from mcpd.apps.host.view.policy import NotOffered, NotVisible, ViewSettings, check_downloads, check_link
+from mcpd.apps.tool_metadata import is_for_app
+from mcpd.errors import InvalidParams, MethodNotFound
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
+from mcpd.protocol.types.base import LogMessageParams, Wire
+from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.tools import Tool
+
+
+class ViewState(Struct):
+    """What the functions may know of a View and its host."""
+
+    settings: ViewSettings
+    capabilities: HostCapabilities
+    feed: ContextFeed
+    tools: dict[str, Tool]
+    model_context: ModelContextUpdate | None = None
+    open_updates: int = 0
+    """How many updates of it the program has not decided on."""
+
+
+class Row(NamedTuple):
+    """One method: its params, its function, the capability it needs, and what is done to its result."""
+
+    decode: Callable[[Any], Any]
+    handle: Callable[[ViewState, int, Any], Ask | Wire]
+    capability: str = ""
+    can_deny_by_result: bool = False
+    finish: Callable[[Any], Any] | None = None
+
+    def check_offered(self, state: ViewState) -> None:
+        """Raise NotOffered if the host did not announce what this method needs."""
+        if self.capability and getattr(state.capabilities, self.capability) is None:
+            raise NotOffered(f"This host does not offer {self.capability.replace('_', ' ')} to views")
+
+
+def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
+    """Params as their struct; absent ones read as `{}`. Raises InvalidParams naming the field."""
+    try:
+        return decode(b"{}" if params is ABSENT else params)
+    except MALFORMED as error:
+        raise InvalidParams(f"Invalid params: {explain(error)}") from None
+
+
+def progress_token(params: object) -> Id | None:
+    """The token under which the View wants to hear of progress. Raises InvalidParams if it is none."""
+    meta = params.meta if isinstance(params, CallParams) else None
+    token = meta.get("progressToken") if meta else None
+    if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
+        raise InvalidParams("_meta.progressToken must be a string or an integer")
+    return token
+
+
+# -------------------------------------------------------------------------------- for the server
+
+
+def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
+    """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
+
+    Only tools this View's own server has listed can be called: what was never listed has no visibility that
+    could be checked, and other servers' tools are not in the table at all.
+    """
+    tool = state.tools.get(params.name)
+    if tool is None:
+        raise NotVisible(f"Unknown tool: {params.name[:100]!r}")
+    if not is_for_app(tool):
+        raise NotVisible(f"Tool {params.name!r} is not for views: its visibility does not include app")
+    arguments = Raw(b"{}") if params.arguments == Raw(b"") else params.arguments
+    if not is_object(arguments):
+        raise InvalidParams("arguments must be an object")
+    clean = CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
+    return Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
+
+
+def _read_resource(state: ViewState, ask_id: int, params: ReadResourceParams) -> Ask:
+    clean = ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
+    return Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
+
+
+def _list(method: str) -> Callable[[ViewState, int, ListParams], Ask]:
+    def list_page(state: ViewState, ask_id: int, params: ListParams) -> Ask:
+        if method == "prompts/list" and not state.settings.has_prompts:
+            raise NotOffered("This view's server has no prompts")
+        clean = ListParams(cursor=params.cursor, meta=_clean(params.meta))
+        return Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
+
+    return list_page
+
+
+def _app_tools_only(result: Any) -> Any:
+    """A tools/list result without the tools a View may not call anyway."""
+    page = decode_json(encode(result))
+    if isinstance(page, dict) and isinstance(page.get("tools"), list):
+        page["tools"] = [tool for tool in page["tools"] if _is_app_tool(tool)]
+    return page
+
+
+def _is_app_tool(tool: object) -> bool:
+    try:
+        return is_for_app(convert(tool, Tool))
+    except ValidationError:
+        return False
+
+
+def _clean(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """`_meta` without the token, which is ours to choose, and without what only a client may say.
+
+    Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In
+    2026-07-28 they carry the client's capabilities and identity, which a View must not be able to set.
+    """
+    kept = {key: value for key, value in (meta or {}).items() if key != "progressToken" and not _is_reserved(key)}
+    return kept or None
+
+
+def _is_reserved(key: str) -> bool:
+    prefix, slash, _ = key.partition("/")
+    return bool(slash) and prefix.split(".")[1:2] in (["modelcontextprotocol"], ["mcp"])
+
+
+# ---------------------------------------------------------------------------------- for the host
+
+
+def _open_link(state: ViewState, ask_id: int, params: OpenLinkParams) -> Ask:
+    return OpenLink(ask_id, check_link(params.url))
+
+
+def _message(state: ViewState, ask_id: int, params: MessageParams) -> Ask:
+    content = params.content if isinstance(params.content, list) else [params.content]
+    if not content:
+        raise InvalidParams("content: a message needs at least one block")
+    _check_kinds(state.capabilities.message, content, "messages")
+    return ChatMessage(ask_id, content)
+
+
+def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelContextParams) -> Ask | Wire:
+    content = params.content or []
+    taken = state.capabilities.update_model_context
+    _check_kinds(taken, content, "context updates")
+    if params.structured_content is not None and taken is not None and not can_take(taken, "structuredContent"):
+        raise InvalidParams("This host does not take structuredContent in context updates")
+
+    update = ModelContextUpdate(ask_id, content, params.structured_content)
+    current = state.model_context
+    # Spec: "MAY dedupe identical ui/update-model-context calls". Not while another one may come to stand between.
+    if (
+        not state.open_updates
+        and current is not None
+        and (current.content, current.structured_content) == (content, params.structured_content)
+    ):
+        return NoParams()
+    return update
+
+
+def _check_kinds(modalities: Modalities | None, content: list[ContentBlock], where: str) -> None:
+    for block in content:
+        kind = str(block.__struct_config__.tag)
+        if modalities is not None and not can_take(modalities, kind):
+            raise InvalidParams(f"This host does not take {kind} blocks in {where}")
+
+
+def _request_display_mode(state: ViewState, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
+    """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
+    if params.mode == state.feed.mode or params.mode not in state.feed.modes:
+        return DisplayModeResult(state.feed.mode)
+    return ModeChange(ask_id, params.mode)
+
+
+def _download_file(state: ViewState, ask_id: int, params: DownloadFileParams) -> Ask:
+    return Download(ask_id, check_downloads(params.contents, state.settings.limits))
+
+
+def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> Ask:
+    if not isinstance(params.get("messages"), list):
+        raise InvalidParams("messages must be an array")
+    offer = state.capabilities.sampling
+    if offer is not None and offer.tools is None and ("tools" in params or "toolChoice" in params):
+        raise InvalidParams("This host offers sampling without tools")
+    return Sample(ask_id, Raw(encode(params)))
+
+
+REQUESTS: Final[dict[str, Row]] = {
+    "tools/call": Row(Decoder(CallToolParams).decode, _call_tool, "server_tools"),
+    "tools/list": Row(Decoder(ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only),
+    "resources/read": Row(Decoder(ReadResourceParams).decode, _read_resource, "server_resources"),
+    "resources/list": Row(Decoder(ListParams).decode, _list("resources/list"), "server_resources"),
+    "resources/templates/list": Row(Decoder(ListParams).decode, _list("resources/templates/list"), "server_resources"),
+    "prompts/list": Row(Decoder(ListParams).decode, _list("prompts/list")),
+    "ui/open-link": Row(Decoder(OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
+    "ui/message": Row(Decoder(MessageParams).decode, _message, "message", can_deny_by_result=True),
+    "ui/update-model-context": Row(
+        Decoder(UpdateModelContextParams).decode, _update_model_context, "update_model_context"
+    ),
+    "ui/request-display-mode": Row(Decoder(DisplayModeParams).decode, _request_display_mode),
+    "ui/download-file": Row(
+        Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
+    ),
+    "sampling/createMessage": Row(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
+}
+"""Everything but the handshake and `ping`."""
+
+
+def find(method: str) -> Row:
+    """The row of a method. Raises MethodNotFound, with the name a View may have meant."""
+    row = REQUESTS.get(method)
+    if row is None:
+        hint = "; the handshake of a view is ui/initialize" if method == "initialize" else ""
+        raise MethodNotFound(f"Method not found: {method[:100]!r}{hint}")
+    return row
+
+
+_UNBOUNDED: Final = ContainerDimensions()
+
+_decode_size = Decoder(SizeChangedParams).decode
+_decode_log = Decoder(LogMessageParams).decode
+
+
+def _size_changed(state: ViewState, params: Raw) -> Event | None:
+    size = decode_params(_decode_size, params)
+    container = state.feed.context.container_dimensions or _UNBOUNDED
+
+    width, height = container.fit(size.width, size.height, limit=state.settings.limits.max_pixels)
+    if width is None and height is None:
+        return None
+    return SizeChanged(width, height)
+
+
+def _log_message(state: ViewState, params: Raw) -> Event | None:
+    if state.capabilities.logging is None:
+        raise NotOffered("this host does not offer logging")
+
+    message = decode_params(_decode_log, params)
+    data = None if message.data is UNSET else message.data
+    return Logged(message.level, data, message.logger)
+
+
+def _request_teardown(state: ViewState, params: Raw) -> Event | None:
+    return TeardownRequested()
+
+
+NOTIFICATIONS: Final[dict[str, Callable[[ViewState, Raw], Event | None]]] = {
+    "ui/notifications/size-changed": _size_changed,
+    "notifications/message": _log_message,
+    "ui/notifications/request-teardown": _request_teardown,
+}
+"""All but those that `view` handles itself."""

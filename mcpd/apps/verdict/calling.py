@@ -1,0 +1,294 @@
+"""The call that an app is opened for: which tool, which arguments, and what its result gives a host without Apps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec import Raw
+from msgspec.json import decode
+
+from mcpd.apps.host.host import Host
+from mcpd.apps.host.tool_call import ToolCall
+from mcpd.apps.tool_metadata import is_for_model
+from mcpd.apps.verdict.metadata import App
+from mcpd.apps.verdict.report import Check, Finding, checked, skipped
+from mcpd.errors import McpdError, RemoteError
+from mcpd.protocol.references import target_of
+from mcpd.protocol.types.tools import CallToolResult, Tool
+
+_MOST_DEEP: Final = 8
+_FORMATS: Final = {
+    "date": "2026-03-01",
+    "date-time": "2026-03-01T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "ada@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "url": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "color": "#336699",
+}
+# What is asked for under these names, or names that end so, if the schema says no more than that it is a text.
+_NAMES: Final = {
+    "city": "Oslo",
+    "location": "Oslo",
+    "place": "Oslo",
+    "country": "Norway",
+    "date": "2026-03-01",
+    "time": "12:00",
+    "url": "https://example.com/",
+    "uri": "https://example.com/",
+    "link": "https://example.com/",
+    "email": "ada@example.com",
+    "expression": "1 + 1",
+    "code": "1 + 1",
+    "color": "#336699",
+    "colour": "#336699",
+    "language": "en",
+    "locale": "en-GB",
+    "timezone": "UTC",
+    "currency": "EUR",
+    "symbol": "ACME",
+    "ticker": "ACME",
+    "latitude": 59.91,
+    "lat": 59.91,
+    "longitude": 10.75,
+    "lon": 10.75,
+    "lng": 10.75,
+    "year": 2026,
+    "month": 3,
+    "day": 1,
+}
+
+
+def make_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments that fit the schema of a tool: what it requires, and what it has defaults or examples for."""
+    made = _Maker(schema).value(schema, "", 0)
+    return made if isinstance(made, dict) else {}
+
+
+class _Maker:
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+
+    def value(self, schema: object, name: str, depth: int) -> Any:
+        """A value for one place; None where nothing sensible is to be had."""
+        if depth > _MOST_DEEP:
+            return None
+        schema = self._whole(schema, depth)
+        if (given := _given(schema)) is not None:
+            return given[0]
+        kinds = schema.get("type")
+        kind = next((k for k in kinds if k != "null"), "null") if isinstance(kinds, list) else kinds
+        if kind == "object" or "properties" in schema:
+            return self._object(schema, depth)
+        if kind == "array":
+            return self._array(schema, name, depth)
+        if kind in ("integer", "number"):
+            return _number(schema, name, is_integer=kind == "integer")
+        if kind == "boolean":
+            return False
+        return _text(schema, name) if kind in ("string", None) else None
+
+    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        required = schema.get("required")
+        wanted = set(required) if isinstance(required, list) else set()
+        properties = schema.get("properties")
+        for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+            whole = self._whole(inner, depth)
+            given = _given(whole)
+            if name in wanted:
+                made[name] = self.value(whole, name, depth + 1)
+            elif given is not None and given[0] is not None:
+                made[name] = given[0]
+        return made
+
+    def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
+        count = schema.get("minItems")
+        count = min(count, 20) if isinstance(count, int) else 1
+        return [self.value(schema.get("items", {}), name.removesuffix("s"), depth + 1) for _ in range(count)]
+
+    def _whole(self, schema: object, depth: int) -> Mapping[str, Any]:
+        """A schema with what it refers to, the first of its alternatives that is not null, and all parts in one."""
+        for _ in range(_MOST_DEEP):
+            if not isinstance(schema, Mapping):
+                return {}
+            made = dict(schema)
+            if isinstance(reference := made.pop("$ref", None), str):
+                schema = {**self._found(reference), **made}
+                continue
+            alternatives = made.pop("anyOf", None) or made.pop("oneOf", None)
+            if isinstance(alternatives, Sequence) and alternatives and _given(made) is None:
+                chosen = next((one for one in alternatives if not _is_null(one)), alternatives[0])
+                schema = {**made, **(chosen if isinstance(chosen, Mapping) else {})}
+                continue
+            if isinstance(parts := made.pop("allOf", None), Sequence) and depth <= _MOST_DEEP:
+                schema = self._joined(made, parts, depth)
+                continue
+            return made
+        return {}
+
+    def _joined(self, schema: Mapping[str, Any], parts: Sequence[object], depth: int) -> Mapping[str, Any]:
+        made = dict(schema)
+        for part in parts:
+            inner = self._whole(part, depth + 1)
+            properties = {**inner.get("properties", {}), **made.get("properties", {})}
+            required = [*inner.get("required", []), *made.get("required", [])]
+            made = {**inner, **made, **({"properties": properties, "required": required} if properties else {})}
+        return made
+
+    def _found(self, reference: str) -> Mapping[str, Any]:
+        """What a reference within the schema names."""
+        found = target_of(reference, self._root)
+        return found if isinstance(found, Mapping) else {}
+
+
+def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
+    """The value that a schema gives itself: the only one there is, the default, an example, the first of several."""
+    if "const" in schema:
+        return (schema["const"],)
+    if schema.get("default") is not None:
+        return (schema["default"],)
+    for name in ("examples", "enum"):
+        values = schema.get(name)
+        if isinstance(values, list) and values:
+            return (values[0],)
+    return None
+
+
+def _is_null(schema: object) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") == "null"
+
+
+def _by_name(name: str) -> Any:
+    lowered = name.lower()
+    if lowered in _NAMES:
+        return _NAMES[lowered]
+    return next((value for known, value in _NAMES.items() if len(known) > 3 and lowered.endswith(known)), None)
+
+
+def _number(schema: Mapping[str, Any], name: str, *, is_integer: bool) -> float:
+    low = _bound(schema, "minimum", "exclusiveMinimum", 1)
+    high = _bound(schema, "maximum", "exclusiveMaximum", -1)
+    step = schema.get("multipleOf")
+    step = step if isinstance(step, (int, float)) and step > 0 else 1
+
+    wanted = _by_name(name)
+    value: float = wanted if isinstance(wanted, (int, float)) else step
+    if low is not None and value < low:
+        value = low if low % step == 0 else (low // step + 1) * step
+    if high is not None and value > high:
+        value = high - high % step
+    return int(value) if is_integer else value
+
+
+def _bound(schema: Mapping[str, Any], name: str, exclusive: str, inward: int) -> float | None:
+    if isinstance(value := schema.get(name), (int, float)):
+        return value
+    return value + inward if isinstance(value := schema.get(exclusive), (int, float)) else None
+
+
+def _text(schema: Mapping[str, Any], name: str) -> str:
+    wanted = _by_name(name)
+    text = _FORMATS.get(str(schema.get("format"))) or (wanted if isinstance(wanted, str) else "example")
+    shortest, longest = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(shortest, int) and len(text) < shortest <= 100_000:
+        text = (text * (shortest // len(text) + 1))[:shortest]
+    return text[:longest] if isinstance(longest, int) else text
+
+
+_CALL = ("call", "Its tool can be called")
+_FALLBACK = ("text-fallback", "Hosts without Apps get a text")
+
+
+class Called(NamedTuple):
+    """The call of an app's tool, and what was found about it."""
+
+    call: ToolCall | None
+    """None if nothing was called."""
+    arguments: dict[str, Any]
+    checks: list[Check]
+
+
+async def call_for(host: Host, app: App, given: Mapping[str, Mapping[str, Any]]) -> Called:
+    """Call one of an app's tools: one with `given` arguments, else the first that the model may call.
+
+    A tool that says it destroys something is called only with arguments that somebody gave.
+    """
+    tool, why = _pick(app, given)
+    if tool is None:
+        return Called(None, {}, [skipped(*_CALL, why), skipped(*_FALLBACK, why, ["APP-S-06"])])
+
+    is_made_up = tool.name not in given
+    arguments = make_arguments(_schema(tool)) if is_made_up else dict(given[tool.name])
+    call = host.begin_call(tool.name)
+    try:
+        result = await call.run(arguments)
+    except McpdError as error:
+        finding = _of_error(tool, error, is_made_up)
+        return Called(call, arguments, [
+            checked(*_CALL, [finding], ""),
+            skipped(*_FALLBACK, "there is no result", ["APP-S-06"]),
+        ])  # fmt: skip
+    ok = f"{tool.name} {'with arguments made from its schema' if is_made_up and arguments else 'was called'}"
+    return Called(call, arguments, [
+        checked(*_CALL, _of_result(tool, result, is_made_up), ok),
+        checked(*_FALLBACK, _of_fallback(tool, result), "the result has content that a model can read", ["APP-S-06"]),
+    ])  # fmt: skip
+
+
+def _pick(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool | None, str]:
+    """The tool to call; None, and why there is none."""
+    tools = [tool for tool in app.tools if is_for_model(tool)]
+    if not tools:
+        return None, "only an app may call its tools" if app.tools else "no tool opens it"
+    for tool in tools:
+        if tool.name in given:
+            return tool, ""
+    for tool in tools:
+        if tool.annotations is None or not tool.annotations.destructive_hint:
+            return tool, ""
+    return (
+        None,
+        f"{tools[0].name} says that it destroys something: --call '{tools[0].name}={{…}}' calls it all the same",
+    )
+
+
+def _schema(tool: Tool) -> Mapping[str, Any]:
+    return decode(tool.input_schema, type=dict[str, Any]) if isinstance(tool.input_schema, Raw) else tool.input_schema
+
+
+def _of_error(tool: Tool, error: McpdError, is_made_up: bool) -> Finding:
+    text = error.message if isinstance(error, RemoteError) else str(error)
+    if is_made_up:
+        return _give(tool, f"{tool.name} took no arguments made from its schema: {text}")
+    return Finding(severity="failure", text=f"{tool.name} gave an error: {text}", advice="correct the tool, or --call")
+
+
+def _of_result(tool: Tool, result: CallToolResult, is_made_up: bool) -> Iterator[Finding]:
+    if not result.is_error:
+        return
+    said = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
+    text = f"{tool.name} failed: {said}"
+    yield _give(tool, text) if is_made_up else Finding(severity="warning", text=text, advice="give other arguments")
+
+
+def _give(tool: Tool, text: str) -> Finding:
+    return Finding(
+        severity="warning", text=text, advice=f"give arguments that it can take by --call '{tool.name}={{…}}'"
+    )
+
+
+def _of_fallback(tool: Tool, result: CallToolResult) -> Iterator[Finding]:
+    blocks = list(result.content)
+    if not blocks:
+        advice = "return a text that says the same in words: hosts without Apps show it, and the model reads it"
+        yield Finding(severity="failure", text=f"{tool.name} gives no content", advice=advice, rule="APP-S-06")
+    elif all(getattr(block, "text", None) == "" for block in blocks):
+        text = f"all that {tool.name} gives as content is an empty text"
+        yield Finding(severity="failure", text=text, advice="say in words what the app shows", rule="APP-S-06")

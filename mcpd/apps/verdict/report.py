@@ -1,0 +1,302 @@
+"""What was found: checks with findings, for each app and for the server; and the same as JSON.
+
+The JSON is documented in docs/testing-apps.md, and stable: members are added, none changes its meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
+
+FORMAT = 1
+"""The version of the JSON: another number means that a member has changed its meaning."""
+
+Severity: TypeAlias = Literal["failure", "warning", "note"]
+"""`failure`: the app breaks in some host. `warning`: accessibility, or advice. `note`: worth knowing."""
+
+Status: TypeAlias = Literal["ok", "warning", "failure", "skipped"]
+
+_ESSENTIAL = {"link", "type", "handshake", "layout-1280", "shows-result"}
+"""Without these an app works in no host."""
+
+
+class TryOptions(Struct, frozen=True, kw_only=True):
+    """How apps are tried.
+
+    `static` looks at the texts only, without a browser. `browser` is the path or name of a Chromium, None for the
+    first that is found. `app` names the apps to try, each by its URI, its name or one of its tools; empty for all.
+    `calls` has the arguments for tools, by their names; for others they are made from the schema. `timeout` is how
+    many seconds an app has for its handshake and for each answer. `screenshots` is the folder for pictures, None for
+    none. `at_once` is how many apps are shown side by side. With `strict` an app with a warning does not pass.
+    """
+
+    static: bool = False
+    browser: str | None = None
+    app: tuple[str, ...] = ()
+    calls: Mapping[str, Mapping[str, Any]] = {}
+    timeout: float = 10.0
+    screenshots: str | None = None
+    at_once: int = 4
+    strict: bool = False
+
+
+class Finding(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One thing that was found, and what to do about it."""
+
+    severity: Severity
+    text: str
+    advice: str = ""
+    rule: str = ""
+    """The rule that it breaks, as in docs/rules.toml, where there is one."""
+    url: str | UnsetType = UNSET
+    """What was to be loaded, where it is about that."""
+    domain: str | UnsetType = UNSET
+    """The source to declare, if declaring one helps."""
+    field: str | UnsetType = UNSET
+    """The member of `_meta.ui.csp` to declare it in."""
+    element: str | UnsetType = UNSET
+    """The element or the place in the code, shortened."""
+    line: int | UnsetType = UNSET
+    """The line of the HTML, from 1."""
+    cause: str = ""
+    """Findings with the same cause are reported together. If empty, the text is the cause."""
+
+
+class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The failures and warnings of one cause, as one line."""
+
+    severity: Severity
+    text: str
+    advice: str
+    checks: list[str]
+    """The names of the checks that found it."""
+
+
+class Check(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One question that was put to an app or to the server."""
+
+    name: str
+    """The same for every app: `loads`, `quirk-no-tool-input`."""
+    title: str
+    """The question in a few words."""
+    status: Status
+    text: str
+    """What was found, in a sentence."""
+    rules: tuple[str, ...] = ()
+    """Which rules it holds the app to, as in docs/rules.toml."""
+    findings: Sequence[Finding] = ()
+
+
+class AppReport(Struct, kw_only=True, rename="camel"):
+    """What was found about one app."""
+
+    uri: str
+    tools: list[str]
+    """The tools that open it."""
+    checks: list[Check] = field(default_factory=list)
+    called: dict[str, Any] | None = None
+    """The tool that was called to show it and its arguments, `{"tool", "arguments"}`."""
+    screenshots: list[str] = field(default_factory=list)
+    """Paths of the files."""
+    seconds: float = 0.0
+    strict: bool = False
+    """Whether a warning fails the app, too."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no failure and, with `strict`, no warning."""
+        return not (self.failures or (self.strict and self.warnings))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the app works, in a few words."""
+        failed = {check.name for check in self.checks if check.status == "failure"}
+        is_shown = any(check.name == "handshake" and check.status != "skipped" for check in self.checks)
+        if failed & _ESSENTIAL:
+            return "does not work"
+        if failed:
+            return "works, but not in every host" if is_shown else "does not work in every host"
+        return "works" if is_shown else "no failure in its texts; it was not shown in a browser"
+
+    @property
+    def causes(self) -> list[Cause]:
+        """All failures, then all warnings, grouped by cause."""
+        return _causes(self.checks)
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each cause of a failure, for an assertion's message."""
+        return _lines(self.checks, "failure")
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each cause of a warning."""
+        return _lines(self.checks, "warning")
+
+    def check(self, name: str) -> Check:
+        """The check of this name. Raises KeyError."""
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+
+class AppsReport(Struct, kw_only=True, rename="camel"):
+    """What was found about all apps of a server."""
+
+    target: str
+    server: str
+    """Name and version."""
+    protocol_version: str
+    browser: str | None = None
+    """The browser that the apps were shown in; None if only the texts were looked at."""
+    checks: list[Check] = field(default_factory=list)
+    """Those of the server as a whole."""
+    apps: list[AppReport] = field(default_factory=list)
+    seconds: float = 0.0
+    strict: bool = False
+    """Whether a warning fails the server or an app, too."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no failure and, with `strict`, no warning."""
+        return not (self.failures or (self.strict and self.warnings))
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The failures and warnings of the server as a whole, grouped by cause."""
+        return _causes(self.checks)
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each cause of a failure; it begins with the app."""
+        return self._all("failure")
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each cause of a warning; it begins with the app."""
+        return self._all("warning")
+
+    def app(self, name: str) -> AppReport:
+        """The app of this URI, or that this tool opens. Raises KeyError."""
+        for app in self.apps:
+            if app.uri == name or name in app.tools:
+                return app
+        raise KeyError(name)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented JSON, as a dict."""
+        said: dict[str, Any] = {"format": FORMAT, "passed": self.passed, **to_builtins(self)}
+        for app, report in zip(said["apps"], self.apps, strict=True):
+            app |= {"passed": report.passed, "verdict": report.verdict, "causes": to_builtins(report.causes)}
+        return said
+
+    def _all(self, severity: Severity) -> list[str]:
+        found = _lines(self.checks, severity)
+        return found + [f"{app.uri}: {line}" for app in self.apps for line in _lines(app.checks, severity)]
+
+
+def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: Sequence[str] = ()) -> Check:
+    """A check from its findings; `ok` is what it says if nothing was found."""
+    found = list(findings)
+    failures = [finding for finding in found if finding.severity == "failure"]
+    warnings = [finding for finding in found if finding.severity == "warning"]
+    status: Status = "failure" if failures else "warning" if warnings else "ok"
+    worst = failures or warnings
+    text = ok if not worst else worst[0].text if len(worst) == 1 else f"{worst[0].text}; and {len(worst) - 1} more"
+    return Check(name=name, title=title, status=status, text=text, rules=tuple(rules), findings=tuple(found))
+
+
+def skipped(name: str, title: str, why: str, rules: Sequence[str] = ()) -> Check:
+    """A check that was not made."""
+    return Check(name=name, title=title, status="skipped", text=why, rules=tuple(rules))
+
+
+def reported_url(url: str) -> str:
+    """Return an address in the form in which a browser reports it, so that findings of one address are counted once."""
+    text = "".join(url.split()).partition("#")[0]
+    if text.startswith(("data:", "blob:")):
+        return text[:5]
+    return f"https:{text}" if text.startswith("//") else text.removeprefix("./").lstrip("/")
+
+
+def _causes(checks: Iterable[Check]) -> list[Cause]:
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for check in checks:
+        for finding in check.findings:
+            if finding.severity != "note":
+                groups.setdefault(finding.cause or finding.text, []).append((check.name, finding))
+
+    found = []
+    for group in groups.values():
+        worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
+        places = {reported_url(finding.url) if finding.url else finding.text for _, finding in group}
+        # Of some addresses a browser tells the origin only.
+        others = len({place for place in places if not re.fullmatch(r"\w+://[^/]*", place)} or places) - 1
+        text = f"{worst.text}; and {others} more like it" if others else worst.text
+        names = list(dict.fromkeys(name for name, _ in group))
+        found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))
+    return sorted(found, key=lambda cause: cause.severity != "failure")
+
+
+def _lines(checks: Iterable[Check], severity: Severity) -> list[str]:
+    return [
+        f"{cause.checks[0]}: {cause.text}{f' ({cause.advice})' if cause.advice else ''}"
+        for cause in _causes(checks)
+        if cause.severity == severity
+    ]
+
+
+def junit_xml(report: AppsReport) -> str:
+    """The whole document. Unless the report is strict, a check with warnings passes and has them as its output."""
+    suites = [("server", report.checks, report.seconds - sum(app.seconds for app in report.apps))]
+    suites += [(app.uri, app.checks, app.seconds) for app in report.apps]
+
+    root = Element("testsuites", name=_clean(f"mcpd apps test {report.target}"), time=f"{report.seconds:.3f}")
+    totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    for name, checks, seconds in suites:
+        counts = {
+            "tests": len(checks),
+            "failures": sum(_fails(check, report) for check in checks),
+            "errors": 0,
+            "skipped": sum(check.status == "skipped" for check in checks),
+        }
+        totals = {key: totals[key] + count for key, count in counts.items()}
+        told = {key: str(count) for key, count in counts.items()}
+        suite = SubElement(root, "testsuite", {"name": _clean(name), **told, "time": f"{max(seconds, 0):.3f}"})
+        for check in checks:
+            _add_case(suite, name, check, fails=_fails(check, report))
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(totals[key]))
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _fails(check: Check, report: AppsReport) -> bool:
+    return check.status == "failure" or (report.strict and check.status == "warning")
+
+
+def _add_case(suite: Element, app: str, check: Check, *, fails: bool) -> None:
+    case = SubElement(suite, "testcase", {"classname": _clean(app), "name": check.name, "time": "0"})
+    lines = [
+        f"{finding.severity}: {finding.text}{f' → {finding.advice}' if finding.advice else ''}"
+        for finding in check.findings
+    ]
+    if fails:
+        failure = SubElement(case, "failure", {"message": _clean(check.text), "type": check.name})
+        failure.text = _clean("\n".join(lines))
+    elif check.status == "skipped":
+        SubElement(case, "skipped", {"message": _clean(check.text)})
+    elif lines:
+        SubElement(case, "system-out").text = _clean("\n".join(lines))
+
+
+def _clean(text: str) -> str:
+    """Without what XML 1.0 cannot hold, not even escaped."""
+    return "".join(
+        c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" or c > "\uffff" else "�" for c in text
+    )
