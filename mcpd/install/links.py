@@ -21,12 +21,12 @@ def link_to(host: Host, name: str, entry: Entry) -> str:
         said = json.dumps({"name": name, **shaped(host, name, entry)}, ensure_ascii=False)
         return f"{host.link}:mcp/install?{quote(said, safe='')}"
     if host.link == "goose":
-        return _goose(name, entry)
+        return _goose_link(name, entry)
     have = ", ".join(each.id for each in HOSTS.values() if each.link)
     raise ConfigurationError(f"{host.name} has no links that add a server; these have: {have}")
 
 
-def _goose(name: str, entry: Entry) -> str:
+def _goose_link(name: str, entry: Entry) -> str:
     if entry.env or entry.headers:
         raise ConfigurationError("Goose's links carry no variables and no headers; install it without --link")
     if entry.url:
