@@ -19,8 +19,9 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import encode
 
 from mcpd import __version__
-from mcpd.bundle.imports import distributions_of, imported_names, local_files
+from mcpd.bundle.files import Selection, collect, distributions_of, ignored_here, imported_names, is_meant, local_files
 from mcpd.bundle.manifest import (
+    Asked,
     Author,
     Compatibility,
     Icon,
@@ -31,10 +32,9 @@ from mcpd.bundle.manifest import (
     Repository,
     ServerPart,
     checked,
+    questions,
 )
 from mcpd.bundle.project import Project, normalized, read_project, requirement_name
-from mcpd.bundle.questions import Asked, questions
-from mcpd.bundle.sources import Selection, collect, ignored_here, is_meant
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers

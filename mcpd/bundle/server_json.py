@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mcpd.bundle.questions import is_secret
+from mcpd.bundle.manifest import is_secret
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 

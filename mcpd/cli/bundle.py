@@ -11,7 +11,7 @@ from typing import Any
 import click
 from msgspec import structs
 
-from mcpd.bundle.archive import write_archive
+from mcpd.bundle.files import write_archive
 from mcpd.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
 from mcpd.cli.client_options import json_option
 from mcpd.client.targets.named import CommandTarget, FileTarget

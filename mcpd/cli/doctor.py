@@ -91,7 +91,7 @@ def command(
     said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env, "demo": demo}
     report = Report(lambda step: None if as_json else _Lines().print(step))
     if target is not None and ":" in target:
-        from mcpd.install.entry_report import look_at_entry
+        from mcpd.install.checks import look_at_entry
 
         look_at_entry(target, report)
     reach = reach_of(target, command, said)
@@ -146,7 +146,7 @@ async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float)
 
         await try_url(named, report, timeout)
         return
-    from mcpd.doctor.commands import try_command
+    from mcpd.doctor.program import try_command
 
     await try_command(named, report, timeout)
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mcpd.cli.talk.terminal import as_json_text
-from mcpd.install.entry_checks import Finding
+from mcpd.install.checks import Finding
 from mcpd.install.health import CheckedFile, CheckedServer, State, check_hosts
 from mcpd.protocol.printable import printable
 

@@ -18,8 +18,8 @@ from mcpd.install.entry import SWITCHES, make_entry
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.install.commands import Listed, Outcome, Wishes
     from mcpd.install.entry import Made
+    from mcpd.install.operations import Listed, Outcome, Wishes
 
 __all__ = ["SHARED", "ClientCommand", "command", "echo_json", "hosts_of", "pairs", "show", "wishes_of"]
 
@@ -92,17 +92,17 @@ SHARED: list[click.Parameter] = [
     ],
 )  # fmt: skip
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
-    from mcpd.install import commands
-    from mcpd.install.journal import Journal
+    from mcpd.install import operations
+    from mcpd.install.files import Journal
 
     journal = Journal()
     if said["lists"]:
         _no_more("--list", words, 0)
-        return _list(commands.listed(journal), as_json=said["as_json"])
+        return _list(operations.listed(journal), as_json=said["as_json"])
     wishes = wishes_of(said)
     if said["undoes"]:
         _no_more("--undo", words, 1)
-        record = commands.undo(_host(words), wishes, journal)
+        record = operations.undo(_host(words), wishes, journal)
         click.echo(f"{printable(record.path, 1000)} is as it was before {printable(record.name)} was {record.action}ed")
         return 0
 
@@ -120,8 +120,8 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
 
 
 async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
-    from mcpd.install import commands
-    from mcpd.install.journal import Journal
+    from mcpd.install import operations
+    from mcpd.install.files import Journal
 
     journal, code, shown = Journal(), 0, []
     for host in hosts:
@@ -131,7 +131,7 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
                 print(f"mcpd: {text}", file=sys.stderr)
 
         try:
-            outcome = await commands.install(host, made, wishes, journal, tell)
+            outcome = await operations.install(host, made, wishes, journal, tell)
         except ConfigurationError as error:
             if len(hosts) == 1:
                 raise
@@ -151,7 +151,7 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
 
 def show(outcome: Outcome, *, is_dry: bool) -> None:
     """What came of it, for people."""
-    from mcpd.install.commands import names_in
+    from mcpd.install.operations import names_in
 
     plan, verdict = outcome.plan, outcome.verdict
     name, path = printable(plan.name), printable(plan.before.path, 1000)
@@ -186,7 +186,7 @@ def show(outcome: Outcome, *, is_dry: bool) -> None:
 
 def wishes_of(said: dict[str, Any]) -> Wishes:
     """What was said beside host and server. Raises WrongUse."""
-    from mcpd.install.commands import Wishes
+    from mcpd.install.operations import Wishes
 
     project = said["project"]
     if project is not None and not os.path.isdir(project):
@@ -216,8 +216,8 @@ def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, 
 
 def hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
     """The hosts that are meant, and the words behind them. `is_one_file`: the file is named, or its project."""
-    from mcpd.install.commands import hosts_for_all
     from mcpd.install.hosts import with_twin
+    from mcpd.install.operations import hosts_for_all
 
     if everywhere:
         _no_more("--all", words, 1)
@@ -251,8 +251,8 @@ def _no_more(option: str, words: Sequence[str], most: int) -> None:
 
 
 def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
-    from mcpd.install.links import link_to
     from mcpd.install.plan import rendered
+    from mcpd.install.shapes import link_to
 
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())

@@ -100,11 +100,10 @@ def command(ctx: click.Context, file: str | None, max_size: int, max_message: in
 
 def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message: int, secrets: bool) -> int:
     try:
-        from mcpd.trace.guardian import Guardian
-        from mcpd.trace.proxy import end_like, run
+        from mcpd.trace.proxy import Guardian, end_like, run
     except ImportError as error:
         raise ConfigurationError(f"mcpd trace cannot run on this system: {error}") from error
-    from mcpd.trace.files import new_default_path
+    from mcpd.trace.reading import new_default_path
     from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
     opened = TraceFile(new_default_path(words[0]) if file is None else Path(file), max_size)

@@ -95,7 +95,7 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
 def _path(file: str | None) -> Path:
     if file is not None:
         return Path(file)
-    from mcpd.trace.files import default_folder, newest_trace
+    from mcpd.trace.reading import default_folder, newest_trace
 
     path = newest_trace()
     if path is None:

@@ -40,9 +40,9 @@ _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as 
     ],
 )
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
-    from mcpd.install import commands
+    from mcpd.install import operations
     from mcpd.install.entry import make_entry
-    from mcpd.install.journal import Journal
+    from mcpd.install.files import Journal
 
     wishes = install.wishes_of(said)
     hosts, rest = install.hosts_of(words, everywhere=said["everywhere"], is_one_file=wishes.is_one_file)
@@ -56,10 +56,10 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
     journal, code, shown = Journal(), 0, []
     for host in hosts:
         try:
-            name = commands.name_to_remove(host, word, made, wishes, journal)
+            name = operations.name_to_remove(host, word, made, wishes, journal)
             if name is None and wrong is not None:
                 raise ConfigurationError(f"{_nothing(host, word, wishes)}; and as a target: {wrong}")
-            outcome = None if name is None else commands.uninstall(host, name, wishes, journal)
+            outcome = None if name is None else operations.uninstall(host, name, wishes, journal)
         except ConfigurationError as error:
             if len(hosts) == 1:
                 raise
@@ -82,7 +82,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
 
 def _nothing(host: Any, word: str | None, wishes: Any) -> str:
     """What is said where the file does not have the server: what it has."""
-    from mcpd.install.commands import names_in
+    from mcpd.install.operations import names_in
 
     what = "no server that mcpd install has written" if word is None else f"no server {printable(word)}"
     return f"{what} in {printable(wishes.path_of(host), 1000)}; in it: {names_in(host, wishes.path_of(host))}"

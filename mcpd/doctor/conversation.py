@@ -1,20 +1,44 @@
-"""A conversation with a server behind a URL, as a client of ours has it, and what the server offers there."""
+"""Tries a server behind a URL: the way to it, then what is spoken there, HTTP or WebSocket."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import to_builtins
+from msgspec.json import decode
 
 from mcpd.apps.tool_metadata import OFFER
 from mcpd.client import Client
 from mcpd.client.targets.named import UrlTarget
-from mcpd.doctor.client_peer import ClientPeer
-from mcpd.doctor.dialogue import has_handshake
+from mcpd.doctor.dialogue import Answer, NoAnswer, has_handshake
 from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
+from mcpd.errors import McpdError, RemoteError
+from mcpd.apps.tool_metadata import OFFER
 from mcpd.protocol.printable import printable
+
+
+class ClientPeer:
+    """A client as someone who is asked: errors are answers, silence is none."""
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
+        """Ask, and wait. Raises NoAnswer."""
+        began = time.monotonic()
+        try:
+            result = await self._client.request(method, params)
+        except RemoteError as error:
+            return Answer(time.monotonic() - began, error=f"error {error.code}: {error}", code=error.code)
+        except (McpdError, TimeoutError) as error:
+            raise NoAnswer(f"did not answer {method}: {printable(error, 300)}") from None
+        found = decode(result)
+        return Answer(time.monotonic() - began, found if isinstance(found, dict) else None, size=len(result))
 
 
 async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:

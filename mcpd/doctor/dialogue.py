@@ -1,23 +1,220 @@
-"""Requests and answers with a server's process, one at a time, beside all else that it writes."""
+"""A server's process as it is, before anything of the protocol: its lines, its stderr, how it ends.
+
+Not the client's channel, which leaves out and repairs what a doctor wants to see.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
+import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor.child import Child
-from mcpd.doctor.last_words import ending
+from mcpd.doctor.dialogue import Child
+from mcpd.doctor.dialogue import ending
 from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import Ending
+from mcpd.protocol.versions import table
+from mcpd.transports.child import ChildProcess, Ending
+from mcpd.protocol.types.base import META
+
+MOST_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is not read to its end, and nothing behind it."""
+
+_READ_BYTES = 65536
+_STDERR_KEPT = 4096
+_LINES = 12
+
+
+PASSED_ON = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""The variables that hosts built on the official libraries give a server, beside those of its entry."""
+
+
+class Child:
+    """A process that runs. Make it with `start`; `end` has to be called."""
+
+    def __init__(self, process: ChildProcess, on_line: Callable[[bytes], bool]) -> None:
+        self.process = process
+        self.began = time.monotonic()
+        self.first_byte: float | None = None
+        """When it wrote something to stdout, in seconds after its start."""
+        self.stderr_bytes = 0
+        self.flood = ""
+        """Why its stdout is not read any more, if it is not."""
+        self.is_over = asyncio.Event()
+        """It writes no more to stdout, or is not read."""
+        self._on_line = on_line
+        self._stderr = b""
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.WriteTransport
+        self._reading: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(
+        cls,
+        target: CommandTarget,
+        on_line: Callable[[bytes], bool],
+        *,
+        as_hosts_do: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> Child:
+        """Start it. `on_line` is given each line of stdout, and says whether to read on.
+
+        `as_hosts_do`: with few variables, and in the top folder if its own is not said. `environment` is all that it
+        gets beside the target's own, in place of either. Raises OSError, ValueError.
+        """
+        variables = _environment(as_hosts_do) if environment is None else dict(environment)
+        process = ChildProcess(
+            target.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=variables | (target.env or {}),
+            cwd=target.cwd or ("/" if as_hosts_do else None),
+        )
+        child = cls(process, on_line)
+        loop = asyncio.get_running_loop()
+        child._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        child._pipes.append(child._stdin)
+        stdout, stderr = await child._reader(process.stdout), await child._reader(process.stderr)
+        child._reading = [
+            asyncio.create_task(child._read_stdout(stdout)),
+            asyncio.create_task(child._read_stderr(stderr)),
+        ]
+        return child
+
+    async def _reader(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(2 * _READ_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._pipes.append(transport)
+        return reader
+
+    @property
+    def stderr_lines(self) -> list[str]:
+        """The last lines on stderr."""
+        return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
+
+    def write(self, line: bytes) -> None:
+        """Send a line. One that the server does not take in time is its problem, and shows by its silence."""
+        self._stdin.write(line + b"\n")
+
+    async def end(self) -> Ending:
+        """Close its input, and wait; help along what does not end. Nothing of it is left."""
+        try:
+            # A pipe whose buffer the server has not taken would not close.
+            self._stdin.close() if not self._stdin.get_write_buffer_size() else self._stdin.abort()
+            return await self.process.end()
+        finally:
+            self.process.kill()
+            for task in self._reading:
+                task.cancel()
+            await asyncio.gather(*self._reading, return_exceptions=True)
+            # Others may hold the pipes open.
+            for pipe in self._pipes:
+                pipe.close()
+
+    async def _read_stdout(self, stdout: asyncio.StreamReader) -> None:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while data := await stdout.read(_READ_BYTES):
+                if self.first_byte is None:
+                    self.first_byte = time.monotonic() - self.began
+                *lines, rest = data.split(b"\n")
+                for line in lines:
+                    whole = b"".join((*parts, line))
+                    parts, size = [], 0
+                    if not self._on_line(whole):
+                        self.flood = "it writes so much that is no message"
+                        return
+                parts.append(rest)
+                size += len(rest)
+                if size > MOST_LINE_BYTES:
+                    self.flood = f"it wrote a line of more than {MOST_LINE_BYTES // 1024 // 1024} MiB"
+                    return
+            if rest := b"".join(parts):
+                self._on_line(rest)
+        finally:
+            self.is_over.set()
+
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(_READ_BYTES):
+            self.stderr_bytes += len(data)
+            self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+
+
+def _environment(as_hosts_do: bool) -> dict[str, str]:
+    if not as_hosts_do:
+        return dict(os.environ)
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+
+
+_TELLS = re.compile(
+    r"error|exception|cannot|can't|could not|failed|fatal|denied|refused|not found|no such|unable|required|missing"
+    r"|invalid|unknown|not in this registry",
+    re.IGNORECASE,
+)
+_SAYS_NOTHING = re.compile(r"complete log of this run|^npm error (?:code|A )|--help' for more|^\s*npm (?:warn|notice)")
+
+_NO_PYTHON_MODULE = re.compile(r"(?:ModuleNotFoundError: No module named|no module) '([\w.]{1,100})'")
+_NO_NODE_MODULE = re.compile(r"Cannot find (?:module|package) '([^']{1,200})'")
+_NO_VARIABLE = re.compile(r"KeyError: '([A-Z][A-Z0-9_]{2,99})'")
+_NO_PACKAGE = re.compile(r"'([^']{1,200})' is not in this registry|E404")
+
+
+def telling_line(lines: list[str]) -> str:
+    """The line that says most of why; the last one that says anything if none does. `lines` is not empty."""
+    with_words = [line for line in lines if any(map(str.isalnum, line)) and not _SAYS_NOTHING.search(line)]
+    telling = [line for line in with_words if _TELLS.search(line.removeprefix("npm error"))]
+    return ([lines[-1]] + with_words[-1:] + telling[-1:])[-1].strip()
+
+
+def ending(code: int) -> str:
+    """How a program ended: its exit code, or the signal by its name."""
+    if code >= 0:
+        return f"exit code {code}"
+
+    try:
+        return f"it crashed: {signal.Signals(-code).name}" if -code in _CRASHES else signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+_CRASHES = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE))
+
+
+def mending(lines: list[str], code: int) -> str:
+    """What to do about a program that ended with this code, and these last words on stderr."""
+    for line in reversed(lines):
+        if found := _NO_PYTHON_MODULE.search(line):
+            name = found[1].partition(".")[0]
+            return f"install {name} for the Python that runs it: python -m pip install {name}, by that very python"
+        if found := _NO_NODE_MODULE.search(line):
+            return f"{found[1]} is missing: is the path right? Else run npm install in the server's folder"
+        if found := _NO_VARIABLE.search(line):
+            name = found[1]
+            return f"does it want the variable {name}? Give it by --env {name}=…, in a host's configuration under `env`"
+        if found := _NO_PACKAGE.search(line):
+            return "npm knows no such package: is its name written right?"
+
+    if lines:
+        return "stderr is where programs say what is wrong: mend that, and try again"
+    if code == 0:
+        return "it ends at once, without an error: is it a server, or does it need an option (such as stdio or serve)?"
+    return "start it by hand in a terminal: what it says there is why"
+
 
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 """The versions that a server is greeted in: what most hosts speak, and the newest."""

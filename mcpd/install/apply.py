@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from msgspec import Struct
@@ -13,13 +15,53 @@ from msgspec import Struct
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
-from mcpd.install.files import back_up, check, read, write
+from mcpd.install.files import Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
 from mcpd.install.hosts import has_folder, is_here
-from mcpd.install.journal import Journal, Record, entry_fingerprint, fingerprint
-from mcpd.install.ours import essence
-from mcpd.install.own_command import has_own_command, tell
-from mcpd.install.plan import Plan, holds_secrets
+from mcpd.install.plan import Plan, entries_of, holds_secrets
+from mcpd.install.shapes import essence, same_server
 from mcpd.protocol.printable import printable
+from mcpd.transports.child import run_program
+
+_SECONDS = 60.0
+_SCOPE = ("--scope", "user")
+
+
+def has_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The path of the command that changes this host's file, None if there is none."""
+    if host.id != "claude-code":
+        return None
+    return shutil.which(host.program, path=environment.get("PATH"))
+
+
+def tell(program: str, plan: Plan) -> None:
+    """Let the host make the change. Raises ConfigurationError if it does not, and if nothing came of it."""
+    if plan.change in ("updated", "replaced", "removed"):
+        _run([program, "mcp", "remove", *_SCOPE, plan.name])
+    if plan.change != "removed":
+        # Behind `--` nothing is an option, whatever the name looks like.
+        _run([program, "mcp", "add-json", *_SCOPE, "--", plan.name, json.dumps(plan.entry)])
+
+    found = entries_of(plan.host, read(plan.before.path)).get(plan.name)
+    is_done = found is None if plan.change == "removed" else same_server(found, plan.entry)
+    if not is_done:
+        raise ConfigurationError(
+            f"{os.path.basename(program)} mcp said that it was done, and {plan.before.path} does not show it; "
+            "to write that file itself, say --file with it"
+        )
+
+
+def _run(words: Sequence[str]) -> None:
+    shown = " ".join(words[:3])
+    try:
+        done = run_program(words, seconds=_SECONDS, cwd=os.path.expanduser("~"))
+    except TimeoutError:
+        raise ConfigurationError(f"{shown} was not done after {_SECONDS:g} s") from None
+    except OSError as error:
+        raise ConfigurationError(f"{shown} cannot be started: {error.strerror or error}") from None
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise ConfigurationError(f"{shown} failed: {printable(lines[-1]) if lines else done.returncode}")
+
 
 _WITH = {"cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own, of which one takes over the other's."""

@@ -6,23 +6,141 @@ types `mcpd install`: nothing of an entry is looked for in either.
 
 from __future__ import annotations
 
+import ntpath
 import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from mcpd import __version__
 from mcpd.client.targets.grammar import parse
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
 from mcpd.errors import ConfigurationError
-from mcpd.install.interpreter import serving_command
-from mcpd.install.windows import plain_words
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.serve_defaults import DEMO
 from mcpd.sources.lookup import place_here
+
+_SERVE = ("serve", "--stdio")
+_AGAIN = {
+    "uvx": ("--from", f"mcpd-server[all]=={__version__}", "mcpd"),
+    "pipx": ("run", "--spec", f"mcpd-server[all]=={__version__}", "mcpd"),
+}
+
+
+def serving_command(
+    executable: str | None = None, environment: Mapping[str, str] = os.environ
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words before TARGET, the first an absolute path; and what the user should know of them, in sentences."""
+    # Of a file with a header another Python runs us, which has no mcpd of its own.
+    executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
+    maker = made_for_one_run_by(executable, environment)
+    again = shutil.which(maker, path=environment.get("PATH")) if maker in _AGAIN else None
+    if again is not None:
+        text = (
+            f"this mcpd is in an environment that {maker} made for one run, so the host is told to start it by {maker}"
+        )
+        return (os.path.abspath(again), *_AGAIN[maker], *_SERVE), (text,)
+
+    own = _beside(executable)
+    command = (own, *_SERVE) if own is not None else (os.path.abspath(executable), "-m", "mcpd", *_SERVE)
+    if not maker:
+        return command, ()
+    text = (
+        f"this mcpd is in a temporary folder ({os.path.dirname(executable)}), and the host will not find it once that "
+        "is gone; install it for good (pip install mcpd-server, or pipx install mcpd-server), and say this again there"
+    )
+    return command, (text,)
+
+
+def made_for_one_run_by(executable: str, environment: Mapping[str, str] = os.environ) -> str:
+    """`uvx` or `pipx` for an interpreter in an environment that these keep in a cache, `temporary` for one below a
+    temporary folder, "" for all others."""
+    path = os.path.abspath(executable).replace("\\", "/")
+    parts = path.lower().split("/")
+    uv_cache = environment.get("UV_CACHE_DIR")
+    if any(part.startswith(("archive-v", "environments-v", "builds-v")) for part in parts):
+        return "uvx"
+    if uv_cache and _is_below(path, uv_cache):
+        return "uvx"
+    if "pipx" in parts and {".cache", "cache"} & set(parts):
+        return "pipx"
+    return "temporary" if _is_below(path, tempfile.gettempdir()) else ""
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path.startswith(os.path.abspath(folder).replace("\\", "/").rstrip("/") + "/")
+
+
+def _beside(executable: str) -> str | None:
+    """The `mcpd` command of the installation that this interpreter is of."""
+    folder = os.path.dirname(os.path.abspath(executable))
+    for name in ("mcpd", "mcpd.exe"):
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def plain_words(
+    words: Sequence[str], *, platform: str = sys.platform, short: Callable[[str], str] | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a command with short names for what has spaces in its paths, and what to know of the others.
+
+    `short` gives the whole short path of one that is there, "" for none. On other systems the words stay.
+    """
+    if platform != "win32":
+        return (*words,), ()
+    found, warnings = [], []
+
+    for at, word in enumerate(words):
+        plain = _plain(word, short or short_name)
+        found.append(plain)
+        if " " in plain and at == 0:
+            warnings.append(
+                f"{printable(plain, 500)} has a space in it, and no short name here: hosts that start it by a shell "
+                "cannot; if yours says that it is not recognized, install mcpd into a folder without spaces"
+            )
+
+    return (*found,), (*warnings,)
+
+
+def short_name(path: str) -> str:
+    """The path with the short names of all its parts, as Windows has them; "" for one that is not there."""
+    if sys.platform == "win32":
+        from ctypes import create_unicode_buffer, windll
+
+        length = windll.kernel32.GetShortPathNameW(path, None, 0)
+        buffer = create_unicode_buffer(length + 1)
+        if windll.kernel32.GetShortPathNameW(path, buffer, length + 1):
+            return buffer.value
+    return ""
+
+
+def _plain(word: str, short: Callable[[str], str]) -> str:
+    """A path that is there, by the short names of those of its parts that have spaces; all other words as they are."""
+    if " " not in word or not ntpath.isabs(word):
+        return word
+    path, behind = word, ""
+    if not short(word):  # a file and the name of a server in it
+        path, colon, name = word.rpartition(":")
+        behind = colon + name
+
+    if not ntpath.isabs(path) or not short(path):
+        return word
+
+    drive, rest = ntpath.splitdrive(path)
+    so_far = made = drive + rest[0]
+
+    for part in rest[1:].replace("/", "\\").split("\\"):
+        so_far = ntpath.join(so_far, part)
+        made = ntpath.join(made, ntpath.basename(short(so_far)) if " " in part else part)
+    return made + behind
+
 
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 

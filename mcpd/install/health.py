@@ -20,14 +20,11 @@ from mcpd.client.targets.entries import Variables, read_entry
 from mcpd.client.targets.hosts import Host, project_places
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
-from mcpd.install.bites import bites
-from mcpd.install.entry_checks import Finding, entry_findings, is_off, key_findings, strictness_findings
-from mcpd.install.files import read
+from mcpd.install.checks import Finding, bites, entry_findings, is_off, key_findings, strictness_findings
+from mcpd.install.files import Journal, read
 from mcpd.install.formats import format_named
 from mcpd.install.hosts import found_hosts
-from mcpd.install.journal import Journal
-from mcpd.install.launch import Verdict, verify_target
-from mcpd.install.surroundings import passed_on, stripped
+from mcpd.install.launch import Verdict, passed_on, stripped, verify_target
 from mcpd.protocol.printable import printable
 
 State: TypeAlias = Literal["works", "broken", "off", "not started"]

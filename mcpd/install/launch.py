@@ -6,6 +6,7 @@ For `mcpd install` before it writes anything, for `mcpd bundle`, and for `mcpd d
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,16 +16,84 @@ from msgspec import Struct, structs, to_builtins
 from mcpd.apps.tool_metadata import OFFER
 from mcpd.client.targets.hosts import Host
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.doctor.child import Child
-from mcpd.doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Dialogue, NoAnswer, Peer, initialize_params
-from mcpd.doctor.found import find_command
+from mcpd.doctor.dialogue import (
+    PASSED_ON,
+    WITH_HANDSHAKE,
+    WITHOUT_HANDSHAKE,
+    Child,
+    Dialogue,
+    NoAnswer,
+    Peer,
+    initialize_params,
+)
+from mcpd.doctor.program import find_command
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
 from mcpd.extensions.ui.constants import FLAT_URI
 from mcpd.install.entry import Entry, as_target
-from mcpd.install.surroundings import passed_on, working_folder
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.protocol.types.base import META
+
+_WINDOWS = (
+    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",
+    "TEMP", "USERNAME", "USERPROFILE", "PROGRAMFILES",
+)  # fmt: skip
+"""What the official libraries pass there."""
+
+_CODEX = (*PASSED_ON, "LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")
+
+_SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL")
+
+_MINIMAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+_WITHOUT_SHELL = frozenset(("claude-desktop", "lm-studio", "xcode-claude", "xcode-codex"))
+"""Started from the desktop: on macOS nobody has read the profile of a shell for them."""
+
+
+def passed_on(
+    host: Host | None,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    names: Iterable[str] = (),
+    platform: str = sys.platform,
+) -> dict[str, str]:
+    """The variables that a server of this host gets beside those of its entry; None is a host that is not known.
+
+    `environment` is the host's own. `names` are variables that the entry asks for by name.
+    """
+    kind = "sdk" if host is None else host.environment
+    if kind == "whole":
+        found = dict(environment)
+    elif kind == "filtered":
+        found = {name: value for name, value in environment.items() if not is_secret(name)}
+    else:
+        kept: tuple[str, ...] = _CODEX if kind == "codex" else PASSED_ON
+        if platform == "win32":
+            kept = _WINDOWS
+        found = {name: environment[name] for name in (*kept, *names) if name in environment}
+    if platform == "darwin" and host is not None and host.id in _WITHOUT_SHELL:
+        found["PATH"] = _MINIMAL_PATH
+    return found
+
+
+def stripped(host: Host | None, environment: Mapping[str, str], *, names: Iterable[str] = ()) -> list[str]:
+    """The variables of this environment that look like a server's settings, and that the host keeps back."""
+    kept = passed_on(host, environment, names=names)
+    return sorted(
+        name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name.upper()))
+    )
+
+
+def working_folder(cwd: str | None, project: str | None) -> str:
+    """Where a host starts a server: where its entry says, in its project, else in a folder that is no one's."""
+    if cwd:
+        return os.path.expanduser(cwd)
+    return project or os.path.abspath(os.sep)
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is taken for a secret, as some hosts do."""
+    return any(part in name.upper() for part in _SECRET_PARTS)
+
 
 SECONDS = 60.0
 """How long a server may take for its first answer, and for each other: what the most patient hosts give it."""
@@ -178,7 +247,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
 async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Verdict:
     try:
         from mcpd.client import Client
-        from mcpd.doctor.client_peer import ClientPeer
+        from mcpd.doctor.conversation import ClientPeer
 
         client = Client(target, extensions=OFFER, timeout=timeout, reconnect=False)
         began = time.monotonic()

@@ -13,12 +13,10 @@ from mcpd.client.targets.entries import Variables
 from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
-from mcpd.install.files import Content, read
+from mcpd.install.files import Content, Journal, read
 from mcpd.install.formats import Format, drop, format_named, put
-from mcpd.install.journal import Journal
-from mcpd.install.ours import is_ours, same_server, shown
-from mcpd.install.shapes import OURS, shaped
-from mcpd.install.surroundings import is_secret
+from mcpd.install.launch import is_secret
+from mcpd.install.shapes import OURS, is_ours, same_server, shaped, shown
 from mcpd.protocol.printable import mask_text, printable
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]

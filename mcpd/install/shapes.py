@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import quote, urlencode
 
-from mcpd.client.targets.hosts import Host
+from mcpd.client.targets.entries import Variables, read_entry
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
+from mcpd.install.files import Record, entry_fingerprint
 
 OURS = frozenset(
     {
@@ -123,3 +130,73 @@ _URLS: dict[str, Callable[[str, Entry], dict[str, Any]]] = {
 def _with(made: dict[str, Any], **more: Any) -> dict[str, Any]:
     """`made` with those of `more` that say something."""
     return {**made, **{key: value for key, value in more.items() if value}}
+
+
+def essence(entry: Any) -> list[str] | None:
+    """What an entry starts (its words) or reaches (its URL), in any host's shape; None if that cannot be seen."""
+    try:
+        found = read_entry(entry, Variables("none", {}, ""), "entry")
+    except ConfigurationError:
+        return None
+    return [found.url] if isinstance(found, UrlTarget) else [*found.command]
+
+
+def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
+    """Whether `mcpd install` wrote it: it starts `mcpd serve --stdio`, or is remembered."""
+    words = essence(entry)
+    if words is None:
+        return False
+    if _served(words) is not None:
+        return True
+    return any(record.entry == entry_fingerprint(words) for record in records)
+
+
+def same_server(one: Any, other: Any) -> bool:
+    """Whether two entries are for one server, whichever Python or copy of mcpd starts it."""
+    a, b = essence(one), essence(other)
+    if a is None or b is None:
+        return False
+    return a == b or (_served(a) is not None and _served(a) == _served(b))
+
+
+def shown(entry: Any) -> str:
+    """What an entry starts or reaches, in one line without its variables."""
+    words = essence(entry)
+    if words is None:
+        return "what cannot be read"
+    from mcpd.protocol.printable import mask_command
+
+    return " ".join(mask_command(words))
+
+
+def _served(words: list[str]) -> list[str] | None:
+    """The words behind `mcpd serve --stdio`; None for another command."""
+    for at in range(len(words) - 2):
+        name = os.path.basename(words[at].replace("\\", "/")).lower().removesuffix(".exe")
+        if name == "mcpd" and words[at + 1 : at + 3] == ["serve", "--stdio"]:
+            return words[at + 3 :]
+    return None
+
+
+def link_to(host: Host, name: str, entry: Entry) -> str:
+    """The link. Raises ConfigurationError for a host that has none, or whose links cannot say this entry."""
+    if host.link == "cursor":
+        config = b64encode(json.dumps(shaped(host, name, entry)).encode()).decode()
+        return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode({'name': name, 'config': config})}"
+    if host.link in ("vscode", "vscode-insiders"):
+        said = json.dumps({"name": name, **shaped(host, name, entry)}, ensure_ascii=False)
+        return f"{host.link}:mcp/install?{quote(said, safe='')}"
+    if host.link == "goose":
+        return _goose_link(name, entry)
+    have = ", ".join(each.id for each in HOSTS.values() if each.link)
+    raise ConfigurationError(f"{host.name} has no links that add a server; these have: {have}")
+
+
+def _goose_link(name: str, entry: Entry) -> str:
+    if entry.env or entry.headers:
+        raise ConfigurationError("Goose's links carry no variables and no headers; install it without --link")
+    if entry.url:
+        pairs = [("url", entry.url), ("type", "streamable_http")]
+    else:
+        pairs = [("cmd", entry.command), *(("arg", arg) for arg in entry.args)]
+    return f"goose://extension?{urlencode([*pairs, ('id', name), ('name', name)], quote_via=quote)}"

@@ -10,27 +10,172 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import FrameType
 
 from mcpd.protocol.printable import printable
-from mcpd.trace.guardian import Guardian
-from mcpd.trace.pump import Pump
 from mcpd.transports.child import ChildProcess
 from mcpd.transports.recorder import Recorder, Source
+
+GRACE_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+_MOST_DESCRIPTORS = 65536
+
+
+class Guardian:
+    """Watches over the process group that it is told of. Make it before any thread is started."""
+
+    def __init__(self) -> None:
+        ours, self._pipe = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _guard(ours)
+            finally:
+                os._exit(0)
+        os.close(ours)
+        self.pid = pid
+        self._group = 0
+
+    def watch(self, group: int) -> None:
+        """When we end, end this group."""
+        self._group = group
+        os.write(self._pipe, b"%d\n" % group)
+
+    def close(self) -> None:
+        """The server has ended. If it left anything in its group that is ended too, and nobody waits for it."""
+        if self._group and _lives(self._group):
+            os.close(self._pipe)
+            return
+
+        with suppress(OSError):
+            os.write(self._pipe, b"0\n")
+        os.close(self._pipe)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def _guard(pipe: int) -> None:
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    # What it holds open nobody would see the end of.
+    os.dup2(pipe, 0)
+    os.closerange(1, _MOST_DESCRIPTORS)
+
+    group = 0
+    while said := os.read(0, 64):
+        group = int(said.split()[-1])
+    if group > 1:
+        _end_group(group)
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _end_group(group: int) -> None:
+    """SIGTERM to all in a process group, and SIGKILL to who is still there two seconds later."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+            os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
+
+
+_READ_BYTES = 128 * 1024
+
+
+class Pump:
+    """Passes bytes from the descriptor `source` to `target`, and closes both at the end."""
+
+    def __init__(self, source: int, target: int, note: Callable[[bytes], None], ended: Callable[[bool], None]) -> None:
+        """`note` is told of bytes before they are passed on, `ended` once: whether it was the reader that went."""
+        self._source = source
+        self._target = target
+        self._note = note
+        self._ended = ended
+        self._woken, self._wake = os.pipe()
+        self.is_writing = False
+        """The reader has not taken yet what was read."""
+
+    def run(self) -> None:
+        """Until one of both ends is closed, or `stop`."""
+        reader_went = False
+        try:
+            reader_went = self._pass_on()
+        finally:
+            os.close(self._source)
+            os.close(self._target)
+            self._ended(reader_went)
+
+    def stop(self) -> None:
+        """Pass on what is there already, then end. From another thread."""
+        os.write(self._wake, b"x")
+
+    def _pass_on(self) -> bool:
+        """Whether the reader went first."""
+        source, target, note = self._source, self._target, self._note
+        poll = select.poll()
+        poll.register(source, select.POLLIN)
+        poll.register(target, 0)  # an error is told unasked: that nobody reads it any more
+        poll.register(self._woken, select.POLLIN)
+
+        while True:
+            ready = dict(poll.poll())
+            if source in ready:
+                try:
+                    data = os.read(source, _READ_BYTES)
+                except BlockingIOError:
+                    continue
+                except OSError:  # a terminal that is gone
+                    return False
+                if not data:
+                    return False
+                note(data)
+                self.is_writing = True
+                if not _write(target, data):
+                    return True
+                self.is_writing = False
+            elif target in ready:
+                return True
+            elif self._woken in ready:
+                return False
+
+
+def _write(target: int, data: bytes) -> bool:
+    """All of it, however long the reader takes; whether there is a reader."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:  # its other owner has made it so
+            poll = select.poll()
+            poll.register(target, select.POLLOUT)
+            poll.poll()
+        except OSError:
+            return False
+    return True
+
 
 CANNOT_RUN, NOT_FOUND = 126, 127
 """Exit codes for commands that cannot be started, as shells and `env` have them."""
 
 DRAIN_SECONDS = 1.0
 """How long something that the server left behind may hold its output open."""
-
-_LOOK_SECONDS = 0.05
 
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 

@@ -7,7 +7,9 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,12 +18,111 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Options
+from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 from mcpd.transports.systemd import is_told, tell
 from mcpd.workers.handover import Handover
 from mcpd.workers.overview import Overview
-from mcpd.workers.places import Places
 from mcpd.workers.process import Worker
-from mcpd.workers.restarts import Restarts
+
+_SPREADS = sys.platform == "linux"
+
+
+class Places:
+    """The sockets of `--http` and `--ws`. `addresses` are those that they have, by the option."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, str] = {}
+        self._paths: list[str] = []
+        self._kept: dict[str, list[socket.socket]] = {}
+        """By option what keeps the address: not listened on where each place has its own."""
+        self._for_all: dict[str, list[socket.socket]] = {}
+        self._own: dict[int, dict[str, list[socket.socket]]] = {}
+        self._ours: set[str] = set()
+
+    async def bind(self, options: Options) -> None:
+        """Bind what the options say. Raises ConfigurationError."""
+        for name in ("http", "ws"):
+            text: str | None = getattr(options, name)
+            if text is None:
+                continue
+            if name in options.sockets:  # handed over, and listened on by whoever did that
+                self._for_all[name] = list(options.sockets[name])
+                self.addresses[name] = text
+                continue
+
+            self._ours.add(name)
+            address = parse(text)
+            if address.path:
+                if name == "ws":
+                    raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
+                self._for_all[name] = [bind_unix(address.path, options.socket_mode)]
+                self._paths.append(address.path)
+                self.addresses[name] = text
+                continue
+
+            kept = self._kept[name] = await bind_shared(address)
+            port = kept[0].getsockname()[1]
+            self.addresses[name] = text.rpartition(":")[0] + f":{port}"
+            if not _SPREADS:
+                self._for_all[name] = kept
+
+    def sockets_of(self, number: int) -> dict[str, list[socket.socket]]:
+        """Those of one place, by option. They stay open here, so that their queue outlives a worker."""
+        if number not in self._own:
+            self._own[number] = {
+                name: bind_beside(kept) for name, kept in self._kept.items() if name not in self._for_all
+            }
+        return {**self._own[number], **self._for_all}
+
+    def ends(self, name: str) -> bool:
+        """Whether what that option listens on was bound here, and is nobody else's."""
+        return name in self._ours
+
+    def give_up(self, number: int) -> None:
+        """Nobody will listen in that place for a while: let the kernel give its connections to the others."""
+        for sockets in self._own.pop(number, {}).values():
+            close(sockets)
+
+    def close(self) -> None:
+        """Nobody listens any more. Safe to call twice."""
+        for number in list(self._own):
+            self.give_up(number)
+        for sockets in (*self._kept.values(), *self._for_all.values()):
+            close(sockets)
+        for path in self._paths:
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # gone already
+        self._paths.clear()
+
+
+_MANY = 3
+_WITHIN = 10.0
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0
+
+
+class Restarts:
+    """The deaths in one place. Three within 10 s slow it down: 1 s, then twice as long each time, 10 s at most."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._deaths: deque[float] = deque(maxlen=_MANY)
+        self._wait = 0.0
+
+    def died(self, now: float) -> float:
+        """One has died, at that time in seconds; gives for how long to wait before the next is started."""
+        self.count += 1
+        if self._deaths and now - self._deaths[-1] > _WITHIN + self._wait:
+            self._deaths.clear()
+            self._wait = 0.0
+        self._deaths.append(now)
+        if self._wait:
+            self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        elif len(self._deaths) == _MANY and now - self._deaths[0] <= _WITHIN:
+            self._wait = _FIRST_WAIT
+        return self._wait
+
 
 log = logging.getLogger("mcpd")
 

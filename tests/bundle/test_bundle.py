@@ -17,12 +17,10 @@ import pytest
 from conftest import Child
 
 import mcpd
-from mcpd.bundle.imports import distributions_of, local_files
-from mcpd.bundle.manifest import Author, Launch, Manifest, ServerPart, checked
+from mcpd.bundle.files import Selection, collect, distributions_of, ignored_here, local_files
+from mcpd.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, questions
 from mcpd.bundle.pack import Said, gather, make_bundle
 from mcpd.bundle.project import read_project
-from mcpd.bundle.questions import questions
-from mcpd.bundle.sources import Selection, collect, ignored_here
 from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers
@@ -293,7 +291,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpd.bundle.sources.MOST_BYTES", 3)
+    monkeypatch.setattr("mcpd.bundle.files.MOST_BYTES", 3)
     (tmp_path / "a.txt").write_text("four", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"\.mcpbignore"):
         collect(str(tmp_path))

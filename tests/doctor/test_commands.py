@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor import child, dialogue
-from mcpd.doctor.commands import try_command
+from mcpd.doctor import dialogue, dialogue as child
+from mcpd.doctor.program import try_command
 from mcpd.doctor.report import Report, Step
 
 GOOD: dict[str, Any] = {
@@ -341,7 +341,7 @@ async def test_ends(monkeypatch: pytest.MonkeyPatch, how: dict[str, str], status
 
 
 async def test_a_slow_start_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcpd.doctor import commands
+    from mcpd.doctor import program as commands
 
     monkeypatch.setattr(commands, "_SLOW_SECONDS", 0.0)
     assert of(await tried(program()), "first answer").status == "warning"

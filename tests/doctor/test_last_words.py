@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpd.doctor.last_words import ending, mending, telling_line
+from mcpd.doctor.dialogue import ending, mending, telling_line
 
 SYNTAX = ["mcpd: server.py cannot be imported: SyntaxError: invalid syntax (line 1)", "    def x(:", "          ^"]
 NPM = [

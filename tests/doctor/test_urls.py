@@ -19,7 +19,7 @@ from support.raw_http import Asked, as_json, raw_server, reply
 
 from mcpd import Client, Server
 from mcpd.client.targets.named import UrlTarget
-from mcpd.doctor import network, streams
+from mcpd.doctor import http, network
 from mcpd.doctor.report import Report, Step
 from mcpd.doctor.urls import try_url
 from mcpd.transports.websocket.server import WebSocketListener
@@ -457,14 +457,14 @@ async def test_cors_that_lets_in_what_is_needed() -> None:
     ],
 )
 async def test_streams(monkeypatch: pytest.MonkeyPatch, answer: bytes | None, status: str, text: str) -> None:
-    monkeypatch.setattr(streams, "_SECONDS", 0.3)
+    monkeypatch.setattr(http, "_SECONDS", 0.3)
     step = of(await tried_raw(but(GET=lambda _: answer)), "streams")
     assert step.status == status
     assert text in step.text
 
 
 async def test_a_stream_that_begins_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(http, "_SLOW_SECONDS", 0.0)
     step = of(await tried_raw(but(GET=lambda _: STREAM.replace(b"\r\n\r\n", b"\r\nServer: nginx\r\n\r\n"))), "streams")
     assert step.status == "warning"
     assert "through nginx" in step.text

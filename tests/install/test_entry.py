@@ -14,9 +14,16 @@ import pytest
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
-from mcpd.install.entry import APPS_OFF, Entry, as_started, as_target, make_entry
-from mcpd.install.interpreter import made_for_one_run_by, serving_command
-from mcpd.install.windows import plain_words
+from mcpd.install.entry import (
+    APPS_OFF,
+    Entry,
+    as_started,
+    as_target,
+    made_for_one_run_by,
+    make_entry,
+    plain_words,
+    serving_command,
+)
 
 SERVER = "from mcpd import Server\n\nserver = Server('garden')\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpd.doctor.report import Report, Step
-from mcpd.install.entry_report import look_at_entry
+from mcpd.install.checks import look_at_entry
 
 FILES = {
     "claude-code": ".claude.json",

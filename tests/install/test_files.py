@@ -12,8 +12,7 @@ from mcpd.client.targets.hosts import HOSTS
 from mcpd.errors import ConfigurationError
 from mcpd.install.apply import apply
 from mcpd.install.entry import Entry
-from mcpd.install.files import back_up, read, write
-from mcpd.install.journal import Journal
+from mcpd.install.files import Journal, back_up, read, write
 from mcpd.install.plan import plan_install, plan_uninstall
 
 CURSOR = HOSTS["cursor"]

@@ -15,7 +15,7 @@ from conftest import Child
 
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.install import health
-from mcpd.install.entry_checks import entry_findings, key_findings
+from mcpd.install.checks import entry_findings, key_findings
 from mcpd.install.health import CheckedFile, CheckedServer, check_hosts
 
 SERVE = [sys.executable, "-m", "mcpd", "serve", "--stdio"]

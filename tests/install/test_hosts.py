@@ -15,10 +15,9 @@ from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.apply import apply
 from mcpd.install.entry import Entry
-from mcpd.install.files import read
+from mcpd.install.files import Journal, read
 from mcpd.install.formats import format_named
 from mcpd.install.hosts import file_of, find_host, found_hosts
-from mcpd.install.journal import Journal
 from mcpd.install.plan import entries_of, plan_install, plan_uninstall
 from mcpd.install.shapes import shaped
 

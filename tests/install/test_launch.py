@@ -13,10 +13,9 @@ from support.raw_http import Asked, as_json, raw_server, reply
 
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.install.bites import bites
+from mcpd.install.checks import bites
 from mcpd.install.entry import Entry
-from mcpd.install.launch import Offers, verify, verify_target
-from mcpd.install.surroundings import passed_on, stripped
+from mcpd.install.launch import Offers, passed_on, stripped, verify, verify_target
 
 SPY = """
 import json, os, sys

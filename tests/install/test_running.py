@@ -13,8 +13,8 @@ import pytest
 
 from mcpd.cli import _run
 from mcpd.client.targets.hosts import HOSTS
-from mcpd.install import running
-from mcpd.install.journal import Journal
+from mcpd.install import hosts
+from mcpd.install.files import Journal
 
 HOST = """
 import os, sys, time
@@ -107,12 +107,12 @@ def test_a_host_that_runs_and_takes_back_what_is_written(home: Path, claude: sub
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a link")
 def test_a_host_of_another_home_has_another_file(home: Path, claude: subprocess.Popen[str]) -> None:
     host = HOSTS["claude-code"]
-    found = running.running(host)
+    found = hosts.running(host)
     assert found is not None
     assert found.pid == claude.pid
     if sys.platform.startswith("linux"):
-        assert running.running(host, {"HOME": "/home/nobody-here"}) is None
-    assert running.running(HOSTS["cursor"]) is None
+        assert hosts.running(host, {"HOME": "/home/nobody-here"}) is None
+    assert hosts.running(HOSTS["cursor"]) is None
 
 
 PS = """\
@@ -140,9 +140,9 @@ TASKLIST = """\
 def test_processes_of_other_systems(
     platform: str, said: str, found: dict[str, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_said", lambda *words: said)
+    monkeypatch.setattr(hosts, "_said", lambda *words: said)
     for id, pid in found.items():
-        process = running.running(HOSTS[id], {}, platform=platform)
+        process = hosts.running(HOSTS[id], {}, platform=platform)
         assert (process.pid if process is not None else None) == pid
 
 
@@ -150,8 +150,8 @@ def test_a_system_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*words: str) -> str:
         raise FileNotFoundError(words[0])
 
-    monkeypatch.setattr(running, "_said", missing)
-    assert running.processes("win32") == running.processes("darwin") == []
+    monkeypatch.setattr(hosts, "_said", missing)
+    assert hosts.processes("win32") == hosts.processes("darwin") == []
 
 
 def test_every_host_that_rewrites_its_file_has_names() -> None:

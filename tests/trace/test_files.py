@@ -13,7 +13,7 @@ import pytest
 from conftest import Child
 
 from mcpd.errors import ConfigurationError
-from mcpd.trace.files import MOST_KEPT, default_folder, new_default_path, newest_trace
+from mcpd.trace.reading import MOST_KEPT, default_folder, new_default_path, newest_trace
 from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
 

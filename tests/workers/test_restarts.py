@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpd.workers.restarts import Restarts
+from mcpd.workers.parent import Restarts
 
 
 def waits(*deaths: float) -> list[float]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mcpd.client.targets.configurations import without_comments
 from mcpd.errors import ConfigurationError
-from mcpd.install.formats.document import line_end, position
+from mcpd.install.formats import line_end, position
 
 _TOKEN = re.compile(
     r"(?P<space>(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)+)"

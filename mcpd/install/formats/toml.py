@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.install.formats.document import changed, line_end
+from mcpd.install.formats import changed, line_end
 
 _PART = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+)"
 _PAIR = re.compile(rf"[ \t]*(?P<key>{_PART}(?:[ \t]*\.[ \t]*{_PART})*)[ \t]*=[ \t]*")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcpd.errors import ConfigurationError
-from mcpd.install.formats.document import line_end
+from mcpd.install.formats import line_end
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}

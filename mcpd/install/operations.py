@@ -15,17 +15,13 @@ from msgspec import Struct, to_builtins
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.apply import Done, apply, exposed, is_told, notes
-from mcpd.install.bites import bites
+from mcpd.install.checks import bites, is_unreadable, strictness_findings
 from mcpd.install.entry import Made, entry_name
-from mcpd.install.entry_checks import is_unreadable, strictness_findings
-from mcpd.install.files import read
-from mcpd.install.hosts import file_of, found_hosts
-from mcpd.install.journal import Journal, Record
+from mcpd.install.files import Journal, Record, read
+from mcpd.install.hosts import file_of, found_hosts, refuse_running, running
 from mcpd.install.launch import Verdict, verify
-from mcpd.install.ours import is_ours, same_server
 from mcpd.install.plan import Plan, entries_of, plan_install, plan_uninstall
-from mcpd.install.running import refuse_running, running
-from mcpd.install.shapes import shaped
+from mcpd.install.shapes import is_ours, same_server, shaped
 from mcpd.protocol.printable import printable
 
 _STAYS_SECONDS = 2.0

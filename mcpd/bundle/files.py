@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import sys
+import zipfile
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from importlib.metadata import packages_distributions
 
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
+from mcpd.transports.files import replacing
 
 IGNORE = ".mcpbignore"
 """Patterns of more that is left out, one in a line, as the official tool reads it."""
@@ -183,3 +189,113 @@ def _is_code(path: str) -> bool:
 
 def _inside(path: str, root: str) -> str:
     return os.path.relpath(path, root).replace(os.sep, "/")
+
+
+_SUFFIX = ".py"
+
+
+def imported_names(path: str) -> set[str]:
+    """The full names of all modules that a file imports, anywhere in it; "" stands before those relative to it.
+
+    A file that cannot be read or parsed imports nothing.
+    """
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            found.add(base)
+            found |= {f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names}
+
+    return found
+
+
+def local_files(path: str) -> list[str]:
+    """A file and the modules in its folder that it imports, and those that they import; packages with all their files.
+
+    Gives absolute paths; of a package the folder.
+    """
+    folder = os.path.dirname(path)
+    found = {path}
+    waiting = [path]
+    while waiting:
+        for name in imported_names(waiting.pop()):
+            top = name.lstrip(".").partition(".")[0]
+            for place in (os.path.join(folder, top + _SUFFIX), os.path.join(folder, top)):
+                if not top or place in found:
+                    continue
+                if place.endswith(_SUFFIX) and os.path.isfile(place):
+                    found.add(place)
+                    waiting.append(place)
+                elif not place.endswith(_SUFFIX) and _is_package(place):
+                    found.add(place)
+                    waiting += _python_files(place)
+
+    return sorted(found)
+
+
+def distributions_of(files: Iterable[str], local: Iterable[str] = ()) -> dict[str, list[str]]:
+    """The packages that these files import, each with the distributions it is in; none for one that is not installed.
+
+    Left out are Python's own, and `local`: the names of modules that are there beside them.
+    """
+    known = packages_distributions()
+    ours = {*local, *sys.stdlib_module_names, "mcpd"}
+    tops = {name.partition(".")[0] for file in files for name in imported_names(file) if not name.startswith(".")}
+    return {top: sorted(set(known.get(top, ()))) for top in sorted(tops - ours - {""})}
+
+
+def _is_package(folder: str) -> bool:
+    """Whether a folder holds Python files, with or without an `__init__.py`."""
+    try:
+        return any(name.endswith(_SUFFIX) for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _python_files(folder: str) -> list[str]:
+    return [os.path.join(root, name) for root, _, names in os.walk(folder) for name in names if name.endswith(_SUFFIX)]
+
+
+_WHEN = (1980, 1, 1, 0, 0, 0)
+"""The oldest time that a zip file can hold."""
+_MODE = 0o100644
+
+
+def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
+    """Write files, by their path in the bundle, as bytes or as the path of a file to read; gives the size in bytes.
+
+    The file is there whole or not at all. Raises ConfigurationError.
+    """
+    try:
+        with (
+            replacing(path, mode=0o644) as out,
+            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        ):
+            for name in sorted(files):
+                archive.writestr(_entry(name), _content(files[name]), compresslevel=9)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    return os.path.getsize(path)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _WHEN)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.create_system = 3
+    entry.external_attr = _MODE << 16
+    return entry
+
+
+def _content(source: bytes | str) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    with open(source, "rb") as file:
+        return file.read()
