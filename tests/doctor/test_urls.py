@@ -19,7 +19,7 @@ from support.raw_http import Asked, as_json, raw_server, reply
 
 from mcpd import Client, Server
 from mcpd.client.targets.named import UrlTarget
-from mcpd.doctor import http, network
+from mcpd.doctor import http, urls
 from mcpd.doctor.report import Report, Step
 from mcpd.doctor.urls import try_url
 from mcpd.transports.websocket.server import WebSocketListener
@@ -151,7 +151,7 @@ async def test_one_of_two_addresses_is_dead(monkeypatch: pytest.MonkeyPatch) -> 
     async with raw_server(good) as server:
         port = int(server.url.rpartition(":")[2])
         report = Report()
-        assert await network._connect("localhost", port, ["127.0.0.2", "127.0.0.1"], report)
+        assert await urls._connect("localhost", port, ["127.0.0.2", "127.0.0.1"], report)
     (step,) = report.steps
     assert step.status == "warning"
     assert step.text == "127.0.0.1 answers, 127.0.0.2 refused"
