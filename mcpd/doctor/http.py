@@ -25,7 +25,7 @@ from mcpd.doctor.report import Report
 from mcpd.doctor.web import MOST_BYTES, Reply, Web
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.transports.authorization import advice_on
+from mcpd.transports.client_authorization import advice_on
 
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 
