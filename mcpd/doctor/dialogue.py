@@ -20,14 +20,10 @@ from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor.dialogue import Child
-from mcpd.doctor.dialogue import ending
+from mcpd.doctor.dialogue import Child, ending
 from mcpd.protocol.types.base import META
-from mcpd.protocol.versions import table
-from mcpd.transports.child import Ending
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
-from mcpd.protocol.types.base import META
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read to its end, and nothing behind it."""
