@@ -20,7 +20,6 @@ from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
-from mcpd.doctor.dialogue import Child, ending
 from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
