@@ -15,9 +15,7 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import Answer, NoAnswer, has_handshake
 from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
 from mcpd.doctor.report import Report
-from mcpd.errors import McpdError
 from mcpd.errors import McpdError, RemoteError
-from mcpd.apps.tool_metadata import OFFER
 from mcpd.protocol.printable import printable
 
 
