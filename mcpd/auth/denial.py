@@ -5,21 +5,19 @@ from __future__ import annotations
 from mcpd.auth.challenge import build
 from mcpd.errors import AccessDenied
 from mcpd.protocol.principal import Principal
-from mcpd.registry.needs import Guarding
-from mcpd.transports.authentication import Refusal
+from mcpd.transports.authentication import Protection, Refusal
 
 
-def refusal_of(protection: Guarding | None, denied: AccessDenied, user: Principal) -> Refusal:
+def refusal_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> Refusal:
     """The status and the challenge."""
     if protection is not None:
-        refusal: Refusal = protection.refuse(denied, user)
-        return refusal
+        return protection.refuse(denied, user)
     challenge = build("Bearer", {"error": denied.error, "scope": " ".join(denied.scopes) or None})
     status = 403 if denied.error == "insufficient_scope" else 401
     return Refusal(status, f"{denied.message}.\n", (("WWW-Authenticate", challenge),), denied.error)
 
 
-def challenges_of(protection: Guarding | None, denied: AccessDenied, user: Principal) -> list[str]:
+def challenges_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> list[str]:
     """The challenges alone, where there is no status left to give."""
     headers = refusal_of(protection, denied, user).headers
     return [value for name, value in headers if name == "WWW-Authenticate"]

@@ -5,10 +5,17 @@ Spec: RFC 6749 3.3; 2026-07-28 basic/authorization, scope selection and insuffic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from mcpd.errors import ConfigurationError
-from mcpd.registry.needs import is_scope
+
+_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
+
+
+def is_scope(text: str) -> bool:
+    """Whether a text is one scope. Spec: RFC 6749 3.3."""
+    return _scope(text) is not None
 
 
 def checked_scopes(given: Iterable[str], where: str) -> tuple[str, ...]:

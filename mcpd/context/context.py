@@ -6,13 +6,14 @@ A `Context` looks the same in every protocol version. It belongs to one request 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
-from types import CoroutineType, GenericAlias
-from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack, overload
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
 from mcpd.context.exchange import Exchange
+from mcpd.context.rights import lacking
 from mcpd.errors import AccessDenied, ConfigurationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, Id
@@ -27,21 +28,9 @@ from mcpd.protocol.types.base import (
 )
 
 if TYPE_CHECKING:
-    from mcpd.context.options import SamplingOptions
-    from mcpd.context.questions import Answer, Question
+    from mcpd.context.questions import Answer, Question, SamplingOptions
     from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
     from mcpd.protocol.wire.trace_context import TraceContext
-else:
-    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage", "TraceContext"):
-        globals()[_name] = NewType(_name, object)
-    SamplingOptions = NewType("SamplingOptions", dict)
-
-    class Answer:
-        """What the user did with a question, see `questions.Answer`."""
-
-        __class_getitem__ = classmethod(GenericAlias)
-
 
 T = TypeVar("T")
 
@@ -154,8 +143,6 @@ class RequestInfo:
 
         True where nobody is asked: on stdio, and in memory without a user.
         """
-        from mcpd.context.rights import lacking
-
         return not lacking(self._exchange.origin, scopes)
 
     @property
@@ -318,8 +305,6 @@ class Context(RequestInfo):
         Over HTTP that is status 403, unless something was sent already. It is decided at once, awaited or not.
         Raises AccessDenied. Spec: 2026-07-28 basic/authorization, insufficient scope.
         """
-        from mcpd.context.rights import lacking
-
         missing = lacking(self._exchange.origin, scopes)
         if missing:
             text = f"This needs the scope {' '.join(missing)}, which the token does not have"

@@ -6,7 +6,6 @@ Handlers get an `Exchange`; the `Context` of authors is made of one, where a fun
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,28 +27,11 @@ if TYPE_CHECKING:
     from mcpd.context.thread_call import ThreadCall
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 
-    class ThreadSlot(Protocol):
-        """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""
-
-        def release(self) -> None:
-            """The function waits for the client: another may run."""
-
-        def reacquire(self) -> None:
-            """The function has its answer, and goes on."""
-
     class CallClock(Protocol):
         """What a call with a time limit has, see `registry.time_limit`."""
 
         def stopped(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
             """A question to the client, during which no time passes."""
-
-
-class _ThisThread(threading.local):
-    slot: ThreadSlot | None = None
-    """That of the plain function that runs in this thread."""
-
-
-this_thread = _ThisThread()
 
 
 class Exchange(Struct, eq=False):
@@ -166,6 +148,7 @@ class Exchange(Struct, eq=False):
         if running is self.peer.loop:
             return work
         from mcpd.context.thread_call import ThreadCall  # where all functions are async it is never needed
+        from mcpd.registry.threads import this_thread
 
         pending = ThreadCall(work, self.peer.loop)
         if is_question:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, NewType, NoReturn, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Unpack
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from mcpd.context.forms import form_schema, read_form
+from mcpd.context.options import SamplingOptions
 from mcpd.errors import LocalProtocolError, ToolError
 from mcpd.protocol.types.base import ClientCapabilities
 from mcpd.protocol.types.content import TextContent
@@ -29,11 +30,17 @@ from mcpd.protocol.types.interaction import (
     ToolUseContent,
 )
 
-if TYPE_CHECKING:
-    from mcpd.context.options import SamplingOptions
-else:
-    # For whoever evaluates annotations: the real one would cost the start.
-    SamplingOptions = NewType("SamplingOptions", dict)
+__all__ = [
+    "Answer",
+    "Question",
+    "SamplingOptions",
+    "conversation_problem",
+    "elicit_form",
+    "elicit_url",
+    "is_offered",
+    "list_roots",
+    "sample",
+]
 
 T = TypeVar("T")
 

@@ -14,8 +14,7 @@ from mcpd.context.context import Context, RequestInfo
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from mcpd.context.options import SamplingOptions
-    from mcpd.context.questions import Answer, Question
+    from mcpd.context.questions import Answer, Question, SamplingOptions
     from mcpd.errors import AccessDenied
     from mcpd.protocol.types.base import LogLevel
     from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage

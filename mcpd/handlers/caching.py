@@ -7,29 +7,32 @@ stays private, whatever its author said of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeAlias
 
 from mcpd.context.exchange import Exchange
-from mcpd.handlers.table import BoundHandler, HandlerTable
 from mcpd.protocol.types.base import CacheableResult
 from mcpd.protocol.types.resources import ReadResourceResult
 from mcpd.registry.cache import CacheHint, apply_hint, as_private
 from mcpd.registry.catalog import Catalog
 
+_Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
-def put_hints(handlers: HandlerTable, catalog: Catalog, hints: Mapping[str, CacheHint]) -> None:
+
+def put_hints(
+    wrap: Callable[[Callable[[str, _Handler], _Handler]], None], catalog: Catalog, hints: Mapping[str, CacheHint]
+) -> None:
     """Write hints into results; call it once, before any middleware is added."""
 
-    def wrapped(method: str, handler: BoundHandler) -> BoundHandler:
+    def wrapped(method: str, handler: _Handler) -> _Handler:
         hint = hints.get(method)
         return handler if hint is None and method != "resources/read" else _hinted(catalog, hint, handler)
 
-    handlers.wrap(wrapped)
+    wrap(wrapped)
 
 
-def _hinted(catalog: Catalog, hint: CacheHint | None, handler: BoundHandler) -> BoundHandler:
+def _hinted(catalog: Catalog, hint: CacheHint | None, handler: _Handler) -> _Handler:
     async def later(exchange: Exchange, work: Any) -> Any:
         return finish(exchange, await work)
 

@@ -164,12 +164,12 @@ def _local_names(function: Any) -> dict[str, Any]:
     enclosing = function.__qualname__.split(".<locals>")[:-1]
     prefixes = {".<locals>".join(enclosing[: end + 1]) for end in range(len(enclosing))}
 
-    frame = sys._getframe(1) if prefixes else None
+    frame = inspect.currentframe() if prefixes else None
     while frame is not None:
         if frame.f_code.co_qualname in prefixes and frame.f_globals is function.__globals__:
             # Outermost frames come last, and must not hide the names of inner ones. Python keeps the names that a
             # function's annotations use nowhere else while the function around it runs.
-            names = {**frame.f_locals, **names}
+            names = {**inspect.getargvalues(frame).locals, **names}
         frame = frame.f_back
 
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):

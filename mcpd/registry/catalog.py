@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from mcpd.registry.completion import Completer
     from mcpd.registry.conditions import Condition
     from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-    from mcpd.registry.needs import Guarding, Needs
+    from mcpd.registry.needs import Needs
     from mcpd.registry.problems import Problem
     from mcpd.registry.rules import VisibilityRule
     from mcpd.registry.switches import Switches
+    from mcpd.transports.authentication import Protection
 
 Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
@@ -39,7 +40,7 @@ class Catalog:
     how_to_ask = "start the server with --issuer URL or --tokens-file FILE"
     """What those may do who serve and ask nobody for a token."""
     """Whether an entry is for those too who do not say who they are."""
-    protection: Guarding | None = None
+    protection: Protection | None = None
     """What protects the server, if that speaks OAuth."""
     known_scopes: Collection[str] = ()
     """The scopes of all entries that name theirs."""
@@ -169,7 +170,7 @@ class Catalog:
                 self.on_rules()
         return self.rules
 
-    def guard(self, needs: Needs | None = None, protection: Guarding | None = None) -> None:
+    def guard(self, needs: Needs | None = None, protection: Protection | None = None) -> None:
         """From now on it is asked what those may do who send requests: an entry needs something, or all do."""
         if protection is not None:
             self.protection = protection

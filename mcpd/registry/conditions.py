@@ -15,7 +15,6 @@ from mcpd.context.context import Context
 from mcpd.context.exchange import Exchange
 from mcpd.context.input_required import is_failure
 from mcpd.errors import RegistrationError
-from mcpd.registry.pages import ActiveExtensions
 from mcpd.registry.signature import bind
 from mcpd.registry.threads import run_in_thread
 
@@ -72,8 +71,8 @@ class Condition:
 
 
 async def with_conditions(
-    conditions: Iterable[Condition], active: ActiveExtensions, exchange: Exchange
-) -> ActiveExtensions:
+    conditions: Iterable[Condition], active: frozenset[str], exchange: Exchange
+) -> frozenset[str]:
     """The active extensions, and the keys of those conditions that hold for this request; all are asked at once."""
     asked = [condition for condition in conditions if condition.requires in active]
     answers = await asyncio.gather(*(condition.holds(exchange) for condition in asked))

@@ -16,9 +16,9 @@ import msgspec
 from mcpd.errors import RegistrationError
 from mcpd.registry.annotations import PLAIN_TYPES
 from mcpd.registry.metadata import BeyondMsgspecError, in_msgspec_terms, is_field_info, optional
-from mcpd.registry.msgspec_hooks import UNION, problem
+from mcpd.registry.msgspec_hooks import UNION, is_pydantic_here, problem
 from mcpd.registry.records import record_type
-from mcpd.registry.type_adapter import is_pydantic_here, stand_in
+from mcpd.registry.type_adapter import stand_in
 
 # Types whose defaults are JSON as they are.
 _JSON = frozenset((bool, int, float, str))

@@ -33,7 +33,6 @@ import msgspec
 from msgspec import inspect as types
 
 from mcpd.registry.records import attributes
-from mcpd.registry.type_adapter import StandIn
 
 _log = logging.getLogger("mcpd.registry")
 
@@ -93,6 +92,42 @@ _CALLABLES = (type, FunctionType, MethodType, BuiltinFunctionType, MethodDescrip
 
 def _kind_of(value: object) -> str:
     return "a class" if isinstance(value, type) else "a module" if isinstance(value, ModuleType) else "a function"
+
+
+class StandIn(type):
+    """The class of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic makes."""
+
+    adapter: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True  # the adapter has said so
+
+    def model_validate_json(cls, text: bytes) -> Any:
+        return cls.adapter.validate_json(text)
+
+    def model_json_schema(cls, **options: Any) -> Any:
+        return cls.adapter.json_schema(**options)
+
+    def dump(cls, value: Any) -> Any:
+        """A value as what JSON has, by its declared type; itself if it is none of that type."""
+        try:
+            return cls.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except Exception:  # pydantic's, or a serializer's of the author: then it is written as any other value
+            return value
+
+    @property
+    def has_functions(cls) -> bool:
+        """Whether code of the author's has a say, so that what goes out may be no input."""
+        return "'type': 'function-" in repr(cls.adapter.core_schema)
+
+
+def is_pydantic_here() -> bool:
+    """Whether pydantic can be imported."""
+    if "pydantic" in sys.modules:
+        return True
+    from importlib.util import find_spec  # noqa: PLC0415 - where it is needed at all
+
+    return find_spec("pydantic") is not None
 
 
 def dec_hook(kind: Any, value: Any) -> Any:

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from mcpd.auth.scopes import is_scope
 from mcpd.context.context import Context
-from mcpd.errors import AccessDenied, RegistrationError
-from mcpd.protocol.principal import Principal
+from mcpd.errors import RegistrationError
 
 ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
 """The scopes that a call needs, by its arguments as they came."""
-
-_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
-
-
-def is_scope(text: str) -> bool:
-    """Whether a text is one scope. Spec: RFC 6749 3.3."""
-    return _scope(text) is not None
-
-
-class Guarding(Protocol):
-    """What protects a server, as far as its entries have to do with it; see `transports.authentication.Protection`."""
-
-    known_scopes: set[str]
-    has_anonymous: bool
-
-    def url_of_metadata(self) -> str | None:
-        """Where a client finds whom to ask for a token."""
-
-    def refuse(self, denied: AccessDenied, user: Principal, /) -> Any:
-        """The answer of HTTP to a request that was denied."""
 
 
 class Needs(Struct, frozen=True):

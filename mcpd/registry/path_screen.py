@@ -13,9 +13,9 @@ from collections.abc import Mapping
 MOST_ENCODINGS = 8
 """How often a value may be percent-encoded over again; each is looked at, and nobody needs more."""
 
-_ENCODED_RUN = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_ANY_ENCODED_RUN = r"(?:%[0-9A-Fa-f]{2})+"
 # Longer forms of ASCII characters, which UTF-8 forbids and some decoders take (RFC 3629 section 3).
-_OVERLONG = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")
+_OVERLONG = rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]"
 
 
 def problem_of(variables: Mapping[str, str], exempt: frozenset[str]) -> tuple[str, str] | None:
@@ -35,7 +35,7 @@ def path_problem(value: str) -> str:
         if problem or "%" not in value:
             return problem
         try:
-            decoded = _ENCODED_RUN.sub(_decode, value)
+            decoded = re.sub(_ANY_ENCODED_RUN, _decode, value)
         except _Overlong:
             return "has characters in a form that UTF-8 forbids"
         if decoded == value:
@@ -44,7 +44,7 @@ def path_problem(value: str) -> str:
         problem = _plain_problem(value)
         if problem:
             problem += ", percent-encoded twice or more"
-    return problem or ("is percent-encoded too often" if _ENCODED_RUN.search(value) else "")
+    return problem or ("is percent-encoded too often" if re.search(_ANY_ENCODED_RUN, value) else "")
 
 
 class _Overlong(Exception):
@@ -53,7 +53,7 @@ class _Overlong(Exception):
 
 def _decode(run: re.Match[str]) -> str:
     data = bytes.fromhex(run[0].replace("%", ""))
-    if _OVERLONG.search(data):
+    if re.search(_OVERLONG, data):
         raise _Overlong
     return data.decode("utf-8", "replace")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcpd.registry.arguments import ArgumentParser
     from mcpd.registry.dependencies import Overrides
     from mcpd.registry.depends import Dependency
-    from mcpd.registry.type_adapter import StandIn
+    from mcpd.registry.msgspec_hooks import StandIn
 
 
 class Argument(Struct, frozen=True):
@@ -369,7 +369,7 @@ def _needs_completion(hint: Any) -> bool:
 def _is_stand_in(kind: Any) -> bool:
     if kind is None:
         return False
-    from mcpd.registry.type_adapter import StandIn  # noqa: PLC0415
+    from mcpd.registry.msgspec_hooks import StandIn  # noqa: PLC0415
 
     return isinstance(kind, StandIn)
 

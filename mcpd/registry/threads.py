@@ -18,9 +18,16 @@ from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from mcpd.context.exchange import this_thread
 from mcpd.registry.thread_slots import Borrower, RunsFor, ThreadSlots
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
+
+
+class _ThisThread(threading.local):
+    slot: _Slot | None = None
+    """The slot of the plain function that runs in this thread."""
+
+
+this_thread = _ThisThread()
 
 
 class StepsFor(RunsFor, Protocol):

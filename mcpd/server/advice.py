@@ -26,13 +26,12 @@ from mcpd.registry.docstring import parse
 from mcpd.registry.docstring_sections import PARAMETER_SECTIONS
 from mcpd.registry.entries import ToolEntry
 from mcpd.registry.hooks import dec_hook, enc_hook, to_builtins
-from mcpd.registry.msgspec_hooks import parts_of
+from mcpd.registry.msgspec_hooks import StandIn, parts_of
 from mcpd.registry.portability import description_problems, list_problems, name_problems
 from mcpd.registry.portable_schemas import input_schema_problems
 from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FunctionResource, FunctionTemplate
 from mcpd.registry.tools import FunctionTool
-from mcpd.registry.type_adapter import StandIn
 
 # Classes of which one in place of another may do.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))

@@ -1,207 +1,317 @@
-"""`Server`: the connection of a channel to what was registered.
+"""`Server`: the methods for authors, which register tools, resources and prompts, and the ways to serve them.
 
-Composition only: tools, resources and prompts are registered in `offerings`, methods are served in `handlers`,
-transports are opened in `serving`, and the extensions that every server has are listed in `extensions/builtin.py`.
+Functions become entries of the catalog in `entries`. Connections and extensions are in `core`, transports in `serving`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from msgspec import Raw
-from msgspec.json import encode
 from msgspec.structs import replace
 
-from mcpd.dispatcher import ServerConnection
-from mcpd.dispatcher.announcer import Announcer
-from mcpd.dispatcher.connection import NotificationListener
-from mcpd.errors import RegistrationError, collects
+from mcpd.errors import RegistrationError, as_told, collects
 from mcpd.extensions.base import Extension
-from mcpd.extensions.builtin import BuiltInMethods, make_extensions, with_help
-from mcpd.handlers.table import bind as bind_handlers
-from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
-from mcpd.protocol.types.base import META, Icon, Params
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.hooks import to_builtins
-from mcpd.server.extension_methods import ExtensionMethods
-from mcpd.server.http_routes import RouteMethods
-from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
-from mcpd.server.offerings import Offerings
-from mcpd.server.visibility import VisibilityMethods
+from mcpd.extensions.builtin import BuiltInMethods, with_help
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Params
+from mcpd.registry.resources import FunctionTemplate
+from mcpd.server.core import ServerCore
+from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
+from mcpd.server.metadata import check_options, decorate, one_of
 
 if TYPE_CHECKING:
-    from mcpd.backplane.base import Backplane, ChangeBus
-    from mcpd.context.request_state import RequestStateCodec
-    from mcpd.extensions.options import BuiltInOptions
+    from mcpd.backplane.base import Backplane
+    from mcpd.context.exchange import Exchange
+    from mcpd.dispatcher.announcer import Kind
     from mcpd.handlers.middleware import Middleware
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
-    from mcpd.protocol.channel import Channel
-    from mcpd.protocol.observer import Observer
-    from mcpd.protocol.session import SessionHooks
-    from mcpd.protocol.wire.headers import Mirror
-    from mcpd.registry.cache import CacheableMethod, CacheHint
+    from mcpd.registry.entries import Entries
+    from mcpd.registry.options import DescribedPrompt, DescribedResource
     from mcpd.registry.problems import Problem
-    from mcpd.server.lifespan import Lifespan
-    from mcpd.server.options import RunOptions
-    from mcpd.server.roots import RootsWatchers
+    from mcpd.registry.rules import VisibilityRule
+    from mcpd.registry.switches import Component
+    from mcpd.server.options import RunOptions, ToolOptions
+    from mcpd.server.overrides import Override
     from mcpd.transports.authentication import Authenticator, Protection
-    from mcpd.transports.guards import Access
-    from mcpd.transports.memory import MemoryChannel
-else:
-    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("Access", "Authenticator", "Backplane", "CacheHint", "CacheableMethod", "ChangeBus", "Channel",
-                  "HttpApp", "HttpSettings", "Identify",
-                  "MemoryChannel", "Mirror", "Observer", "Problem", "Protection"):  # fmt: skip
-        globals()[_name] = NewType(_name, object)
-    for _name in ("BuiltInOptions", "RunOptions"):
-        globals()[_name] = NewType(_name, dict)
 
 log = logging.getLogger("mcpd")
 
-_OPENING = Opening()
-
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
+R = TypeVar("R", bound="VisibilityRule")
+
+_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 
 @with_help
-class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
+class Server(ServerCore, BuiltInMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
-    `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
-    are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
-    seals what clients carry between the rounds of one request; processes that serve the same clients share it,
-    one alone makes its own. `show_errors` lets the texts of all exceptions reach the client and its model; without it
-    those of ToolError and its like do, and of others the client learns only that they happened. `tool_timeout` is how
-    many seconds a tool that is a function may take, if it does not say so itself. `extensions` are those of this server
-    beside the built-in ones. `lifespan`, a function of the server that gives an async context manager, is entered once
-    per process before the first call, and left after the last; its value is `ctx.lifespan`.
-    `cache` is how long clients may keep lists, or by method what; see `CacheHint`. `observers` hear of connections,
-    calls and frames. `auth` is one of those in `mcpd.auth`, as `Jwt(issuer=…)`; or `authenticate(headers)` (`def` or
-    `async def`) gives a `Principal` or `Refusal` within `authenticate_timeout` seconds. Servers that share a
-    `change_bus` tell their clients of each other's changes.
+    `page_size` is the length of one page of a list. `max_in_flight` is how many requests of one connection are worked
+    on at once; further requests are refused. `state_key` (at least 16 bytes; `MCPD_STATE_KEY` in the environment)
+    seals the state that clients carry between the rounds of one request. Processes that serve the same clients must
+    share the key; a single process makes its own. With `show_errors` the texts of all exceptions reach the client and
+    its model; otherwise only ToolError and its subclasses do. `tool_timeout` is the default time limit of tools in
+    seconds. `extensions` are added to the built-in ones. `lifespan` is a function that takes the server and returns an
+    async context manager. It is entered once per process before the first call and left after the last one; its
+    value is `ctx.lifespan`. `cache` says how long clients may keep lists, as one `CacheHint` or by method. `observers`
+    are notified of connections, calls and frames. `auth` is an object from `mcpd.auth` such as `Jwt(issuer=…)`;
+    alternatively `authenticate(headers)` (`def` or `async def`) returns a `Principal` or a `Refusal` within
+    `authenticate_timeout` seconds. Servers that share a `change_bus` notify their clients of each other's changes.
     """
 
-    def __init__(
+    # -- tools -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
+
+    @overload
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+    @collects
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
+
+        The signature becomes the input schema, the return annotation the output schema, the docstring the
+        description; `name`, `title`, `description`, `icons` and `meta` replace them. `annotations` are hints
+        like {"readOnlyHint": True}. Plain functions run in a thread.
+        `tags`, `enabled` and `visible` decide who sees the tool, see `enable` and `visibility`. `scopes` are the
+        scopes that a caller's token needs. With `hide` callers without them do not see the tool either. With
+        `anonymous` callers need no token. With `structured_output=False` the result is text only.
+        After `timeout` seconds the caller receives an error; the default is the server's `tool_timeout`.
+        `extensions` has the options of other extensions, by their id.
+        With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit the schema;
+        `output_schema` describes what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
+        Raises RegistrationError for a signature that cannot be served, or a name that is taken.
+        Spec: 2026-07-28 server/tools.
+        """
+        return decorate("tool", function, partial(self.add_tool, **options))
+
+    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
+        """Register a tool without the decorator."""
+        installed = self.extensions.values()
+        check_options("tool", options, [name for extension in installed for name in extension.tool_options])
+        self.catalog.tools.add(tool_entry(self.catalog, installed, function, options))
+
+    def remove_tool(self, name: str) -> bool:
+        """Remove a tool. Returns False if there is none of that name."""
+        return self.catalog.tools.remove(name)
+
+    def tools_changed(self) -> None:
+        """Notify clients that the list of tools has changed, for example because a visibility rule now differs."""
+        self.catalog.is_decided_outside = True
+        self.catalog.tools.changed()
+
+    # -- resources ---------------------------------------------------------------------------
+
+    @collects
+    def resource(self, uri: str, **options: Unpack[DescribedResource]) -> Callable[[F], F]:
+        """Register a function as a resource, or as a template of resources if the URI has `{variables}`.
+
+        The function returns str, bytes, or data that become JSON; the variables of a template are its
+        arguments. FileNotFoundError and `errors.ResourceNotFound` mean that there is no such resource. Options are
+        `name`, `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`; `tags`, `enabled` and
+        `visible` decide who sees it, `scopes`, `hide` and `anonymous` who may read it. A value of a variable that is an
+        absolute path, or has `..`, a backslash, a drive letter or NUL, is refused with InvalidParams in any encoding.
+        `unsafe_paths=True`, or the names of variables, accepts such values. `cache` is how long clients may keep it.
+        Raises RegistrationError for a URI or signature that cannot be served.
+        Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
+        """
+        if not isinstance(uri, str):
+            raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
+        check_options("resource", options)
+
+        def register(function: F) -> F:
+            entry = resource_entry(self.catalog, self.extensions.values(), uri, function, options)
+            if isinstance(entry, FunctionTemplate):
+                self.catalog.templates.add(entry)
+            else:
+                self.catalog.resources.add(entry)
+            self._resource_changed(uri, is_removed=False)
+            return function
+
+        return register
+
+    def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
+        """Register a resource with fixed content, text or bytes."""
+        self.catalog.resources.add(text_entry(self.extensions.values(), uri, text, name, mime_type))
+        self._resource_changed(uri, is_removed=False)
+
+    def remove_resource(self, uri: str) -> bool:
+        """Remove a resource or template by its URI or URI template. Returns False if there is none."""
+        removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
+        if removed:
+            self._resource_changed(uri, is_removed=True)
+        return removed
+
+    def _resource_changed(self, uri: str, *, is_removed: bool) -> None:
+        for extension in self.extensions.values():
+            extension.resource_changed(uri, is_removed=is_removed)
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: F, /, **options: Unpack[DescribedPrompt]) -> F: ...
+
+    @overload
+    def prompt(self, **options: Unpack[DescribedPrompt]) -> Callable[[F], F]: ...
+
+    @collects
+    def prompt(self, function: Any = None, **options: Any) -> Any:
+        """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
+
+        Its parameters are the arguments, whose values come as strings and are converted. It returns text, a content
+        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
+        `title`, `description`, `icons` and `meta`; `tags`, `enabled` and `visible` decide who sees it, `scopes`, `hide`
+        and `anonymous` who may use it.
+        Raises RegistrationError. Spec: 2026-07-28 server/prompts.
+        """
+        return decorate("prompt", function, partial(self.add_prompt, **options))
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[DescribedPrompt]) -> None:
+        """Register a prompt without the decorator."""
+        check_options("prompt", options)
+        self.catalog.prompts.add(prompt_entry(self.catalog, function, options))
+
+    def remove_prompt(self, name: str) -> bool:
+        """Remove a prompt. Returns False if there is none of that name."""
+        return self.catalog.prompts.remove(name)
+
+    @collects
+    def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
+        """Register a function that completes one argument of a prompt, or one variable of a resource template.
+
+        The function takes the text so far and optionally a dict of the other arguments, a Context and dependencies.
+        It returns candidates, which are matched, ranked and cut to 100. Arguments with a fixed set of values need no
+        such function.
+        """
+        if (prompt is None) == (template is None):
+            raise RegistrationError("completion: name either a prompt= or a template=")
+
+        from mcpd.registry.completion import Completer  # few servers complete anything
+
+        def register(function: F) -> F:
+            self.catalog.completers[prompt or template or "", argument] = Completer(function, self.catalog.overrides)
+            self.catalog.offer("completions")
+            return function
+
+        return register
+
+    # -- dependencies and sources ------------------------------------------------------------
+
+    def override(self, dependency: Callable[..., Any], replacement: Callable[..., Any]) -> Override:
+        """Call `replacement` wherever a `Depends` names `dependency`, from now on. Meant for tests.
+
+        As a context manager, `with server.override(get_db, fake_db):`, it ends with the block. The replacement may
+        have dependencies of its own.
+        """
+        from mcpd.server.overrides import Override  # for tests
+
+        return Override(self.catalog.overrides, dependency, replacement)
+
+    def replace(self, owner: str, entries: Entries) -> None:
+        """Replace all entries of `owner`. Entries of decorators and of other owners stay.
+
+        For entries that are not functions, such as files of a folder or another server's tools. Clients receive one
+        `list_changed` notification per list that changed, and subscribers of a resource an update if its entry
+        changed. Safe to call from any thread.
+        Raises RegistrationError, and changes nothing, for a name or URI that another owner has.
+        """
+        for uri, is_removed in self.catalog.replace(owner, entries).items():
+            self._resource_changed(uri, is_removed=is_removed)
+            if not is_removed:
+                self.resource_updated(uri)
+
+    # -- visibility --------------------------------------------------------------------------
+
+    def enable(
         self,
-        name: str,
         *,
-        version: str = "0.0.0",
-        title: str | None = None,
-        instructions: str | None = None,
-        description: str | None = None,
-        website_url: str | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        page_size: int = 1000,
-        max_in_flight: int = 1024,
-        state_key: bytes | str | None = None,
-        show_errors: bool = False,
-        tool_timeout: float | None = None,
-        cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None = None,
-        extensions: Iterable[Extension] = (),
-        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
-        observers: Iterable[Observer] = (),
-        auth: Protection | None = None,
-        authenticate: Authenticator | None = None,
-        authenticate_timeout: float = 10.0,
-        change_bus: ChangeBus | None = None,
-        **extension_options: Unpack[BuiltInOptions],
+        names: Collection[str] | str | None = None,
+        tags: Collection[str] | str | None = None,
+        components: Collection[Component] | Component | None = None,
+        only: bool = False,
     ) -> None:
-        if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
-            raise ValueError("page_size and max_in_flight are at least 1, and authenticate_timeout is more than 0")
-        self.identity = identity_of(
-            name, instructions, icons, version=version, title=title, description=description, website_url=website_url
+        """Enable tools, resources, templates and prompts again, also those that are registered later.
+
+        `names` are names or URIs, `components` kinds of entries ("tool", "resource", "template", "prompt"). Several
+        values mean "any of these"; if you combine the options, all must match. `only` disables everything else.
+        The last call that matches an entry decides. Clients receive one `list_changed` notification per list that
+        changed. Safe to call from any thread. Raises RegistrationError without any option.
+        """
+        self.catalog.switch(
+            lambda switches: switches.turn(True, names=names, tags=tags, components=components, only=only)
         )
-        self.authenticate = one_of(auth, authenticate)
-        self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
-        self._max_frame_bytes = MAX_FRAME_BYTES
-        self.catalog = Catalog(self.identity, instructions, page_size)
-        self.catalog.shows_errors = show_errors
-        self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")
-        self.handlers = bind_handlers(self.catalog)
-        self._put_hints(cache)
-        self.extensions: dict[str, Extension] = {}
-        self._listeners: dict[str, NotificationListener] = {}
-        self._methods = ExtensionMethods(self.handlers.put, self._listen)
-        self._connections = Announcer(change_bus)
-        self._state_keys = state_keys_of(state_key)
-        self._codec_getter = self._get_state_codec  # one bound method for all connections
-        self._state_codec: RequestStateCodec | None = None
-        self._observers = tuple(observers)
-        self._roots_watchers: RootsWatchers | None = None
-        self._routes = []
-        self.lifespan: Lifespan | None = None
 
-        if lifespan is not None:
-            from mcpd.server.lifespan import guarded
+    def disable(
+        self,
+        *,
+        names: Collection[str] | str | None = None,
+        tags: Collection[str] | str | None = None,
+        components: Collection[Component] | Component | None = None,
+    ) -> None:
+        """Disable tools, resources, templates and prompts until `enable`, as if they had never been registered.
 
-            self.lifespan = guarded(lifespan, self, self.handlers)
+        The options are those of `enable`.
+        """
+        self.catalog.switch(lambda switches: switches.turn(False, names=names, tags=tags, components=components))
 
-        self.protect(self.authenticate)
-        self.catalog.on_change = self._connections.changed
-        self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
-        for extension in (*make_extensions(extension_options), *extensions):
-            self.add_extension(extension)
+    def visibility(self, rule: R) -> R:
+        """Register a visibility rule: `@server.visibility` above a function (entry, ctx) that returns a bool.
 
-    def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
-        if cache is not None:
-            from mcpd.handlers.caching import put_hints
-            from mcpd.registry.cache import checked_hints
+        The rule, `def` or `async def`, is called for each request and each entry that the request concerns, with a
+        `CatalogEntry` and the Context (user, scopes, headers, client). An entry is visible if all rules and its own
+        `visible=` return true; a rule that fails is logged and hides the entry. For a request a hidden entry does not
+        exist. Raises RegistrationError if the rule is not callable.
+        """
+        if not callable(rule):
+            raise RegistrationError(f"visibility: expected a function (entry, context) -> bool, not {rule!r}")
+        self.catalog.ask_rules().append(rule)
+        self.visibility_changed()
+        return rule
 
-            put_hints(self.handlers, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
+    def visibility_changed(self) -> None:
+        """Notify clients that their lists may have changed, because data that rules use has. Safe from any thread."""
+        self.catalog.is_decided_outside = True
+        for kind in _KINDS:
+            if kind in self.catalog.offers:
+                self._connections.changed(kind)
 
-    @property
-    def name(self) -> str:
-        """The server's name, as clients see it."""
-        return self.identity.name
-
-    # -- the client's roots ------------------------------------------------------------------
+    # -- extensions, routes and middleware ---------------------------------------------------
 
     def roots_changed(self, function: F) -> F:
-        """Register what runs when a client says that its roots changed: `@server.roots_changed`.
+        """Register a function that runs when a client's roots have changed: `@server.roots_changed`.
 
-        The function takes a Context that belongs to no request; it can ask for the roots with it. Clients of
-        2026-07-28 never say so. Spec: 2025-11-25 client/roots.
+        The function takes a Context without a request, through which it can list the roots. Clients of 2026-07-28
+        never send this notification. Spec: 2025-11-25 client/roots.
         """
-        if self._roots_watchers is None:
-            from mcpd.server.roots import RootsWatchers
-
-            self._roots_watchers = RootsWatchers()
-            self._listen("notifications/roots/list_changed", self._roots_watchers.tell)
-        self._roots_watchers.functions.append(function)
+        if not self._roots_functions:
+            self._listen("notifications/roots/list_changed", partial(_run_all, self._roots_functions))
+        self._roots_functions.append(function)
         return function
 
-    # -- extensions --------------------------------------------------------------------------
-
     def extension(self, id: str, *, settings: Mapping[str, Any] | None = None) -> Extension:
-        """An extension of your own, for clients that offer it too: `notes = server.extension("com.example/notes")`.
+        """Return a new extension for clients that offer it too: `notes = server.extension("com.example/notes")`.
 
-        `settings` is what clients see of it. Its methods are registered with `@notes.method(…)`, or with
-        `@server.method`. Raises RegistrationError for an id without a prefix, or one that is there already.
+        Clients see its `settings`. Register its methods with `@notes.method(…)` or `@server.method`.
+        Raises RegistrationError for an id without a prefix, or one that is taken.
         Spec: 2026-07-28 basic/versioning, extension negotiation.
         """
         extension = Extension(id, settings=settings)
         self.add_extension(extension)
         return extension
 
-    def add_extension(self, extension: Extension) -> None:
-        """Add an extension that was made elsewhere. Raises RegistrationError if one of its id is there already."""
-        if extension.id in self.extensions:
-            raise RegistrationError(f"There is an extension {extension.id!r} already")
-        self.extensions[extension.id] = extension
-        extension.bind(self)
-
     def method(
         self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
     ) -> Callable[[F], F]:
-        """Register what answers a method of an extension: `@server.method("com.example/notes/search", SearchParams)`.
+        """Register a handler for a method of an extension: `@server.method("com.example/notes/search", SearchParams)`.
 
-        Its extension is the one whose id the name begins with. For more see `Extension.method`.
+        The name begins with the extension's id. See `Extension.method`.
         """
         for extension in self.extensions.values():
             if name.startswith(f"{extension.id}/"):
@@ -210,24 +320,30 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             f"method {name!r}: no extension has it; make one first, as in server.extension({name.rpartition('/')[0]!r})"
         )
 
-    def announce(self, extension: Extension) -> None:
-        """What an extension says of itself has changed: offer it as it is now. Extensions call it."""
-        self.catalog.extension_filters[extension.id] = extension.admits
-        self.catalog.extensions[extension.id] = extension.settings
-        for capability in extension.capabilities:
-            self.catalog.offer(capability)
-        self._methods.add(extension)
+    @collects
+    def route(
+        self, path: str, *, methods: Collection[str] = ("GET",), public: bool = False, any_origin: bool = False
+    ) -> Callable[[F], F]:
+        """Register a handler for HTTP requests to a path beside the endpoint: `@server.route("/orders/{id}")`.
 
-    def _listen(self, method: str, listener: NotificationListener) -> None:
-        self._listeners[method] = listener if self.lifespan is None else self.lifespan.guard(listener)
+        The function takes a RouteRequest or nothing, and may be async; a plain function runs in a thread. It returns a
+        RouteResponse, or only its body (bytes, text, or data that become JSON), a Refusal, or None for status 204.
+        `methods` are HTTP methods; GET includes HEAD. A route requires the same authorization as the endpoint, unless
+        it is `public`. With `any_origin` any web page may read a public route.
+        Raises RegistrationError for a path or function that cannot be served, and for a path that is taken.
+        """
 
-    def problems(self) -> list[Problem]:
-        """What would not work for clients, errors first; [] if all is well. Builds every schema on the way."""
-        from mcpd.server.checks import find_problems
+        def register(function: F) -> F:
+            from mcpd.registry.routes import Route  # few servers have one, and this costs start-up
 
-        return find_problems(self.catalog, self.extensions.values())
+            route = Route(path, function, methods=methods, public=public, any_origin=any_origin)
+            taken = {method for other in self._routes if other.path == path for method in other.methods}
+            if taken := taken.intersection(route.methods):
+                raise RegistrationError(f"route {path!r}: there is one for {', '.join(sorted(taken))} already")
+            self._routes.append(route)
+            return function
 
-    # -- serving -----------------------------------------------------------------------------
+        return register
 
     @overload
     def middleware(self, function: M, /) -> M: ...
@@ -237,12 +353,12 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
     @collects
     def middleware(self, function: Any, /, *methods: str) -> Any:
-        """Put an `async def function(request, call_next)` round handlers: `@server.middleware` round those of all
-        methods, `@server.middleware("tools/call")` round those of the methods that are named; or as a call.
+        """Wrap handlers in an `async def function(request, call_next)`: `@server.middleware` wraps those of all
+        methods, `@server.middleware("tools/call")` only those of the named methods.
 
-        It gets a `MiddlewareRequest`, and gives the result of `await call_next(request)` or one of its own. The first
-        one added is the outermost. `RateLimit` and `ResultLimit` are ready to be added. Raises RegistrationError for
-        what is no coroutine function, and for a method that is none.
+        The function takes a `MiddlewareRequest` and returns the result of `await call_next(request)` or its own. The
+        first one added is the outermost. `RateLimit` and `ResultLimit` are ready to use. Raises RegistrationError for
+        a function that is not a coroutine function, and for an unknown method.
         """
         from mcpd.handlers.middleware import check_methods, put_round
 
@@ -252,53 +368,13 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         check_methods(self.handlers, named)
         return lambda given: put_round(self.handlers, self.catalog, given, named)
 
-    @property
-    def observers(self) -> Sequence[Observer]:
-        """Who hears of connections and calls."""
-        return self._observers
+    # -- serving -----------------------------------------------------------------------------
 
-    def add_observer(self, observer: Observer) -> None:
-        """Let one more hear what `Server(observers=[…])` hear, of connections and applications made from now on."""
-        self._observers = (*self._observers, observer)
+    def problems(self) -> list[Problem]:
+        """Return what would not work for clients, errors first. Builds every schema on the way."""
+        from mcpd.server.checks import find_problems
 
-    async def open(self) -> None:
-        """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.
-
-        Raises ConfigurationError if it fails.
-        """
-        if self.lifespan is not None:
-            self.lifespan.hold(self)
-            await self.lifespan.open()
-
-    async def aclose(self) -> None:
-        """End the lifespan, unless a transport of ours still needs it, and wait for that. Safe to call twice."""
-        if self.lifespan is not None:
-            await self.lifespan.let_go(self)
-
-    def connect(self, channel: Channel, opening: Opening = _OPENING) -> ServerConnection:
-        """Serve one channel: a new session with this server's handlers. The caller starts the channel.
-
-        `opening` says what is known of it before its first message; by default nothing, and it lasts.
-        """
-        hooks: Sequence[SessionHooks] = ()
-        if self._observers or log.isEnabledFor(logging.DEBUG):
-            from mcpd.dispatcher.observing import hooks_for
-
-            hooks = hooks_for(self._observers, channel)
-        session = Session(
-            self._identity_meta,
-            max_in_flight=self.max_in_flight,
-            max_frame_bytes=self._max_frame_bytes,
-            vocabulary=self._methods.vocabulary,
-            opening=opening,
-            hooks=hooks,
-        )
-        connection = ServerConnection(session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins)
-        if opening.subscribes:
-            self._connections.add(connection)
-            if hooks:
-                connection.report_life()
-        return connection
+        return find_problems(self.catalog, self.extensions.values())
 
     def asgi_app(
         self,
@@ -313,18 +389,17 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         backplane: str | Backplane | None = None,
         metrics: bool = False,
     ) -> HttpApp:
-        """This server as an ASGI application: Streamable HTTP and WebSocket, to be mounted in any ASGI server.
+        """Return this server as an ASGI application, Streamable HTTP and WebSocket, for any ASGI server.
 
-        Only requests for this machine's own names are served unless `allowed_hosts` names others; web pages only
-        from `allowed_origins`, which also get the CORS headers. `identify` gives the user of a request, for what
-        authenticates before this application: sessions are bound to it. `auth`, with the `public_url` that clients
-        use, or `authenticate` goes before the server's.
-        `backplane` is what processes share that serve the same clients, or its URL, as redis://HOST:PORT/0; a URL
-        needs a state key that all of them have. Raises ConfigurationError for one that is wrong.
-        With `metrics` it counts, and has `/metrics` and `/statusz` beside its endpoint, for who has the `token`. That
-        is needed then, for where it will listen is not known here.
-        Mounted below another application, which passes on no lifespan, it closes the server's lifespan on SIGTERM.
-        Needs no extra. When uvicorn or hypercorn stops, streams that listen end; others may need a limit for that.
+        Only requests for this machine's own names are served, unless `allowed_hosts` names others. Web pages are
+        served only from `allowed_origins`, which also receive the CORS headers. `identify` returns the user of a
+        request, for applications that authenticate before this one; sessions are bound to that user. `auth`, with the
+        `public_url` that clients use, or `authenticate` replaces the server's own.
+        `backplane` is what processes that serve the same clients share, or its URL such as redis://HOST:PORT/0; a URL
+        needs a state key that all of them have. `metrics` adds `/metrics` and `/statusz`, which require `token`.
+        If the application is mounted below another one that passes on no lifespan, SIGTERM ends the server's lifespan.
+        Streams end when uvicorn or hypercorn stops; other ASGI servers may need a time limit for that.
+        Needs no extra. Raises ConfigurationError for an invalid backplane.
         """
         from mcpd.server.listening import host_of
         from mcpd.transports.guards import Access
@@ -339,7 +414,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             is_hosted=True,
         ).or_by(self.authenticate)
         if access.protection is not None:
-            # What is listened on is not known here, and what a request says of it is not believed.
+            # The address is not known here, and what a request says about it is not trusted.
             known = "" if settings is None else settings.public_url
             access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
         self.catalog.how_to_ask = "pass auth= to asgi_app()"
@@ -361,84 +436,13 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             companion.join(app)
         return app
 
-    def protect(self, authenticate: Authenticator | None) -> None:
-        """It is asked what those may do who send requests, where it is known who they are; what serves calls this."""
-        if authenticate is None:
-            return
-        from mcpd.transports.authentication import Protection
-
-        protection = authenticate if isinstance(authenticate, Protection) else None
-        if protection is not None:
-            protection.share(self._state_keys)
-        self.catalog.guard(protection=protection)
-
-    def allow_frames(self, size: int) -> None:
-        """Send messages of up to so many bytes, if that is more than 64 MiB: a transport takes as many."""
-        self._max_frame_bytes = max(self._max_frame_bytes, size)
-
-    def http_app(
-        self,
-        access: Access,
-        settings: HttpSettings | None = None,
-        *,
-        bound: str = "",
-        identify: Identify | None = None,
-        is_hosted: bool = False,
-    ) -> HttpApp:
-        """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on.
-
-        With `is_hosted` another ASGI server runs it.
-        """
-        from mcpd.http import HttpApp, HttpSettings
-        from mcpd.http.core import Backend
-        from mcpd.server.hiding import Hiding
-        from mcpd.server.shown_lists import ListDigests
-
-        settings = settings or HttpSettings()
-        self.allow_frames(settings.max_body_bytes)
-        access = access.or_by(self.authenticate)
-        self.protect(access.authenticate)
-        hiding = Hiding(self.catalog, self.lifespan)
-        backend = Backend(
-            self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
-            self._state_keys, self._connections, ListDigests(lambda: self.catalog),
-        )  # fmt: skip
-        make = HttpApp
-        if is_hosted:
-            from mcpd.http.hosted import HostedApp
-
-            make = HostedApp
-        return make(backend, access, settings, bound=bound, identify=identify)
-
-    def _mirrors(self, tool: str) -> Sequence[Mirror]:
-        entry = self.catalog.tools.offered(tool)
-        return () if entry is None else entry.mirrors
-
-    def _get_state_codec(self) -> RequestStateCodec:
-        if self._state_codec is None:
-            from mcpd.context.request_state import RequestStateCodec  # few servers ask anything of their clients
-
-            self._state_codec = RequestStateCodec(self._state_keys.of("state") or [os.urandom(32)])
-        return self._state_codec
-
-    def connect_memory(self, ends: tuple[MemoryChannel, MemoryChannel] | None = None) -> MemoryChannel:
-        """Serve an in-memory channel, and give the client's end of it; `ends` are the client's and ours, if made."""
-        from mcpd.transports.memory import pair
-
-        near, far = ends or pair()
-        connection = self.connect(far, Opening(principal=far.origin().user.id))
-        far.start(connection)
-        if self.lifespan is not None:
-            near.after_close = self.lifespan.follow(connection)
-        return near
-
     def run(
         self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Unpack[RunOptions]
     ) -> None:
-        """Serve until stopped, over stdio, WebSocket or HTTP at an address like `:8080`, or several; blocks.
+        """Serve until stopped, over stdio, WebSocket, HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings`, as `grace=10`, and options of extensions, which go before what the
-        constructor was told; `extensions` has these by the extension's id. Where an event loop runs already, await
+        `settings` are those of `serving.Settings` such as `grace=10`, and options of extensions, which replace those of
+        the constructor; `extensions` has them by the extension's id. If an event loop is running already, await
         `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
@@ -446,3 +450,22 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         from mcpd.server.settings import settings_for
 
         run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))
+
+
+async def _run_all(functions: Sequence[Callable[..., Any]], exchange: Exchange, params: object) -> None:
+    """Run an author's functions for a notification. One that fails does not keep the others from running."""
+    from mcpd.context.context import Context
+    from mcpd.context.input_required import is_failure
+    from mcpd.registry.threads import run_in_thread
+
+    ctx = Context(exchange)
+    for function in functions:
+        try:
+            if iscoroutinefunction(function):
+                await function(ctx)
+            else:
+                await run_in_thread(function, ctx, exchange=exchange)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log.error("%s failed, which runs when roots change", printable(function), exc_info=as_told(error))

@@ -83,7 +83,7 @@ def _check(server: Server) -> None:
         reason = "it has HTTP routes"
     elif others:
         reason = f"it has an extension of its own ({', '.join(sorted(others))})"
-    elif server._roots_watchers is not None:
+    elif server._roots_functions:
         reason = "it hears of its client's roots"
     elif hasattr(server, "offered"):
         reason = "its lists are functions of another library"

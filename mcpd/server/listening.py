@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import structs
 
 from mcpd.dispatcher.observing import refusal_counter
 from mcpd.protocol.channel import Listener
 from mcpd.serve_options import Settings
-from mcpd.server.servable import Servable
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.guards import Access
 
+if TYPE_CHECKING:
+    from mcpd.server.core import ServerCore
 
-def listeners_of(server: Servable, settings: Settings) -> list[Listener]:
+
+def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
     """All that others connect to, which is not stdin."""
     found: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
@@ -49,7 +53,7 @@ def host_of(auth: object) -> tuple[str, ...]:
     return (urlsplit(auth.public_url).netloc,)
 
 
-def _access(server: Servable, settings: Settings) -> Access:
+def _access(server: ServerCore, settings: Settings) -> Access:
     access = Access(
         token=settings.token,
         authenticate=settings.auth,
@@ -64,7 +68,7 @@ def _access(server: Servable, settings: Settings) -> Access:
 
 
 def _websocket_listener(
-    server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit
+    server: ServerCore, address: str, settings: Settings, connection_limit: ConnectionLimit
 ) -> Listener:
     from mcpd.transports.websocket.server import WebSocketLimits, WebSocketListener
 
@@ -76,7 +80,7 @@ def _websocket_listener(
     return WebSocketListener(address, _access(server, settings), limits, connection_limit, sockets, on_refused)
 
 
-def _http_listener(server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
+def _http_listener(server: ServerCore, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
     from mcpd.http import HttpSettings
     from mcpd.http.listener import HttpListener
     from mcpd.transports.address import parse

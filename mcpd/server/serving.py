@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mcpd.observe.tracing import Tracing
     from mcpd.observe.wire_log import WireLog
     from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
+    from mcpd.server.core import ServerCore
     from mcpd.server.lifespan import Lifespan
-    from mcpd.server.servable import Servable
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -43,7 +43,7 @@ _SETTLED_SECONDS = 2.0
 _TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
 
-def run(server: Servable, settings: Settings) -> None:
+def run(server: ServerCore, settings: Settings) -> None:
     """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it.
 
     Raises RuntimeError if an event loop runs in this thread already.
@@ -73,7 +73,7 @@ def run(server: Servable, settings: Settings) -> None:
     end_if_hung(older=older)
 
 
-async def serve_here(server: Servable, settings: Settings) -> None:
+async def serve_here(server: ServerCore, settings: Settings) -> None:
     """`run` for a program whose event loop runs already, and which has no other use for the process till it stops."""
     _take_process(settings)
     exit_deadline = ExitDeadline()
@@ -121,7 +121,7 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
+async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
     """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address.
 
     Signals that the program handles already are left to it: it stops this by cancelling.
@@ -211,7 +211,7 @@ def _is_watched(settings: Settings) -> bool:
     return settings.metrics is not None or settings.control == "always" or (settings.control == "auto" and has_clients)
 
 
-def _apply(server: Servable, settings: Settings) -> None:
+def _apply(server: ServerCore, settings: Settings) -> None:
     if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
         from mcpd.registry.threads import limit_threads  # else the first plain function loads it, and sets these
 
@@ -229,7 +229,7 @@ def _apply(server: Servable, settings: Settings) -> None:
 class _Clients:
     """All listeners of one server, and the connections of those who came to them."""
 
-    def __init__(self, server: Servable, stop: Stop) -> None:
+    def __init__(self, server: ServerCore, stop: Stop) -> None:
         self._server = server
         self._stop = stop
         self.on_state: Callable[[Literal["ready", "stopping"]], None] | None = None

@@ -27,9 +27,9 @@ from mcpd.protocol.types.tools import CallToolResult
 from mcpd.registry.content import encode_data, is_content
 from mcpd.registry.hints import readable
 from mcpd.registry.hooks import to_builtins
+from mcpd.registry.msgspec_hooks import StandIn
 from mcpd.registry.signature import Callee, bind
 from mcpd.registry.tools import typed_check
-from mcpd.registry.type_adapter import StandIn
 
 
 def taking(hint: Any, *default: Any) -> Callee:
