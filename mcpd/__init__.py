@@ -30,16 +30,6 @@ if TYPE_CHECKING:
         Challenge as Challenge,
         HttpOptions as HttpOptions,
     )
-    from mcpd.context.context import Context as Context
-    from mcpd.context.forms import choices as choices
-    from mcpd.context.questions import (
-        Answer as Answer,
-        elicit_form as elicit_form,
-        elicit_url as elicit_url,
-        list_roots as list_roots,
-        sample as sample,
-    )
-    from mcpd.context.sync import SyncContext as SyncContext
     from mcpd.errors import (
         AuthorizationFailed as AuthorizationFailed,
         AuthorizationRequired as AuthorizationRequired,
@@ -60,12 +50,6 @@ if TYPE_CHECKING:
         view_result as view_result,
     )
     from mcpd.extensions.ui.views.view import View as View
-    from mcpd.handlers.middleware import (
-        CallNext as CallNext,
-        MiddlewareRequest as MiddlewareRequest,
-    )
-    from mcpd.handlers.rate_limit import RateLimit as RateLimit
-    from mcpd.handlers.result_limit import ResultLimit as ResultLimit
     from mcpd.protocol.observer import (
         ObservedCall as ObservedCall,
         ObservedFrame as ObservedFrame,
@@ -117,21 +101,41 @@ if TYPE_CHECKING:
         Tool as Tool,
         ToolAnnotations as ToolAnnotations,
     )
-    from mcpd.registry.cache import CacheHint as CacheHint
-    from mcpd.registry.content import (
+    from mcpd.server import Server as Server
+    from mcpd.server.context.context import (
+        Context as Context,
+        SyncContext as SyncContext,
+    )
+    from mcpd.server.context.forms import choices as choices
+    from mcpd.server.context.questions import (
+        Answer as Answer,
+        elicit_form as elicit_form,
+        elicit_url as elicit_url,
+        list_roots as list_roots,
+        sample as sample,
+    )
+    from mcpd.server.functions.dependencies import Depends as Depends
+    from mcpd.server.handlers.limits import (
+        RateLimit as RateLimit,
+        ResultLimit as ResultLimit,
+    )
+    from mcpd.server.handlers.middleware import (
+        CallNext as CallNext,
+        MiddlewareRequest as MiddlewareRequest,
+    )
+    from mcpd.server.registry.caching import CacheHint as CacheHint
+    from mcpd.server.registry.content import (
         audio as audio,
         embedded as embedded,
         image as image,
         link as link,
         text as text,
     )
-    from mcpd.registry.depends import Depends as Depends
-    from mcpd.registry.routes import (
+    from mcpd.server.registry.routes import (
         RouteRequest as RouteRequest,
         RouteResponse as RouteResponse,
     )
-    from mcpd.registry.rules import CatalogEntry as CatalogEntry
-    from mcpd.server import Server as Server
+    from mcpd.server.registry.rules import CatalogEntry as CatalogEntry
     from mcpd.sources.functions import tool as tool
     from mcpd.sources.skills import add_skills as add_skills
     from mcpd.transports.authentication import (
@@ -151,10 +155,6 @@ _NAMES = {
     ),
     "mcpd.client.group": ("ClientGroup",),
     "mcpd.client.http.options": ("Challenge", "HttpOptions"),
-    "mcpd.context.context": ("Context",),
-    "mcpd.context.forms": ("choices",),
-    "mcpd.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
-    "mcpd.context.sync": ("SyncContext",),
     "mcpd.errors": (
         "AuthorizationFailed", "AuthorizationRequired", "CannotConnect", "ConnectionLost", "HttpError",
         "McpdError", "ProtocolError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResultMismatch",
@@ -162,9 +162,6 @@ _NAMES = {
     ),
     "mcpd.extensions.ui.results": ("ViewResult", "view_result"),
     "mcpd.extensions.ui.views.view": ("View",),
-    "mcpd.handlers.middleware": ("CallNext", "MiddlewareRequest"),
-    "mcpd.handlers.rate_limit": ("RateLimit",),
-    "mcpd.handlers.result_limit": ("ResultLimit",),
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
     "mcpd.protocol.types.base": ("Icon", "Implementation", "LogMessageParams", "Params", "Result"),
@@ -179,12 +176,17 @@ _NAMES = {
     "mcpd.protocol.types.prompts": ("GetPromptResult", "Prompt", "PromptMessage"),
     "mcpd.protocol.types.resources": ("ReadResourceResult", "Resource", "ResourceTemplate"),
     "mcpd.protocol.types.tools": ("CallToolResult", "Tool", "ToolAnnotations"),
-    "mcpd.registry.cache": ("CacheHint",),
-    "mcpd.registry.content": ("audio", "embedded", "image", "link", "text"),
-    "mcpd.registry.depends": ("Depends",),
-    "mcpd.registry.routes": ("RouteRequest", "RouteResponse"),
-    "mcpd.registry.rules": ("CatalogEntry",),
     "mcpd.server": ("Server",),
+    "mcpd.server.context.context": ("Context", "SyncContext"),
+    "mcpd.server.context.forms": ("choices",),
+    "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
+    "mcpd.server.functions.dependencies": ("Depends",),
+    "mcpd.server.handlers.limits": ("RateLimit", "ResultLimit"),
+    "mcpd.server.handlers.middleware": ("CallNext", "MiddlewareRequest"),
+    "mcpd.server.registry.caching": ("CacheHint",),
+    "mcpd.server.registry.content": ("audio", "embedded", "image", "link", "text"),
+    "mcpd.server.registry.routes": ("RouteRequest", "RouteResponse"),
+    "mcpd.server.registry.rules": ("CatalogEntry",),
     "mcpd.sources.functions": ("tool",),
     "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),

@@ -100,7 +100,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/client/eras.py": 4,  # how a client does things: chosen here
     "mcpd/client/messages.py": 5,  # what a server may answer, and what that means
     "mcpd/client/session.py": 1,  # the probe is in the newest version
-    "mcpd/context/asking.py": 1,  # how a client is asked: chosen here
+    "mcpd/server/context/asking.py": 1,  # how a client is asked: chosen here
     "mcpd/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how
     "mcpd/protocol/envelope.py": 1,  # what a request may name
     "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here

@@ -184,12 +184,12 @@ NOT_FOR_STDIO = {
 OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
     "mcpd.cli.wrong_target", "mcpd.dispatcher.observing", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
-    "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
-    "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads",
-    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
+    "mcpd.observe", "mcpd.server.functions.arguments", "mcpd.server.registry.prompts", "mcpd.server.registry.options",
+    "mcpd.server.registry.prompts", "mcpd.server.functions.thread_slots", "mcpd.server.functions.threads",
+    "mcpd.server.http_backend", "mcpd.transports.memory", "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
-NOT_FOR_PLAIN_SERVERS = {"mcpd.context.context", "mcpd.registry.uri_template"}
+NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context", "mcpd.server.registry.uri_template"}
 
 PLAIN_SERVER = """
 from mcpd import Server
@@ -237,7 +237,7 @@ def test_a_stdio_server_loads_only_what_it_uses(child: Child) -> None:
 def test_a_plain_server_loads_less(child: Child, tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(PLAIN_SERVER, encoding="utf-8")
     loaded = loaded_at_start(child, str(tmp_path / "plain.py"))
-    assert "mcpd.registry.signature" in loaded
+    assert "mcpd.server.functions.signature" in loaded
     assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | NOT_FOR_PLAIN_SERVERS)
 
 

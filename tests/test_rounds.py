@@ -18,9 +18,9 @@ from msgspec import Struct
 from support.wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server, elicit_form, elicit_url, list_roots, sample
-from mcpd.context import request_state
 from mcpd.protocol.types.interaction import ToolChoice
 from mcpd.protocol.types.tools import Tool
+from mcpd.server.context import request_state
 
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 KEY = b"0123456789abcdef"

@@ -17,7 +17,7 @@ from msgspec import Meta
 from support.wires import Wire, memory_wire, stdio_wire
 
 from mcpd import Context, Server
-from mcpd.registry.content import embedded, image
+from mcpd.server.registry.content import embedded, image
 
 VERSION = "2024-11-05"
 MAIN_RS = 'fn main() {\n    println!("Hello world!");\n}'

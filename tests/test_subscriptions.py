@@ -14,7 +14,7 @@ from support.clock import until
 from support.wires import META, MODERN, Wire, each_legacy, each_version, initialize, memory_wire
 
 from mcpd import Server
-from mcpd.handlers import subscriptions
+from mcpd.server.handlers import methods
 
 SUBSCRIPTION = f"{META}subscriptionId"
 CHANGED = {kind: f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
@@ -238,7 +238,7 @@ async def test_sessions_watch_for_themselves() -> None:
 
 @each_version
 async def test_a_client_watches_so_many_resources_and_no_more(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_WATCHED", 2)
+    monkeypatch.setattr(methods, "MAX_WATCHED", 2)
     async with memory_wire(make_server(), version) as wire:
         uris = [f"test://many/{number}" for number in range(3)]
         if version == MODERN:

@@ -16,7 +16,7 @@ from mcpd.auth_server.interaction import Interaction
 from mcpd.auth_server.pages import message_page
 from mcpd.auth_server.redirects import host_of, is_loopback_redirect, matching, why_not
 from mcpd.auth_server.replies import OAuthError, failed, query
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 _is_thumbprint = _is_challenge

@@ -17,7 +17,7 @@ from mcpd.auth_server.clients import Client, told
 from mcpd.auth_server.core import Core
 from mcpd.auth_server.replies import OAuthError
 from mcpd.auth_server.store import digest
-from mcpd.registry.routes import RouteRequest
+from mcpd.server.registry.routes import RouteRequest
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ALGORITHMS = ["ES256", "RS256", "PS256", "ES384", "EdDSA"]

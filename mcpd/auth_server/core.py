@@ -24,7 +24,7 @@ from mcpd.auth_server.transactions import Transaction, Transactions
 from mcpd.auth_server.upstream import Tokens, Upstream, is_allowed, upstreams
 from mcpd.auth_server.users import Users, read_users
 from mcpd.errors import ConfigurationError
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 log = logging.getLogger("mcpd")
 

@@ -24,7 +24,7 @@ from mcpd.auth_server.transactions import Transaction
 from mcpd.auth_server.users import Busy
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 log = logging.getLogger("mcpd")
 

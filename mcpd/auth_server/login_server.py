@@ -22,7 +22,7 @@ from mcpd.auth_server.replies import OAuthError
 from mcpd.auth_server.server import AuthorizationServer
 from mcpd.auth_server.settings import Settings, development, read
 from mcpd.errors import AccessDenied, ConfigurationError
-from mcpd.registry.routes import Route, RouteRequest
+from mcpd.server.registry.routes import Route, RouteRequest
 from mcpd.transports.authentication import RequestHeaders
 
 _SECONDS = 300.0

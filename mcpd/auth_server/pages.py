@@ -11,7 +11,7 @@ from hashlib import sha256
 from html import escape
 
 from mcpd.auth_server.replies import NO_STORE
-from mcpd.registry.routes import RouteResponse
+from mcpd.server.registry.routes import RouteResponse
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8a8f98; --soft: #f2f3f5; --ink: #1c1e21; --paper: #fff; --act: #0b57d0;

@@ -16,7 +16,7 @@ from mcpd.auth_server.clients import METHODS, read_metadata
 from mcpd.auth_server.core import Core
 from mcpd.auth_server.replies import OAuthError, failed, json_answer
 from mcpd.auth_server.store import digest
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 _GRANTS = ("authorization_code", "refresh_token")
 

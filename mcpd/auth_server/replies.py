@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl
 
 from mcpd.errors import McpdError
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
 _MOST_FIELDS = 64

@@ -17,7 +17,7 @@ from mcpd.auth_server.interaction import Interaction
 from mcpd.auth_server.registration import Registration
 from mcpd.auth_server.settings import Settings
 from mcpd.auth_server.token_endpoint import CheckProof, TokenEndpoint
-from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"

@@ -19,7 +19,7 @@ from mcpd.auth_server.core import GRACE_SECONDS, OFFLINE, Core
 from mcpd.auth_server.keys import b64
 from mcpd.auth_server.replies import OAuthError, failed, form, json_answer
 from mcpd.auth_server.store import Grant
-from mcpd.registry.routes import RouteRequest, RouteResponse
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 _is_verifier = re.compile(r"[A-Za-z0-9._~-]{43,128}").fullmatch
 

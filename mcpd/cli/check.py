@@ -19,16 +19,16 @@ from mcpd.cli.protection import table_of
 from mcpd.cli.target import find
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.printable import printable
-from mcpd.registry.problems import Problem
 from mcpd.serve_defaults import DEMO
 from mcpd.serve_options import Option, command_options
-from mcpd.server.advice import token_problems
+from mcpd.server.checks import token_problems
+from mcpd.server.registry.entries import Problem
 
 if TYPE_CHECKING:
     from mcpd.approval import Change
     from mcpd.protocol.principal import Principal
-    from mcpd.registry.entries import ToolEntry
     from mcpd.server import Server
+    from mcpd.server.registry.entries import ToolEntry
 
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
@@ -284,7 +284,7 @@ _Details = list[tuple[str, Any]]
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
     """Each kind of offer with (name, a few words, what else there is to show)."""
-    from mcpd.registry.entries import metadata_of
+    from mcpd.server.registry.entries import metadata_of
 
     catalog = server.catalog
     yield (

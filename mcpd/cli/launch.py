@@ -335,7 +335,7 @@ class _Teller:
 
     def look_over(self) -> None:
         """Name what clients would run into, in a line."""
-        from mcpd.server.advice import summary, token_problems
+        from mcpd.server.checks import summary, token_problems
 
         target = self._options.target
         for problem in token_problems(self._server.catalog, self._principals()):

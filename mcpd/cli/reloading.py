@@ -121,7 +121,7 @@ class ReloadedTarget:
     def _exchange(self, made: Server) -> None:
         """Raises ConfigurationError for what cannot be exchanged at all."""
         from mcpd.extensions.serving import configure
-        from mcpd.server.taking_over import take_over
+        from mcpd.server.reloading import take_over
 
         if hasattr(made, "offered") or hasattr(self._server, "offered"):
             raise ConfigurationError(f"{self.name}: its lists are functions of another library; restart to take it")

@@ -150,7 +150,7 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
 def _fitting(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
     """Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema"."""
     if getattr(result, "action", None) == "accept":
-        from mcpd.context.forms import check_values
+        from mcpd.server.context.forms import check_values
 
         try:
             check_values(result.content or {}, schema)
@@ -168,7 +168,7 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     if not callbacks.sample_tools and (asked.tools is not None or asked.tool_choice is not None):
         raise InvalidParams("This client offers sampling without tools")
 
-    from mcpd.context.questions import conversation_problem
+    from mcpd.server.context.questions import conversation_problem
 
     # Spec: 2025-11-25 client/sampling, error handling: missing and mixed tool results are refused with -32602.
     if problem := conversation_problem(asked):

@@ -373,7 +373,7 @@ class GroupLists:
 
     def _fitting(self, uri: str) -> tuple[Member, str] | None:
         """The server one of whose templates this URI fits, as it has it."""
-        from mcpd.registry.uri_template import UriTemplate
+        from mcpd.server.registry.uri_template import UriTemplate
 
         for member, template in self._owners.get("template", {}).values():
             try:

@@ -23,7 +23,7 @@ from mcpd.protocol.references import target_of
 from mcpd.protocol.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from mcpd.registry.json_schema import JsonSchema
+    from mcpd.server.functions.json_schema import JsonSchema
 
 _MOST_PARTS = 10_000
 """A schema with more parts, those that are referred to counted each time, is not held against anything."""
@@ -80,7 +80,7 @@ class ResultChecks:
     def _made(self, name: str) -> tuple[JsonSchema, int] | None:
         if not _can_check():
             return None
-        from mcpd.registry.json_schema import JsonSchema  # an extra, which few tools need
+        from mcpd.server.functions.json_schema import JsonSchema  # an extra, which few tools need
 
         given = self.listed[name]
         try:

@@ -106,7 +106,7 @@ def _is_wrapped(result: CallToolResult) -> bool:
 
 def _readable(tool: str, returns: Any) -> Any:
     """The type as msgspec reads it, as it is done with the hints of a tool's own function."""
-    from mcpd.registry.hints import readable  # most clients name no type
+    from mcpd.server.functions.hints import readable  # most clients name no type
 
     try:
         return readable(returns, f"call of tool {tool}: returns={_name(returns)}")
@@ -115,7 +115,7 @@ def _readable(tool: str, returns: Any) -> Any:
 
 
 def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
-    from mcpd.registry.hooks import dec_hook
+    from mcpd.server.functions.results import dec_hook
 
     try:
         # As JSON: bytes, dates and keys of objects are read from their text there.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import AnyHttpUrl, BaseModel
 
 from mcpd.protocol.principal import Principal
-from mcpd.registry.routes import RouteResponse
+from mcpd.server.registry.routes import RouteResponse
 from mcpd.transports.authentication import Refusal
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from mcpd.registry.routes import RouteRequest
     from mcpd.server import Server
+    from mcpd.server.registry.routes import RouteRequest
 
 __all__ = ["add"]
 
@@ -41,7 +41,7 @@ def _answers(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
     async def answer(request: RouteRequest) -> Any:
         from starlette.requests import Request
 
-        from mcpd.registry.routes import RouteResponse
+        from mcpd.server.registry.routes import RouteResponse
 
         scope = _scope(request)
         parts: list[bytes] = []

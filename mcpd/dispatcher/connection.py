@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Raw, to_builtins
 
-from mcpd.context.exchange import Exchange
-from mcpd.context.input_required import InputRequired, questions_of
 from mcpd.dispatcher.tasks import EagerTaskRunner, Resumption
 from mcpd.errors import (
     FrameTooLarge,
@@ -51,13 +49,15 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import InputRequired, questions_of
 
 if TYPE_CHECKING:
-    from mcpd.context.request_state import RequestStateCodec
     from mcpd.dispatcher.outgoing import OutgoingRequests
     from mcpd.dispatcher.subscriptions import Subscriptions
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
+    from mcpd.server.context.request_state import RequestStateCodec
 
 log = logging.getLogger("mcpd")
 

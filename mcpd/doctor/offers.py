@@ -10,8 +10,8 @@ from msgspec.json import encode
 from mcpd.doctor.dialogue import Answer, NoAnswer, Peer
 from mcpd.doctor.report import Report
 from mcpd.protocol.printable import printable
-from mcpd.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
-from mcpd.registry.problems import Problem
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
 
 MOST_PAGES = 1000
 """A list with more pages is taken for one without end."""

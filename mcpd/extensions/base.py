@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import MissingExtension, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import ObjectResult, Params, Result
 from mcpd.protocol.types.tools import CallToolResult
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.hooks import to_builtins
-from mcpd.registry.meta_keys import is_meta_key
-from mcpd.registry.tools import ToolMeta
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.metadata import is_meta_key
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.tools import ToolMeta
 
 if TYPE_CHECKING:
-    from mcpd.context.context import Context
-    from mcpd.registry.entries import ResourceEntry
-    from mcpd.registry.problems import Problem
+    from mcpd.server.context.context import Context
+    from mcpd.server.registry.entries import Problem, ResourceEntry
 from mcpd.errors import collects
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -266,8 +265,8 @@ class Extension:
 
 
 async def _run(method: Method, exchange: Exchange, params: Any) -> Any:
-    from mcpd.context.context import Context  # noqa: PLC0415 - few servers have methods of their own
-    from mcpd.registry.threads import run_in_thread  # noqa: PLC0415
+    from mcpd.server.context.context import Context  # noqa: PLC0415 - few servers have methods of their own
+    from mcpd.server.functions.threads import run_in_thread  # noqa: PLC0415
 
     if iscoroutinefunction(method.run):
         return await method.run(Context(exchange), params)

@@ -7,6 +7,6 @@ answers; `listener` runs it on our own connections.
 
 from mcpd.http.app import HttpApp
 from mcpd.http.core import HttpSettings
-from mcpd.registry.routes import Route
+from mcpd.server.registry.routes import Route
 
 __all__ = ["HttpApp", "HttpSettings", "Route"]

@@ -24,8 +24,8 @@ from mcpd.protocol.session import Call, Opening
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import Version
-from mcpd.registry.routes import Route
 from mcpd.serve_defaults import SESSION_TIMEOUT
+from mcpd.server.registry.routes import Route
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 

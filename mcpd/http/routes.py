@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.json import encode
 
-from mcpd.context.input_required import is_failure
 from mcpd.errors import ConfigurationError, InvalidParams, InvalidRequest, ResourceNotFound, ThreadsBusy, as_told
 from mcpd.http.core import Backend, Core
 from mcpd.http.cors import Cors
@@ -24,9 +23,10 @@ from mcpd.http.request import BadBody, Header, HttpRequest
 from mcpd.http.server_card import ServerCard, checked_public_url
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
-from mcpd.registry.hooks import to_builtins
-from mcpd.registry.routes import Route, RouteRequest, RouteResponse
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Guard
 

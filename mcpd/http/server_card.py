@@ -17,7 +17,7 @@ from msgspec.json import encode
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions import table
-from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 
 CARD = "/server-card"
 """Where the card is, below the endpoint."""

@@ -15,7 +15,7 @@ from mcpd.observe.meter import Meter
 from mcpd.observe.outside import Asked, Outside, Said
 from mcpd.observe.report import Report
 from mcpd.observe.routes import routes_of
-from mcpd.registry.routes import Route
+from mcpd.server.registry.routes import Route
 from mcpd.transports.guards import Access
 
 

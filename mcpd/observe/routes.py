@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.json import encode
 
 from mcpd.observe.report import JSON, Report
-from mcpd.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:

@@ -19,14 +19,14 @@ from types import CoroutineType, coroutine
 from typing import Any
 
 from mcpd import __version__
-from mcpd.context.exchange import Exchange
-from mcpd.context.input_required import InputRequired
 from mcpd.errors import ProtocolError, RemoteError
-from mcpd.handlers.table import BoundHandler
 from mcpd.observe.trace_provider import provider_of, provider_of_program
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
 from mcpd.protocol.wire.trace_context import TraceContext
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import InputRequired
+from mcpd.server.handlers.table import BoundHandler
 
 log = logging.getLogger("mcpd")
 

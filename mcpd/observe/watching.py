@@ -25,8 +25,8 @@ from mcpd.transports.address import is_loopback, parse
 if TYPE_CHECKING:
     from mcpd.observe.families import Family
     from mcpd.observe.status import Status
-    from mcpd.registry.routes import Route
     from mcpd.serve_options import Settings
+    from mcpd.server.registry.routes import Route
 
 T = TypeVar("T")
 

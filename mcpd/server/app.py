@@ -18,25 +18,23 @@ from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import BuiltInMethods, with_help
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Params
-from mcpd.registry.resources import FunctionTemplate
 from mcpd.server.core import ServerCore
 from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
 from mcpd.server.metadata import check_options, decorate, one_of
+from mcpd.server.registry.resources import FunctionTemplate
 
 if TYPE_CHECKING:
     from mcpd.backplane.base import Backplane
-    from mcpd.context.exchange import Exchange
     from mcpd.dispatcher.announcer import Kind
-    from mcpd.handlers.middleware import Middleware
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
-    from mcpd.registry.entries import Entries
-    from mcpd.registry.options import DescribedPrompt, DescribedResource
-    from mcpd.registry.problems import Problem
-    from mcpd.registry.rules import VisibilityRule
-    from mcpd.registry.switches import Component
+    from mcpd.server.context.exchange import Exchange
+    from mcpd.server.functions.dependencies import Override
+    from mcpd.server.handlers.middleware import Middleware
     from mcpd.server.options import RunOptions, ToolOptions
-    from mcpd.server.overrides import Override
+    from mcpd.server.registry.entries import Entries, Problem
+    from mcpd.server.registry.options import DescribedPrompt, DescribedResource
+    from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
 
 log = logging.getLogger("mcpd")
@@ -193,7 +191,7 @@ class Server(ServerCore, BuiltInMethods):
         if (prompt is None) == (template is None):
             raise RegistrationError("completion: name either a prompt= or a template=")
 
-        from mcpd.registry.completion import Completer  # few servers complete anything
+        from mcpd.server.registry.prompts import Completer  # few servers complete anything
 
         def register(function: F) -> F:
             self.catalog.completers[prompt or template or "", argument] = Completer(function, self.catalog.overrides)
@@ -210,7 +208,7 @@ class Server(ServerCore, BuiltInMethods):
         As a context manager, `with server.override(get_db, fake_db):`, it ends with the block. The replacement may
         have dependencies of its own.
         """
-        from mcpd.server.overrides import Override  # for tests
+        from mcpd.server.functions.dependencies import Override  # for tests
 
         return Override(self.catalog.overrides, dependency, replacement)
 
@@ -334,7 +332,7 @@ class Server(ServerCore, BuiltInMethods):
         """
 
         def register(function: F) -> F:
-            from mcpd.registry.routes import Route  # few servers have one, and this costs start-up
+            from mcpd.server.registry.routes import Route  # few servers have one, and this costs start-up
 
             route = Route(path, function, methods=methods, public=public, any_origin=any_origin)
             taken = {method for other in self._routes if other.path == path for method in other.methods}
@@ -360,7 +358,7 @@ class Server(ServerCore, BuiltInMethods):
         first one added is the outermost. `RateLimit` and `ResultLimit` are ready to use. Raises RegistrationError for
         a function that is not a coroutine function, and for an unknown method.
         """
-        from mcpd.handlers.middleware import check_methods, put_round
+        from mcpd.server.handlers.middleware import check_methods, put_round
 
         if not isinstance(function, str):
             return put_round(self.handlers, self.catalog, function)
@@ -446,17 +444,16 @@ class Server(ServerCore, BuiltInMethods):
         `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
-        from mcpd.server.serving import run
-        from mcpd.server.settings import settings_for
+        from mcpd.server.serving import run, settings_for
 
         run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))
 
 
 async def _run_all(functions: Sequence[Callable[..., Any]], exchange: Exchange, params: object) -> None:
     """Run an author's functions for a notification. One that fails does not keep the others from running."""
-    from mcpd.context.context import Context
-    from mcpd.context.input_required import is_failure
-    from mcpd.registry.threads import run_in_thread
+    from mcpd.server.context.context import Context
+    from mcpd.server.context.input_required import is_failure
+    from mcpd.server.functions.threads import run_in_thread
 
     ctx = Context(exchange)
     for function in functions:

@@ -2,17 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import typing
+from abc import ABCMeta
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union
 
+from msgspec import NODEFAULT, Struct, ValidationError, convert, inspect as types
 from msgspec.json import encode
+from msgspec.structs import fields
 
 from mcpd.errors import McpdError
 from mcpd.extensions.base import Extension
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.types.prompts import GetPromptResult, PromptMessage
 from mcpd.protocol.wire.headers import mirrors
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.problems import Problem
-from mcpd.registry.tools import FunctionTool
-from mcpd.server.advice import advise
+from mcpd.server.functions.annotations import plain_function, untyped_context
+from mcpd.server.functions.docstring import PARAMETER_SECTIONS, parse
+from mcpd.server.functions.results import dec_hook, enc_hook, to_builtins
+from mcpd.server.functions.type_hooks import StandIn, parts_of
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.content import BLOCKS, is_content
+from mcpd.server.registry.entries import Problem, ToolEntry
+from mcpd.server.registry.portability import description_problems, input_schema_problems, list_problems, name_problems
+from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
+from mcpd.server.registry.tools import FunctionTool
+
+# Classes of which one in place of another may do.
+_AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
+
+
+def advise(catalog: Catalog) -> Iterator[Problem]:
+    """All warnings, and each result that cannot be sent."""
+    for entry in catalog.tools:
+        where = f"tool {entry.key}"
+        # Without its schemas, which may be such that they cannot be made.
+        tool = entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
+        yield from name_problems(where, entry.key)
+        yield from description_problems(where, tool.description)
+        yield from _of_schemas(where, entry)
+        if isinstance(entry, FunctionTool):
+            yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
+            yield from _of_result(where, entry.callee)
+
+    yield from list_problems([entry.key for entry in catalog.tools])
+    if len(catalog.prompts):
+        yield from _of_prompts(catalog)
+
+    for template in catalog.templates:
+        if isinstance(template, FunctionTemplate):
+            yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
+            yield from _of_result(f"resource template {template.key}", template.callee)
+
+    for resource in catalog.resources:
+        if isinstance(resource, FunctionResource):
+            yield from _of_result(f"resource {resource.key}", resource.callee)
+
+    if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
+        text = (
+            "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them? "
+            "A function that registers them can be named, as file.py:main"
+        )
+        yield _warning("server", text)
+
+
+def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterator[Problem]:
+    """Those who are known beforehand and have no scopes, though tools need some; a warning if others need none."""
+    guarded = [entry.key for entry in catalog.tools if entry.needs and (entry.needs.scopes or entry.needs.by_arguments)]
+    for who in principals:
+        if guarded and not who.scopes:
+            some = ", ".join(guarded[:5]) + (" and others" if len(guarded) > 5 else "")
+            text = f"it has no scopes, and these tools need some: {some}; give it scopes in a file for --tokens-file"
+            yield Problem(f"token of {who.subject}", text, is_error=len(guarded) == len(catalog.tools))
+
+
+def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
+    from mcpd.server.registry.prompts import (
+        FunctionPrompt,  # a server without prompts, which is looked over too, loads none
+    )
+
+    for prompt in catalog.prompts:
+        where = f"prompt {prompt.key}"
+        if not (prompt.listed(frozenset()).description or "").strip():
+            yield _warning(where, "no description: people choose prompts by it; write a docstring")
+        if isinstance(prompt, FunctionPrompt):
+            yield from _of_function(where, prompt.callee, has_schema=False)
+            yield from _of_messages(where, prompt.callee)
+
+
+def _of_schemas(where: str, entry: ToolEntry) -> Iterator[Problem]:
+    try:
+        listed = to_builtins(entry.listed(frozenset()))
+    except Exception:  # one that cannot be made is a problem of its own
+        return
+    yield from input_schema_problems(where, listed.get("inputSchema"))
+
+
+def summary(problems: Sequence[Problem]) -> str:
+    """How many problems there are, as `1 problem and 2 warnings`; "" if there are none."""
+    errors = sum(problem.is_error for problem in problems)
+    counts = ((errors, "problem"), (len(problems) - errors, "warning"))
+    return " and ".join(f"{number} {what}{'s' if number > 1 else ''}" for number, what in counts if number)
+
+
+def _warning(where: str, text: str) -> Problem:
+    return Problem(where, text, is_error=False)
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Problem]:
+    """`has_schema`: the function takes one dict, which a JSON Schema describes, or nothing."""
+    function = plain_function(callee.function)
+    try:
+        slots = inspect.signature(callee.function).parameters
+    except (TypeError, ValueError):
+        return
+
+    if not any(slot.kind is inspect.Parameter.VAR_KEYWORD for slot in slots.values()):
+        for name in parse(inspect.getdoc(function)).parameters:
+            if name not in slots and not (has_schema and slots):
+                known = ", ".join(callee.parameters) or "none"
+                yield _warning(where, f"its docstring describes {name!r}, and there is no such parameter, only {known}")
+
+        for line in callee.description.split("\n"):
+            if line.endswith(":") and line[:-1].lower() in PARAMETER_SECTIONS:
+                text = f"its docstring's section {line!r} is in no form that is read, and stays in the description"
+                yield _warning(where, f"{text}; write `name: what it is` for each parameter")
+
+    if has_schema:
+        return
+    context = untyped_context(callee.function)
+    for name in callee.parameters:
+        slot = slots.get(name)
+        if context is not None and name == context[0]:
+            yield _warning(where, f"parameter {name!r} has no annotation, so clients are asked for it; {context[1]}")
+        elif slot is not None and slot.annotation is inspect.Parameter.empty:
+            yield _warning(where, f"parameter {name!r} has no annotation: models may give it anything")
+
+    yield from _of_defaults(where, callee.arguments)
+
+
+def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
+    for field in fields(arguments):
+        default = field.default
+        if default is NODEFAULT:
+            if field.default_factory is NODEFAULT:
+                continue
+            default = field.default_factory()
+
+        try:
+            given = convert(to_builtins(default), field.type, dec_hook=dec_hook)
+        except ValidationError as error:
+            text = str(error).partition(" - at")[0].replace("`", "")
+            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+            continue
+        except Exception:  # a default that is no JSON, such as a sentinel, is the function's own affair
+            continue
+
+        if type(default) in _AS_WRITTEN and type(given) not in _AS_WRITTEN:
+            # JSON is read as such an object; a default is not read, and reaches the function as it is.
+            kind = field.type if isinstance(field.type, type) else type(given)
+            text = f"Expected {kind.__qualname__}, got {type(default).__qualname__}"
+            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def _of_result(where: str, callee: Any) -> Iterator[Problem]:
+    members = list(_members(callee.returns))
+    if isinstance(callee.output_type, StandIn):
+        return  # pydantic writes it
+    for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):
+        if _fails(kind):
+            text = "make it a dataclass, or return what it holds"
+            yield Problem(where, f"it returns {kind.__qualname__}, which cannot be written as JSON: {text}")
+
+
+def _of_messages(where: str, callee: Any) -> Iterator[Problem]:
+    members = list(_members(callee.returns))
+    for member in members:
+        if not _may_be_messages(member) and (member not in (None, NoneType) or len(members) == 1):
+            member = None if member is NoneType else member
+            name = str(member) if typing.get_args(member) else getattr(member, "__qualname__", member)
+            text = "return text, content blocks, (role, content) or PromptMessage, or a list of them"
+            yield Problem(where, f"it returns {name}, and each call that does fails: {text}")
+
+
+def _may_be_messages(hint: Any) -> bool:
+    """Whether a prompt can be made of some value of this type: as far as the type tells."""
+    if hint in (None, NoneType):
+        return False
+    kind = typing.get_origin(hint) or hint
+    if kind is list:
+        return any(_may_be_messages(member) for item in typing.get_args(hint) or (Any,) for member in _members(item))
+    if not isinstance(kind, type) or kind in (Any, object, inspect.Parameter.empty):
+        return True
+    if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
+        return True
+    if kind in (bool, int, float, bytes, dict, set, frozenset):  # what is derived from these is none, either
+        return False
+    return issubclass(kind, (str, list, tuple, PromptMessage, GetPromptResult, *BLOCKS)) or bool(kind.__subclasses__())
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """The types of a union, or the one type."""
+    if typing.get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    if typing.get_origin(hint) in (Union, UnionType):
+        for member in typing.get_args(hint):
+            yield from _members(member)
+    else:
+        yield hint
+
+
+def _classes(hint: Any) -> list[Any]:
+    """The classes in a type that msgspec does not know."""
+    try:
+        return [part.cls for part in parts_of(types.type_info(hint), set()) if isinstance(part, types.CustomType)]
+    except Exception:  # what cannot be looked into is shown without a schema, and may well work
+        return []
+
+
+def _fails(kind: Any) -> bool:
+    """Whether no object of this class can be written: as far as a class tells."""
+    if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty) or is_content(kind):
+        return False
+    # What is derived from it may be a dataclass.
+    if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False) or kind.__subclasses__():
+        return False
+    if issubclass(kind, (Mapping, Sequence, Set, ValuesView)) or hasattr(kind, "__fspath__"):
+        return False
+    if any(hasattr(kind, name) for name in ("model_dump", "tolist", "__dataclass_fields__", "__attrs_attrs__")):
+        return False
+
+    try:
+        enc_hook(kind.__new__(kind))
+    except TypeError:
+        return True
+    except Exception:
+        return False
+
+    return False
 
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:

@@ -20,17 +20,16 @@ from mcpd.dispatcher.connection import Handler, NotificationListener
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import make_extensions
-from mcpd.handlers.table import bind as bind_handlers
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import META, Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.hooks import to_builtins
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.handlers.table import bind as bind_handlers
 from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
+from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
     from mcpd.backplane.base import ChangeBus
-    from mcpd.context.request_state import RequestStateCodec
     from mcpd.extensions.options import BuiltInOptions
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.session import SessionHooks
     from mcpd.protocol.wire.headers import Mirror
-    from mcpd.registry.cache import CacheableMethod, CacheHint
-    from mcpd.registry.routes import Route
+    from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.lifespan import Lifespan
+    from mcpd.server.registry.caching import CacheableMethod, CacheHint
+    from mcpd.server.registry.routes import Route
     from mcpd.transports.authentication import Authenticator, Protection
     from mcpd.transports.guards import Access
     from mcpd.transports.memory import MemoryChannel
@@ -116,8 +116,7 @@ class ServerCore:
 
     def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
         if cache is not None:
-            from mcpd.handlers.caching import put_hints
-            from mcpd.registry.cache import checked_hints
+            from mcpd.server.registry.caching import checked_hints, put_hints
 
             put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
 
@@ -243,8 +242,7 @@ class ServerCore:
         """
         from mcpd.http import HttpApp, HttpSettings
         from mcpd.http.core import Backend
-        from mcpd.server.hiding import Hiding
-        from mcpd.server.shown_lists import ListDigests
+        from mcpd.server.http_backend import Hiding, ListDigests
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
@@ -268,7 +266,7 @@ class ServerCore:
 
     def _get_state_codec(self) -> RequestStateCodec:
         if self._state_codec is None:
-            from mcpd.context.request_state import RequestStateCodec  # few servers ask anything of their clients
+            from mcpd.server.context.request_state import RequestStateCodec  # few servers ask anything of their clients
 
             self._state_codec = RequestStateCodec(self._state_keys.of("state") or [os.urandom(32)])
         return self._state_codec

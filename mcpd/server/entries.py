@@ -12,29 +12,29 @@ from msgspec import Raw
 from msgspec.json import decode
 from msgspec.structs import fields, replace
 
-from mcpd.context import context_type
-from mcpd.context.exchange import Exchange
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension, ResourceAddition, ToolAddition
 from mcpd.protocol.types.content import Annotations
 from mcpd.protocol.types.prompts import Prompt
 from mcpd.protocol.types.resources import Resource, ResourceTemplate
 from mcpd.protocol.types.tools import CallToolResult, Tool, ToolAnnotations
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.content import encode_data, is_content
-from mcpd.registry.resources import FixedResource, FunctionResource, FunctionTemplate
-from mcpd.registry.signature import Callee, bind
-from mcpd.registry.tools import Finisher, FunctionTool
-from mcpd.registry.uris import PLAIN, as_uri
+from mcpd.server.context import context_type
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.content import encode_data, is_content
+from mcpd.server.registry.resources import FixedResource, FunctionResource, FunctionTemplate
+from mcpd.server.registry.tools import Finisher, FunctionTool
+from mcpd.server.registry.uris import PLAIN, as_uri
 
 if TYPE_CHECKING:
-    from mcpd.registry.cache import CacheHint
-    from mcpd.registry.json_schema import SchemaCallee
-    from mcpd.registry.options import Described, DescribedPrompt, DescribedResource
-    from mcpd.registry.prompts import FunctionPrompt
-    from mcpd.registry.uri_template import UriTemplate
+    from mcpd.server.functions.json_schema import SchemaCallee
     from mcpd.server.options import ToolOptions
+    from mcpd.server.registry.caching import CacheHint
+    from mcpd.server.registry.options import Described, DescribedPrompt, DescribedResource
+    from mcpd.server.registry.prompts import FunctionPrompt
+    from mcpd.server.registry.uri_template import UriTemplate
 
 # -- tools -------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ def tool_entry(
 def _kind_of_tool(timeout: float | None) -> type[FunctionTool]:
     if timeout is None:
         return FunctionTool
-    from mcpd.registry.time_limit import TimedTool  # most tools have no limit
+    from mcpd.server.registry.time_limit import TimedTool  # most tools have no limit
 
     return TimedTool
 
@@ -107,7 +107,7 @@ def _with_schemas(
     input_schema, output_schema = options.get("input_schema"), options.get("output_schema")
     if input_schema is None and output_schema is None:
         return callee, None
-    from mcpd.registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
+    from mcpd.server.functions.json_schema import JsonSchema, SchemaCallee  # needs an extra
 
     caller: Callee | SchemaCallee = callee
     if input_schema is not None:
@@ -237,7 +237,7 @@ def _template_in(uri: str) -> UriTemplate | None:
     """The template that a URI is; None for one that is plain. Raises RegistrationError for what is neither."""
     if not uri.strip(PLAIN):
         return None
-    from mcpd.registry.uri_template import UriTemplate  # many servers have no templates
+    from mcpd.server.registry.uri_template import UriTemplate  # many servers have no templates
 
     return UriTemplate(uri)
 
@@ -246,7 +246,7 @@ def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[
     """What tells the hint of a resource: private, whatever its author said, where rules decide who sees what."""
     if given is None:
         return None
-    from mcpd.registry.cache import CacheHint, checked_hint  # few servers have any
+    from mcpd.server.registry.caching import CacheHint, checked_hint  # few servers have any
 
     hint = checked_hint(given, f"{where}, cache")
     assert hint is not None
@@ -329,7 +329,7 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 
 def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: DescribedPrompt) -> FunctionPrompt:
     """A prompt; its parameters are the arguments."""
-    from mcpd.registry.prompts import FunctionPrompt  # many servers have none
+    from mcpd.server.registry.prompts import FunctionPrompt  # many servers have none
 
     callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     name = options.get("name") or callee.name

@@ -21,11 +21,11 @@ from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from mcpd.context.exchange import Exchange
 from mcpd.dispatcher import ServerConnection
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
-from mcpd.handlers.table import HandlerTable
 from mcpd.protocol.printable import printable
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.handlers.table import HandlerTable
 
 log = logging.getLogger("mcpd")
 

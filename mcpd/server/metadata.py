@@ -6,6 +6,7 @@ One item that cannot be encoded would fail the whole list it stands in, so it is
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,14 +18,39 @@ from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.state_keys import StateKeys, keys_of_process, read_keys
 from mcpd.protocol.types.base import Icon, Implementation
 from mcpd.protocol.types.content import TextContent
-from mcpd.registry.meta_keys import checked_meta
 
 if TYPE_CHECKING:
-    from mcpd.registry.catalog import Catalog
-    from mcpd.registry.options import DescribedPrompt, Icons
-    from mcpd.registry.prompts import FunctionPrompt
-    from mcpd.registry.resources import FunctionResource, FunctionTemplate
-    from mcpd.registry.tools import FunctionTool
+    from mcpd.server.registry.catalog import Catalog
+    from mcpd.server.registry.options import DescribedPrompt, Icons
+    from mcpd.server.registry.prompts import FunctionPrompt
+    from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
+    from mcpd.server.registry.tools import FunctionTool
+
+
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"
+
+
+def is_meta_key(key: str) -> bool:
+    """Whether a key of `_meta` may be named so, e.g. `com.example/unit` (S26-027, S26-028)."""
+    prefix, slash, name = key.partition("/")
+    if slash and key.isascii() and name.isalnum() and all(map(str.isalpha, prefix.split("."))):
+        return True  # as most are; to compile the pattern costs start-up
+    return re.fullmatch(_KEY, key) is not None
+
+
+def checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A copy. Raises RegistrationError for a key that no client need accept."""
+    if meta is None:
+        return None
+    for key in meta:
+        if not is_meta_key(key):
+            raise RegistrationError(
+                f"_meta key {key!r}: write a name, or prefix/name such as com.example/unit, of letters, digits, - _ ."
+            )
+    return dict(meta)
+
 
 S = TypeVar("S", bound=Struct)
 
@@ -149,7 +175,7 @@ def _guard(
     where: str,
 ) -> None:
     """Take down what those need who use an entry."""
-    from mcpd.registry.needs import checked_needs, sees  # few servers ask who sends a request
+    from mcpd.server.registry.rules import checked_needs, sees  # few servers ask who sends a request
 
     hide = bool(options.get("hide"))
     entry.needs = checked_needs(options.get("scopes"), bool(options.get("anonymous")), where, hide=hide)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mcpd.extensions.options import BuiltInServeOptions, BuiltInToolOptions
 from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
-from mcpd.registry.options import DescribedTool
+from mcpd.server.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits
 

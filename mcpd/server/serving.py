@@ -18,7 +18,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from mcpd.dispatcher import ServerConnection
-from mcpd.errors import McpdError
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.extensions.base import Extension
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.session import Opening
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from mcpd.server.lifespan import Lifespan
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
+
 
 log = logging.getLogger("mcpd")
 
@@ -213,7 +215,9 @@ def _is_watched(settings: Settings) -> bool:
 
 def _apply(server: ServerCore, settings: Settings) -> None:
     if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
-        from mcpd.registry.threads import limit_threads  # else the first plain function loads it, and sets these
+        from mcpd.server.functions.threads import (
+            limit_threads,  # else the first plain function loads it, and sets these
+        )
 
         limit_threads(settings.max_threads, settings.thread_timeout)
     if settings.extensions:
@@ -386,3 +390,32 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
         for connection in connections:
             connection.abort()
     await asyncio.wait([finishing], timeout=2)
+
+
+def settings_for(
+    *, stdio: bool, ws: str | None, http: str | None, installed: Iterable[Extension] = (), **others: Any
+) -> Settings:
+    """The options of `Server.run`, those of `installed` extensions among them.
+
+    Raises TypeError for an option that there is not, ConfigurationError.
+    """
+    given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
+    if given:
+        from mcpd.extensions.serving import by_extension
+
+        said = by_extension(installed, given)
+        others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
+        # What was said in the one way and in the other is said to the same extension.
+        both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})
+        others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in said.items()}}
+
+    unknown = [name for name in others if name not in Settings.__struct_fields__]
+    if unknown:
+        ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
+        known = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
+        raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {known}")
+    for name, address in (("ws", ws), ("http", http)):
+        if address is not None and not isinstance(address, str):
+            raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
+    has_others = ws is not None or http is not None or bool(others.get("listeners"))
+    return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _thread  # documented, and in a signal's handler `threading` would wait for a lock of what was interrupted
 import asyncio
+import ctypes
 import logging
 import os
 import select
@@ -137,8 +138,6 @@ def take_once(number: int) -> None:
     the signal sets the handler again. Only where the C library has `sysv_signal`, as on Linux with glibc; else nothing.
     """
     try:
-        from mcpd.server.signal_once import leave_once  # after the start, for which no host has to wait
-
         leave_once(number)
     except (ImportError, OSError, TypeError, AttributeError):
         return
@@ -314,3 +313,11 @@ def _reset_signals() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_signals)
+
+
+def leave_once(number: int) -> None:
+    """Whatever handles that signal does so once; the next one ends the process. Raises OSError without such a way."""
+    library = ctypes.CDLL(None)  # all that is loaded
+    action = (ctypes.c_void_p * 128)()  # a `struct sigaction`, which is shorter; the handler comes first
+    if library.sigaction(number, None, action) == 0:
+        library.sysv_signal(number, ctypes.c_void_p(action[0]))

@@ -13,11 +13,10 @@ from importlib import invalidate_caches
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mcpd.errors import ConfigurationError, RegistrationError
-from mcpd.registry.entries import ToolEntry
-from mcpd.registry.problems import Problem
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
+from mcpd.server.registry.entries import Problem, ToolEntry
 from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of, folders_below
 from mcpd.sources.functions import ToolFunction, tool_functions
 from mcpd.sources.modules import FolderPackage
@@ -218,8 +217,8 @@ def _typed(options: dict[str, Any]) -> Any:
 
 
 def _line_of(entry: ToolEntry) -> int | None:
-    from mcpd.registry.annotations import plain_function
-    from mcpd.registry.tools import FunctionTool
+    from mcpd.server.functions.annotations import plain_function
+    from mcpd.server.registry.tools import FunctionTool
 
     if not isinstance(entry, FunctionTool):
         return None

@@ -15,8 +15,8 @@ from itertools import islice
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from mcpd.registry.problems import Problem
 from mcpd.server.folder_files import is_below
+from mcpd.server.registry.entries import Problem
 
 log = logging.getLogger("mcpd")
 

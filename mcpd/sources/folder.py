@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.problems import Problem
 from mcpd.server import Server
+from mcpd.server.registry.entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.sources.configuration import read
 from mcpd.sources.files import Report
 from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
-from mcpd.registry.annotations import plain_function, untyped_context
+from mcpd.server.functions.annotations import plain_function, untyped_context
 from mcpd.sources.files import Report
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _makes_a_context_manager(function: Any) -> bool:
 
 def _untyped(function: Any) -> list[str]:
     """The parameters of which nobody knows what they take."""
-    depends = sys.modules.get("mcpd.registry.depends")  # not loaded, if nobody has written a `Depends`
+    depends = sys.modules.get("mcpd.server.functions.dependencies")  # not loaded, if nobody has written a `Depends`
     given = () if depends is None else depends.Dependency
     try:
         slots = inspect.signature(function).parameters.values()

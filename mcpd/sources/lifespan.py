@@ -14,10 +14,10 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from types import UnionType
 from typing import Annotated, Any, Union
 
-from mcpd.context.context import Context
 from mcpd.errors import RegistrationError
-from mcpd.registry.annotations import plain_function, resolved
-from mcpd.registry.depends import Dependency
+from mcpd.server.context.context import Context
+from mcpd.server.functions.annotations import plain_function, resolved
+from mcpd.server.functions.dependencies import Dependency
 
 _NO_THINGS = ("builtins", "typing", "collections.abc", "types")
 

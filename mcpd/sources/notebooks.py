@@ -20,10 +20,10 @@ from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import TextContent
-from mcpd.registry.entries import ResourceEntry, ToolEntry
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.folder_files import read_within
+from mcpd.server.registry.entries import ResourceEntry, ToolEntry
 from mcpd.sources.docs.notebook import Notebook, UnreadableNotebook
 from mcpd.sources.resources import FileResource
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import TextContent
 from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
-from mcpd.registry.entries import PromptEntry
-from mcpd.registry.pages import ActiveExtensions
+from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
+from mcpd.server.registry.entries import PromptEntry
+from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.sources.files import MOST_OF_A_KIND, File, Report, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 
@@ -87,7 +87,7 @@ class FilePrompt(PromptEntry):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The choices that its head names."""
-        from mcpd.registry.completion import rank
+        from mcpd.server.registry.prompts import rank
 
         return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
 

@@ -11,17 +11,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.registry.entries import ResourceEntry, TemplateEntry
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.path_screen import problem_of
-from mcpd.registry.uri_template import UriTemplate
-from mcpd.registry.uris import as_uri
+from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
+from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.uri_template import UriTemplate
+from mcpd.server.registry.uris import as_uri, problem_of
 from mcpd.sources.files import File, Report, escaped, files_of, uri_name
 from mcpd.sources.tables import ResourcesTable
 
@@ -144,7 +143,7 @@ class FileResource(ResourceEntry):
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """What it holds now: text if it is, else bytes, whatever its name says."""
-        from mcpd.registry.threads import run_in_thread
+        from mcpd.server.functions.threads import run_in_thread
 
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
         return result
@@ -198,7 +197,7 @@ class FileTemplate(TemplateEntry):
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Coroutine[Any, Any, ReadResourceResult]:
         """The text of the file with the values in their places."""
-        from mcpd.registry.threads import run_in_thread
+        from mcpd.server.functions.threads import run_in_thread
 
         return run_in_thread(self._read, uri, variables, exchange=exchange)
 

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import RegistrationError
 from mcpd.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
 from mcpd.extensions.skills.entries import Skill, SkillResource, is_name, root_uri
@@ -26,11 +25,12 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource
-from mcpd.registry.entries import Entries, ResourceEntry
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.threads import run_in_thread
 from mcpd.server import Server
+from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.entries import Entries, ResourceEntry
+from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.sources.files import MOST_OF_A_KIND, File, Report, escaped, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 from mcpd.sources.resources import BINARY, Origin, is_text_type, media_type

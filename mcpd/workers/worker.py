@@ -27,8 +27,8 @@ from mcpd.observe.site import exposed
 from mcpd.observe.watching import Watching
 from mcpd.protocol.channel import Ending
 from mcpd.protocol.state_keys import hand_over_keys
-from mcpd.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.serve_options import Options, Settings
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.address import Address
 from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
 

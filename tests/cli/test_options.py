@@ -14,8 +14,8 @@ from mcpd.extensions.serving import serve_options
 from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.protocol.session import MAX_FRAME_BYTES
-from mcpd.registry import threads
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
+from mcpd.server.functions import threads
 from mcpd.server.options import RunOptions
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits

@@ -18,7 +18,7 @@ from mcpd.client.group_members import Collision
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError, RemoteError
 from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 from mcpd.protocol.versions.table import SUPPORTED
-from mcpd.registry.content import embedded, link
+from mcpd.server.registry.content import embedded, link
 
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 

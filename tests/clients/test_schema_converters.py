@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import Server
-from mcpd.registry.content import encode_data
-from mcpd.registry.signature import bind
+from mcpd.server.functions.signature import bind
+from mcpd.server.registry.content import encode_data
 
 pytestmark = pytest.mark.slow
 

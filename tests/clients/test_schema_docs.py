@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from msgspec import Meta
 
-from mcpd.registry.signature import bind
+from mcpd.server.functions.signature import bind
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "schemas.md").read_text(encoding="utf-8")
 NAMES = {

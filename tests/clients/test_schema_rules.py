@@ -14,8 +14,8 @@ from clients.schema_servers import SERVERS, listed
 from hypothesis import HealthCheck, given, settings
 from support.wires import LEGACY, MODERN
 
-from mcpd.registry.content import encode_data
-from mcpd.registry.signature import bind
+from mcpd.server.functions.signature import bind
+from mcpd.server.registry.content import encode_data
 
 DRAFTS = (jsonschema_rs.Draft7Validator, jsonschema_rs.Draft201909Validator, jsonschema_rs.Draft202012Validator)
 

@@ -23,9 +23,9 @@ from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire,
 from mcpd import Context, Params, Server
 from mcpd.errors import InvalidParams, LocalProtocolError, RegistrationError
 from mcpd.extensions.base import Extension, ToolAddition
-from mcpd.registry.conditions import Condition
-from mcpd.registry.pages import ActiveExtensions
 from mcpd.serve_options import Option
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.rules import Condition
 
 NOTES = "com.example/notes"
 OFFER = {"extensions": {NOTES: {}}}

@@ -21,9 +21,9 @@ from support.http_wire import http_wire
 from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server, ToolError
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.protocol.session import Call
+from mcpd.server.context.exchange import Exchange
 
 ROUNDS = 4
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}

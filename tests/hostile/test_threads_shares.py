@@ -19,8 +19,8 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings
-from mcpd.registry import thread_slots, threads
-from mcpd.registry.threads import limit_threads
+from mcpd.server.functions import thread_slots, threads
+from mcpd.server.functions.threads import limit_threads
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 

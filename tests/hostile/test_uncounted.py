@@ -19,10 +19,9 @@ from mcpd import Context, Params, Server
 from mcpd.errors import ToolError
 from mcpd.http import HttpSettings
 from mcpd.protocol.budget import BUDGET, OVER, Budget, client_of, weigh
-from mcpd.registry import datetimes
-from mcpd.registry.coercion import coerce
-from mcpd.registry.datetimes import DATETIME_FORMATS
-from mcpd.registry.thread_slots import Borrower, ThreadSlots
+from mcpd.server.functions import coercion
+from mcpd.server.functions.coercion import DATETIME_FORMATS, coerce
+from mcpd.server.functions.thread_slots import Borrower, ThreadSlots
 
 pytestmark = pytest.mark.slow
 
@@ -186,9 +185,9 @@ def test_only_as_much_is_repaired_as_models_write() -> None:
 @pytest.mark.parametrize("kind", DATETIME_FORMATS)
 def test_what_is_too_long_for_a_date_is_not_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five megabytes of "1 day 1 day …" took eight seconds of the event loop."""
-    monkeypatch.setattr(datetimes, "_MAKERS", {})
+    monkeypatch.setattr(coercion, "_MAKERS", {})
     long = "1 day " * 1000
-    assert datetimes.reread(long, kind) is long
+    assert coercion.reread(long, kind) is long
 
 
 # ----------------------------------------------------------------------------------- another name each time

@@ -491,7 +491,7 @@ async def test_a_body_that_does_not_come_is_408() -> None:
 
 async def test_one_client_leaves_threads_to_others() -> None:
     """A public route whose function hangs takes its client's share of the threads, as a tool does."""
-    from mcpd.registry.threads import limit_threads
+    from mcpd.server.functions.threads import limit_threads
 
     limit_threads(8, 0.05)
     server = Server("shop")

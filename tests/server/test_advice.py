@@ -26,7 +26,7 @@ from mcpd import (
     image,
     text,
 )
-from mcpd.server.advice import summary
+from mcpd.server.checks import summary
 
 
 class Colour(enum.Enum):

@@ -12,8 +12,8 @@ from conftest import Child
 from support.wires import each_version, memory_wire, process_wire
 
 from mcpd import Context, Server
-from mcpd.context.questions import Answer
 from mcpd.errors import RegistrationError, as_told
+from mcpd.server.context.questions import Answer
 
 HTML = "<!doctype html><title>a</title><p>b"
 
@@ -110,7 +110,7 @@ async def test_a_result_that_is_no_json(caplog: pytest.LogCaptureFixture, value:
 
 
 def test_keys_that_json_can_have_stay() -> None:
-    from mcpd.registry.content import encode_data
+    from mcpd.server.registry.content import encode_data
 
     assert encode_data({1: "a", 2.5: "b", "c": "d"}) == b'{"1":"a","2.5":"b","c":"d"}'
 

@@ -25,8 +25,7 @@ from mcpd.http import HttpSettings
 from mcpd.http.listener import HttpListener
 from mcpd.protocol.channel import Accept, HasConnections, Listener, Receiver
 from mcpd.protocol.principal import Origin
-from mcpd.server.serving import Settings, serve
-from mcpd.server.settings import settings_for
+from mcpd.server.serving import Settings, serve, settings_for
 from mcpd.transports.stdio import StdioListener
 from mcpd.transports.websocket.server import WebSocketListener
 

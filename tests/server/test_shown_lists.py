@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mcpd import Server
-from mcpd.server.shown_lists import ListDigests
+from mcpd.server.http_backend import ListDigests
 
 
 def garden(*names: str, **options: Any) -> Server:

@@ -11,7 +11,7 @@ from conftest import Child
 
 PROGRAM = """
 import os, signal
-from mcpd.server.signal_once import leave_once
+from mcpd.server.shutdown import leave_once
 
 seen = []
 signal.signal(signal.SIGTERM, lambda *_: seen.append(1))

@@ -18,7 +18,6 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire
 
 from mcpd import GetPromptResult, PromptMessage, ResourceNotFound, Server, TextContent
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, RegistrationError
 from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.content import TextResourceContents
@@ -26,8 +25,9 @@ from mcpd.protocol.types.interaction import Completion
 from mcpd.protocol.types.prompts import Prompt, PromptArgument
 from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.protocol.types.tools import CallToolResult, Tool
-from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.pages import DECORATORS, ActiveExtensions
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.server.registry.listing import DECORATORS, ActiveExtensions
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, http_wire])
 

@@ -28,10 +28,10 @@ MODULES = (
     "mcpd.types",
 )
 OPTIONS = (
-    "mcpd.registry.options:Described",
-    "mcpd.registry.options:DescribedPrompt",
-    "mcpd.registry.options:DescribedResource",
-    "mcpd.registry.options:DescribedTool",
+    "mcpd.server.registry.options:Described",
+    "mcpd.server.registry.options:DescribedPrompt",
+    "mcpd.server.registry.options:DescribedResource",
+    "mcpd.server.registry.options:DescribedTool",
     "mcpd.extensions.ui.options:AppOptions",
     "mcpd.extensions.ui.options:AppToolOptions",
     "mcpd.extensions.ui.server_options:AppsServerOptions",
@@ -46,7 +46,7 @@ OPTIONS = (
     "mcpd.extensions.options:BuiltInToolOptions",
     "mcpd.server.options:ToolOptions",
     "mcpd.server.options:RunOptions",
-    "mcpd.context.options:SamplingOptions",
+    "mcpd.server.context.questions:SamplingOptions",
 )
 TESTS = Path(__file__).resolve().parent.parent
 FILE = TESTS / "public_api.txt"

@@ -45,8 +45,8 @@ class CountWordsResult(Result):
 '''
 HANDLER = '''"""`com.example/count`, a method of tests."""
 
-from mcpd.context.exchange import Exchange
-from mcpd.registry.catalog import Catalog
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.catalog import Catalog
 from mcpd.protocol.types.words import CountWordsParams, CountWordsResult
 
 
@@ -73,7 +73,7 @@ def copy(tmp_path: Path) -> Path:
     (root / "mcpd/protocol/versions/v2027_01_01.py").write_text(MODULE)
     (root / "mcpd/protocol/types/words.py").write_text(TYPES)
     (root / "mcpd/handlers/words.py").write_text(HANDLER)
-    handlers = root / "mcpd/handlers/table.py"
+    handlers = root / "mcpd/server/handlers/table.py"
     text = handlers.read_text()
     text = text.replace("subscriptions, tools, utilities\n", "subscriptions, tools, utilities, words\n", 1)
     text = text.replace('    "ping": ', '    "com.example/count": words.count_words,\n    "ping": ', 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from mcpd.registry.docstring import parse
+from mcpd.server.functions.docstring import parse
 
 __all__ = ["described", "unread"]
 

@@ -21,8 +21,8 @@ from mcpd.compat.fastmcp.context import Context
 from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.protocol.printable import printable
-from mcpd.registry.annotations import untyped_context
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.functions.annotations import untyped_context
+from mcpd.server.functions.threads import run_in_thread
 
 __all__ = ["Function", "function_name", "is_async"]
 

@@ -15,7 +15,7 @@ from mcpd.compat.lowlevel.schemas import problem_of
 from mcpd.compat.types import prompts, resources, tools
 from mcpd.compat.types.content import TextContent
 from mcpd.compat.types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.functions.threads import run_in_thread
 
 __all__ = ["completes", "handlers"]
 

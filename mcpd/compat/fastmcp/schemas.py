@@ -14,7 +14,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from mcpd.compat.fastmcp.media import Audio, File, Image
 from mcpd.compat.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from mcpd.compat.types.tools import CallToolResult
-from mcpd.registry.inlining import inlined, subschemas
+from mcpd.server.functions.plain_schema import inlined, subschemas
 
 __all__ = ["WRAPS", "dereferenced", "is_object", "output_schema", "pruned"]
 

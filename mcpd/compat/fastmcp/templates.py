@@ -24,7 +24,7 @@ from mcpd.compat.fastmcp.resources import (
 from mcpd.compat.fastmcp.schemas import pruned
 from mcpd.compat.types.content import Annotations
 from mcpd.compat.types.resources import ResourceTemplate as ListedTemplate
-from mcpd.registry.segments import values_across, values_between
+from mcpd.server.registry.routes import values_across, values_between
 
 __all__ = ["FunctionResourceTemplate", "ResourceTemplate", "expanded", "variables_in"]
 

@@ -18,7 +18,7 @@ from mcpd.compat.install import serves_in_threads
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.types.tools import CallToolResult
 from mcpd.protocol.printable import printable
-from mcpd.registry.annotations import untyped_context
+from mcpd.server.functions.annotations import untyped_context
 
 if TYPE_CHECKING:
     from mcpd.compat.fastmcp1.outputs import OutputPlan
@@ -191,7 +191,7 @@ def is_async(function: Any) -> bool:
 async def call_plain(function: Callable[[], Any]) -> Any:
     """Call a plain function: here, so that one runs after another, or in a thread if that was asked for."""
     if serves_in_threads():
-        from mcpd.registry.threads import run_in_thread
+        from mcpd.server.functions.threads import run_in_thread
 
         return await run_in_thread(function, exchange=current_exchange.get(None))
     return function()

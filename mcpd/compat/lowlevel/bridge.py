@@ -22,18 +22,18 @@ from mcpd.compat.types import notifications, prompts, resources, tools
 from mcpd.compat.types.base import BaseNotification, BaseRequest, RequestParams
 from mcpd.compat.types.errors import URL_ELICITATION_REQUIRED, ErrorData
 from mcpd.compat.wire import result_of
-from mcpd.context.context import Context
-from mcpd.context.exchange import Exchange
-from mcpd.context.input_required import InputRequired, is_failure
 from mcpd.dispatcher.connection import NotificationListener
 from mcpd.errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
-from mcpd.handlers.table import BoundHandler
 from mcpd.protocol.printable import printable
-from mcpd.registry.tools import failed
 from mcpd.server import Server as McpdServer
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import InputRequired, is_failure
+from mcpd.server.handlers.table import BoundHandler
+from mcpd.server.registry.tools import failed
 
 if TYPE_CHECKING:
-    from mcpd.registry.entries import Entries
+    from mcpd.server.registry.entries import Entries
 
 __all__ = ["CompatServer", "served"]
 
@@ -255,7 +255,7 @@ def _said(error: ErrorData, exchange: Exchange) -> BaseException:
     if exchange.call.version.has_error(UrlElicitationRequired):
         return UrlElicitationRequired(asked, error.message)
     for one in asked:
-        from mcpd.context.questions import elicit_url  # few servers send anybody to a page
+        from mcpd.server.context.questions import elicit_url  # few servers send anybody to a page
 
         question = elicit_url(one["message"], one["url"], one["elicitationId"])
         if not exchange.asking.can_ask(question):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mcpd.compat.types.base import RequestId, RequestParams
 
 if TYPE_CHECKING:
-    from mcpd.context.exchange import Exchange
+    from mcpd.server.context.exchange import Exchange
 
 __all__ = ["LifespanContextT", "RequestContext", "RequestT", "SessionT", "current_exchange", "request_ctx"]
 

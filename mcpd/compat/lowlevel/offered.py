@@ -11,7 +11,6 @@ from mcpd.compat.lowlevel.application import Handlers
 from mcpd.compat.types import prompts, resources, tools
 from mcpd.compat.types.base import BaseRequest, PaginatedRequestParams
 from mcpd.compat.wire import as_json, struct_of
-from mcpd.context.exchange import Exchange
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt
 from mcpd.protocol.types.resources import (
@@ -22,8 +21,9 @@ from mcpd.protocol.types.resources import (
     ResourceTemplate,
 )
 from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, Tool
-from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.pages import ActiveExtensions
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.server.registry.listing import ActiveExtensions
 
 __all__ = ["entries"]
 

@@ -9,7 +9,6 @@ from msgspec.json import decode
 
 from mcpd.compat.types.base import BaseRequest
 from mcpd.compat.wire import as_json, struct_of
-from mcpd.context.questions import Question
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
@@ -20,6 +19,7 @@ from mcpd.protocol.types.interaction import (
     ListRootsParams,
     ListRootsResult,
 )
+from mcpd.server.context.questions import Question
 
 __all__ = ["METHODS", "RawQuestion", "question_of"]
 

@@ -14,11 +14,11 @@ from mcpd.compat.types import lifecycle, notifications
 from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId
 from mcpd.compat.types.errors import ErrorData
 from mcpd.compat.wire import as_json
-from mcpd.context.context import Context
-from mcpd.context.exchange import Exchange
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
 from mcpd.protocol.types.base import LogMessageParams, ProgressParams
 from mcpd.protocol.types.resources import ResourceUpdatedParams
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
 
 __all__ = ["ServerSession", "ServerSessionT"]
 

@@ -11,7 +11,7 @@ from mcpd.compat.fastmcp1.media import Audio, Image
 from mcpd.compat.fastmcp1.signature import is_async
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.types.content import ContentBlock
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.functions.threads import run_in_thread
 
 __all__ = ["AssistantMessage", "Message", "Prompt", "PromptManager", "UserMessage"]
 

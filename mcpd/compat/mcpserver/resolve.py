@@ -15,7 +15,7 @@ from mcpd.compat.fastmcp1.errors import InvalidSignature
 from mcpd.compat.fastmcp1.signature import is_async
 from mcpd.compat.mcpserver.context import Context
 from mcpd.compat.mcpserver.errors import ToolError
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.functions.threads import run_in_thread
 
 __all__ = ["Elicit", "ListRoots", "Resolve", "Resolver", "Sample"]
 

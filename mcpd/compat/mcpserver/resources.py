@@ -14,8 +14,8 @@ from mcpd.compat.fastmcp1.resources import FunctionResource, Resource
 from mcpd.compat.fastmcp1.signature import is_async
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.mcpserver.errors import ResourceError, ResourceNotFoundError, UnexpectedResourceError
-from mcpd.registry.threads import run_in_thread
-from mcpd.registry.uri_template import UriTemplate
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.uri_template import UriTemplate
 
 __all__ = ["DEFAULT_RESOURCE_SECURITY", "ResourceManager", "ResourceSecurity", "ResourceTemplate"]
 

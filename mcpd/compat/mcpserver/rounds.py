@@ -13,10 +13,10 @@ from typing import Any
 
 from mcpd.compat.lowlevel.questions import question_of
 from mcpd.compat.types.rounds import InputRequiredResult, InputResponses, responses
-from mcpd.context.exchange import Exchange
-from mcpd.context.input_required import InputRequired
-from mcpd.context.questions import Question
 from mcpd.errors import LocalProtocolError
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import InputRequired
+from mcpd.server.context.questions import Question
 
 __all__ = ["Round", "current_round", "in_rounds"]
 

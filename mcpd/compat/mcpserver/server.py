@@ -33,7 +33,7 @@ from mcpd.compat.types import content, prompts, resources
 from mcpd.compat.types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
-from mcpd.registry.uri_template import UriTemplate
+from mcpd.server.registry.uri_template import UriTemplate
 
 __all__ = ["MCPServer"]
 

@@ -22,7 +22,7 @@ from mcpd.compat.mcpserver.resolve import Resolver
 from mcpd.compat.types.content import ContentBlock, TextContent
 from mcpd.compat.types.tools import CallToolResult
 from mcpd.protocol.printable import printable
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.functions.threads import run_in_thread
 
 __all__ = ["Tool", "ToolManager", "failed"]
 

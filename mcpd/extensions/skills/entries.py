@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, cast
 
 from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
 from mcpd.protocol.types.base import Wire
-from mcpd.registry.entries import ResourceEntry
+from mcpd.server.registry.entries import ResourceEntry
 
 _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from mcpd.context.exchange import Exchange
 from mcpd.extensions.base import Extension, ExtensionHost, Method
 from mcpd.extensions.skills.constants import FILE, SCHEME, SKILLS
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import Result
+from mcpd.server.context.exchange import Exchange
 
 
 class SkillsExtension(Extension):

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.extensions.base import Method
 from mcpd.extensions.skills.constants import DIRECTORY, SCHEME
@@ -20,8 +19,9 @@ from mcpd.extensions.skills.entries import Skill, of_skills, source_of
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result
 from mcpd.protocol.types.resources import Resource
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.threads import run_in_thread
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.catalog import Catalog
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
     """The catalog as a request may see it."""
     if catalog.rules is None:
         return catalog
-    from mcpd.registry.visibility import view  # few servers have rules
+    from mcpd.server.registry.visibility import view  # few servers have rules
 
     return await view(catalog, exchange, "resources/list", None)
 

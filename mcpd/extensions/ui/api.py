@@ -10,9 +10,9 @@ from mcpd.extensions.base import Extension
 from mcpd.extensions.ui.constants import UI, AppsMode
 
 if TYPE_CHECKING:
-    from mcpd.context.context import Context
     from mcpd.extensions.ui.extension import AppsExtension
     from mcpd.extensions.ui.options import AppOptions
+    from mcpd.server.context.context import Context
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import ExtensionHost, ResourceAddition
 from mcpd.extensions.ui.assets import AppFile, load_folder
@@ -26,13 +25,14 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Icon
 from mcpd.protocol.types.content import TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.problems import Problem
-from mcpd.registry.resources import FixedResource
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.options import AppOptions
-    from mcpd.registry.entries import ToolEntry
+    from mcpd.server.registry.entries import ToolEntry
 
 log = logging.getLogger("mcpd.apps")
 

@@ -17,8 +17,8 @@ from msgspec.json import decode
 from mcpd.extensions.ui.html import MAX_HTML_BYTES
 from mcpd.extensions.ui.meta import ViewMeta, read_view_meta
 from mcpd.protocol.jsonrpc import MALFORMED
-from mcpd.registry.problems import Problem
 from mcpd.server.folder_files import read_within
+from mcpd.server.registry.entries import Problem
 
 MAX_METADATA_BYTES = 1024 * 1024
 

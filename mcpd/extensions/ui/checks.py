@@ -13,9 +13,8 @@ from mcpd.extensions.ui.apps import AppEntry, Apps
 from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.extensions.ui.dangling import dangling
 from mcpd.extensions.ui.tools import ToolUi
-from mcpd.registry.entries import metadata_of
-from mcpd.registry.problems import Problem
-from mcpd.registry.tools import FunctionTool
+from mcpd.server.registry.entries import Problem, metadata_of
+from mcpd.server.registry.tools import FunctionTool
 
 
 def app_problems(apps: Apps) -> list[Problem]:

@@ -6,10 +6,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from mcpd.extensions.ui.constants import SCHEME
-from mcpd.registry.problems import Problem
+from mcpd.server.registry.entries import Problem
 
 if TYPE_CHECKING:
-    from mcpd.registry.catalog import Catalog
+    from mcpd.server.registry.catalog import Catalog
 
 
 def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:

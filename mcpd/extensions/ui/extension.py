@@ -20,8 +20,7 @@ from mcpd.protocol.types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.apps import Apps
-    from mcpd.registry.entries import ResourceEntry
-    from mcpd.registry.problems import Problem
+    from mcpd.server.registry.entries import Problem, ResourceEntry
 
 log = logging.getLogger("mcpd")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcpd.registry.problems import Problem
+from mcpd.server.registry.entries import Problem
 
 WARN_HTML_BYTES: Final = 1024 * 1024
 MAX_HTML_BYTES: Final = 16 * 1024 * 1024

@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 
 from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.csp_sources import SOURCE_KINDS, UiCsp, UiPermissions, read_csp, validate_csp
-from mcpd.registry.problems import Problem
+from mcpd.server.registry.entries import Problem
 
 Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
 """{"connectDomains": ["https://api.example.com"], …}: connectDomains, resourceDomains, frameDomains, baseUriDomains."""

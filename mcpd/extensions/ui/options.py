@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from mcpd.extensions.ui.meta import Csp, Permissions
 from mcpd.extensions.ui.tools import Visibility
 from mcpd.extensions.ui.views.view import View, ViewKind
-from mcpd.registry.options import Described
+from mcpd.server.registry.options import Described
 
 
 class AppToolOptions(TypedDict, total=False):

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, structs
 from mcpd.extensions.ui.constants import SCHEME
 from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from mcpd.protocol.types.tools import CallToolResult
-from mcpd.registry.content import encode_data
+from mcpd.server.registry.content import encode_data
 
 VIEW_DATA: Final = "mcpd/data"
 """The key of `_meta` under which a View finds its data if `structuredContent` was lost on the way."""

@@ -13,12 +13,12 @@ from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.constants import FLAT_URI, UI, has_ui
 from mcpd.extensions.ui.meta import read_visibility, visibility_of
 from mcpd.extensions.ui.uris import checked_uri
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.problems import Problem
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.listing import ActiveExtensions
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.views.view import View
-    from mcpd.registry.conditions import Condition
+    from mcpd.server.registry.rules import Condition
 
 Visibility = Sequence[Literal["model", "app"]]
 
@@ -102,7 +102,7 @@ def tool_ui(
     if when is not None:
         if checked is None:
             raise RegistrationError(f"{where}: ui_when= says when the tool has its View; it needs ui=")
-        from mcpd.registry.conditions import Condition  # few tools have one
+        from mcpd.server.registry.rules import Condition  # few tools have one
 
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
 

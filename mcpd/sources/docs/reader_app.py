@@ -17,8 +17,8 @@ from mcpd.extensions.ui.constants import UI
 from mcpd.extensions.ui.results import ViewResult
 from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.protocol.types.content import TextContent
-from mcpd.registry.entries import ToolEntry
 from mcpd.server import Server
+from mcpd.server.registry.entries import ToolEntry
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.extension import AppsExtension
@@ -96,7 +96,7 @@ class ReaderParts:
 
 
 async def _page(library: Library, path: str) -> dict[str, Any]:
-    from mcpd.registry.threads import run_in_thread
+    from mcpd.server.functions.threads import run_in_thread
     from mcpd.sources.docs.rendering import MOST_CHARACTERS, PageImages, render
 
     page = await library.page(path)

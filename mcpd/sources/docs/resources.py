@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from mcpd.context.exchange import Exchange
 from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.registry.entries import ResourceEntry, TemplateEntry
-from mcpd.registry.pages import ActiveExtensions
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
+from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.sources.docs.page import mime_type_of
 from mcpd.sources.docs.results import UnknownPage, UnknownSection
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
-    from mcpd.registry.uri_template import UriTemplate
+    from mcpd.server.registry.uri_template import UriTemplate
     from mcpd.sources.docs.addresses import Addresses
     from mcpd.sources.docs.answers import Answers
     from mcpd.sources.docs.files import File
@@ -150,7 +150,7 @@ class PageTemplate(TemplateEntry):
     """All pages, by their paths; of one that is just being made too."""
 
     def __init__(self, shelf: Shelf, key: str, argument: str) -> None:
-        from mcpd.registry.uri_template import UriTemplate
+        from mcpd.server.registry.uri_template import UriTemplate
 
         self.key = key
         self._argument = argument
@@ -182,7 +182,7 @@ class PageTemplate(TemplateEntry):
         """The path in a URI. Raises InvalidParams for one that would lead out of the folder."""
         variables = self._template.match(uri)
         if variables:
-            from mcpd.registry.path_screen import problem_of  # patterns cost start-up
+            from mcpd.server.registry.uris import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, frozenset())
             if problem is not None and "://" not in variables[self._argument]:
@@ -196,7 +196,7 @@ class PageTemplate(TemplateEntry):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The paths that begin with a value, then those that contain it."""
-        from mcpd.registry.completion import rank
+        from mcpd.server.registry.prompts import rank
 
         return rank(self._shelf.completions(), value)
 

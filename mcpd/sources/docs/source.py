@@ -20,10 +20,9 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.extensions.ui.constants import UI
 from mcpd.protocol.printable import printable
-from mcpd.registry.entries import ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.pages import Entry
-from mcpd.registry.problems import Problem
 from mcpd.server import Server
+from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.server.registry.listing import Entry
 from mcpd.sources.docs.addresses import Addresses, Head, head_of
 from mcpd.sources.docs.files import scan
 from mcpd.sources.docs.page import section_of, shown, title_of

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, structs
 
-from mcpd.context.exchange import Exchange
 from mcpd.protocol.types.tools import CallToolResult, Tool
-from mcpd.registry.entries import ToolEntry
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.tools import ToolMeta
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import ToolEntry
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.tools import ToolMeta
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from mcpd import Server
 from mcpd.extensions.ui.constants import MIME_TYPE
 from mcpd.protocol.types.resources import Resource
 from mcpd.protocol.types.tools import Tool
-from mcpd.registry.problems import Problem
-from mcpd.registry.resources import FixedResource
-from mcpd.registry.signature import bind
-from mcpd.registry.tools import FunctionTool
+from mcpd.server.functions.signature import bind
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.resources import FixedResource
+from mcpd.server.registry.tools import FunctionTool
 
 
 def draw() -> str:

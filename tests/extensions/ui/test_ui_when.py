@@ -13,7 +13,7 @@ from support.wires import MODERN, OpenWire, envelope, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError
-from mcpd.registry import conditions
+from mcpd.server.registry import rules
 
 VIEW = "ui://when/chart"
 
@@ -112,7 +112,7 @@ async def test_a_condition_that_fails_counts_as_no(fail: BaseException, caplog: 
 async def test_a_condition_that_takes_too_long_counts_as_no(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conditions, "CONDITION_TIMEOUT", 0.02)
+    monkeypatch.setattr(rules, "CONDITION_TIMEOUT", 0.02)
 
     async def is_up() -> bool:
         await asyncio.Event().wait()
@@ -124,7 +124,7 @@ async def test_a_condition_that_takes_too_long_counts_as_no(
 
 
 async def test_a_thread_that_hangs_is_joined_by_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "CONDITION_TIMEOUT", 0.02)
+    monkeypatch.setattr(rules, "CONDITION_TIMEOUT", 0.02)
     gate, entered = threading.Event(), []
     done = threading.Event()
 
@@ -138,7 +138,7 @@ async def test_a_thread_that_hangs_is_joined_by_no_second_one(monkeypatch: pytes
         for _ in range(3):
             assert view_of(await wire.result("tools/list")) is None
         assert len(entered) == 1
-        monkeypatch.setattr(conditions, "CONDITION_TIMEOUT", 20.0)
+        monkeypatch.setattr(rules, "CONDITION_TIMEOUT", 20.0)
         gate.set()
         await asyncio.to_thread(done.wait, 20)
         while view_of(await wire.result("tools/list")) is None:  # the thread may still be on its way out

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from mcpd import CallToolResult, Server, TextContent, Tool
-from mcpd.context.exchange import Exchange
 from mcpd.protocol.types.content import TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource
-from mcpd.registry.entries import Entries, ResourceEntry, ToolEntry
-from mcpd.registry.pages import ActiveExtensions
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.entries import Entries, ResourceEntry, ToolEntry
+from mcpd.server.registry.listing import ActiveExtensions
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from mcpd.extensions.ui.uris import app_uri
 from mcpd.extensions.ui.views.pages import page
 from mcpd.extensions.ui.views.view import View
 from mcpd.protocol.types.resources import Resource
-from mcpd.registry.catalog import Catalog
-from mcpd.registry.entries import ResourceEntry
-from mcpd.registry.pages import ActiveExtensions
-from mcpd.registry.tools import FunctionTool
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.entries import ResourceEntry
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.tools import FunctionTool
 
 
 class BundledEntry(AppEntry):

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from mcpd.extensions.ui.views.view import View
 from mcpd.protocol.references import is_local, target_of
-from mcpd.registry.problems import Problem
-from mcpd.registry.tools import FunctionTool
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.tools import FunctionTool
 
 _PLAIN: Final = frozenset(("integer", "number", "boolean", "null"))
 _TEXT: Final = (str, bytes, type(None))

@@ -1,0 +1,226 @@
+"""How one request asks its client: by requests of our own, or by rounds of the client's request.
+
+On a legacy session a question is a real request. Since 2026-07-28 the server may not send any: the first question that
+has no answer yet ends the handler, the client gets an `input_required` result and asks again with its answers, and the
+handler runs again from the top, this time finding them. Which of the two it is, is chosen once for each request.
+Spec: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/*.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Raw, ValidationError, to_builtins
+from msgspec.json import Decoder, Encoder
+from msgspec.structs import replace
+
+from mcpd.errors import (
+    InvalidParams,
+    LocalProtocolError,
+    MissingCapability,
+    RemoteError,
+    ToolError,
+    UrlElicitationRequired,
+)
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import NO_JSON, SamplingCapability
+from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
+from mcpd.server.context.input_required import InputRequired
+from mcpd.server.context.questions import Question, is_offered
+
+if TYPE_CHECKING:
+    from mcpd.server.context.peer import Peer
+
+
+def asking_for(call: Call, peer: Peer) -> Asking:
+    """What asks the client of this request, in the way of its version. Raises InvalidParams for a forged state."""
+    return _Rounds(call, peer) if call.version.is_modern else _Requests(call, peer)
+
+
+class Asking(ABC):
+    """The questions of one request, and their answers."""
+
+    def __init__(self, call: Call, peer: Peer) -> None:
+        self._call = call
+        self._peer = peer
+        self._count = 0
+        self.kept: dict[str, Any] = {}
+        """JSON values that outlive a question, see `Context.state`."""
+
+    def can_ask(self, question: Question) -> bool:
+        """Whether this client, in this version, can be asked that."""
+        return is_offered(question.needs, self._call.client.capabilities)
+
+    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
+        """The answers by key. Ends the handler with InputRequired where they have to be fetched by another round."""
+        for question in questions.values():
+            if not self.can_ask(question):
+                raise self._missing(question)
+        return await self._ask({key: self._without_context(question) for key, question in questions.items()}, timeout)
+
+    @abstractmethod
+    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        """The answers to what this client can be asked, in the way of its version."""
+
+    @abstractmethod
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        """End the handler with a question by URL, in the way that this version has for it."""
+
+    @abstractmethod
+    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
+        """The result that asks the client for another round, where a version has that."""
+
+    @abstractmethod
+    def _missing(self, question: Question) -> Exception:
+        """What is raised for a question that the client does not take."""
+
+    def next_key(self) -> str:
+        """A key for a question without one: the same in every round, since the handler runs the same way."""
+        self._count += 1
+        return f"question-{self._count}"
+
+    def _without_context(self, question: Question) -> Question:
+        """A question to the model asks for other servers' context only where the client has a capability for that.
+
+        Spec: 2025-11-25 and 2026-07-28 client/sampling, capabilities. Versions without that capability leave it open.
+        """
+        params = question.params
+        if not isinstance(params, CreateMessageParams) or params.include_context in (None, "none"):
+            return question
+        sampling = self._call.client.capabilities.sampling
+        is_known = self._call.version.shape(_WITH_CONTEXT).context is not None
+        if not is_known or (sampling is not None and sampling.context is not None):
+            return question
+        return replace(question, params=replace(params, include_context=None))
+
+
+class _Requests(Asking):
+    """Questions as requests of the server, on a legacy session."""
+
+    def can_ask(self, question: Question) -> bool:
+        """Whether this client, in this version, can be asked that."""
+        return question.method in self._call.version.server_requests and super().can_ask(question)
+
+    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        return {key: await self._request(question, timeout) for key, question in questions.items()}
+
+    async def _request(self, question: Question, timeout: float | None) -> Any:
+        try:
+            raw = await self._peer.request(question.method, question.params, self._call, timeout)
+        except RemoteError as error:
+            raise ToolError(f"The client did not answer {question.method}: {error.message}") from error
+        try:
+            return question.read(raw)
+        except ValidationError as error:
+            raise ToolError(f"The client's answer to {question.method} cannot be used: {explain(error)}") from None
+        except MALFORMED as error:
+            raise ToolError(f"The client's answer to {question.method} cannot be read: {error}") from None
+
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        """End the handler with the error that asks for a visit."""
+        if not self.can_ask(question):
+            raise self._missing(question)
+        raise UrlElicitationRequired([to_builtins(question.params)])
+
+    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
+        """There are no rounds in these versions."""
+        raise LocalProtocolError("this protocol version has no input_required results")
+
+    def _missing(self, question: Question) -> Exception:
+        """A text, since these versions define nothing else."""
+        names = ", ".join(".".join((name, *parts)) for name, parts in question.needs.items())
+        return ToolError(f"This needs a client with the capability {names}, which yours does not offer")
+
+
+class _Rounds(Asking):
+    """Questions as results of the client's own request, which it makes again with the answers."""
+
+    def __init__(self, call: Call, peer: Peer) -> None:
+        super().__init__(call, peer)
+        self._answers: dict[str, Raw] = {}
+        params = call.params
+
+        state = getattr(params, "request_state", None)
+        if state is not None:
+            opened = peer.state_codec.open(self._binding(), state)
+            self._answers.update(opened.answers)
+            self.kept.update(opened.kept)
+
+        raw = getattr(params, "input_responses", NO_JSON)
+        if raw is not NO_JSON and bytes(raw) != b"null":
+            try:
+                self._answers.update(_decode_answers(raw))
+            except MALFORMED as error:
+                raise InvalidParams(f"inputResponses: {explain(error)}") from None
+
+    def _binding(self) -> bytes:
+        """What a state belongs to: the caller, the method, and the parameters that matter."""
+        params = self._call.params
+        arguments = getattr(params, "arguments", None)
+        if isinstance(arguments, Raw):
+            try:
+                arguments = None if arguments is NO_JSON else _decode_any(arguments)
+            except MALFORMED as error:
+                # Such as 1e999: JSON by its grammar, and no number that anything here could hold.
+                raise InvalidParams(f"arguments: {explain(error)}") from None
+        subject = getattr(params, "name", None) or getattr(params, "uri", None)
+        return _encode_sorted([self._call.session.principal, self._call.method, subject, arguments or None])
+
+    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        unanswered = {key: question for key, question in questions.items() if key not in self._answers}
+        answers = {
+            key: self._read_answer(key, question) for key, question in questions.items() if key not in unanswered
+        }
+        if unanswered:
+            raise InputRequired(unanswered)
+        return answers
+
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        """End the handler with a question by URL, unless that was answered."""
+        if not self.can_ask(question):
+            raise self._missing(question)
+        name = key or self.next_key()
+        if name in self._answers:
+            self._read_answer(name, question).get()  # who declined is not asked again
+        raise InputRequired({name: question})
+
+    def _read_answer(self, key: str, question: Question) -> Any:
+        try:
+            return question.read(self._answers[key])
+        except MALFORMED as error:
+            raise InvalidParams(f"inputResponses.{key}: {explain(error)}") from None
+
+    def _missing(self, question: Question) -> Exception:
+        """The error that names what the client would have to offer."""
+        return MissingCapability(question.needs)
+
+    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
+        """The result that asks the client for another round."""
+        shape = self._call.version.shape
+        requests = {
+            key: InputRequest(method=question.method, params=shape(question.params))
+            for key, question in questions.items()
+        }
+        try:
+            state = self._peer.state_codec.seal(self._binding(), self._answers, self.kept)
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            raise self._unkeepable() from None
+        return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
+
+    def _unkeepable(self) -> ToolError:
+        """Which part of the state is no JSON; its text is for the author, who sees it as the answer."""
+        for key, value in self.kept.items():
+            try:
+                _encode_sorted({key: value})
+            except Exception as error:
+                return ToolError(f"ctx.state[{key!r}] cannot be kept until the next round, it is no JSON: {error}")
+        return ToolError("ctx.state cannot be kept until the next round: it is no JSON")
+
+
+_WITH_CONTEXT = SamplingCapability(context={})
+_decode_answers = Decoder(dict[str, Raw]).decode
+_decode_any = Decoder().decode
+_encode_sorted = Encoder(order="sorted").encode

@@ -1,0 +1,1 @@
+"""To be written: what belongs here, what does not, where to start reading."""

@@ -1,0 +1,391 @@
+"""Arguments as models send them, made into what the schema asks for, where only one reading is possible.
+
+Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly that:
+
+- a string for an integer, number, boolean, array, object or null, if the schema admits no string; booleans as Python
+  writes them too ("True"), and "1" or "0" where the schema admits no number;
+- an integral float (3.0) for an integer;
+- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`datetimes`);
+- null for a member that may be left out and does not admit it: then it is left out.
+
+Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
+"+3" and "007". Arguments that already fit their schema come back unchanged: what a schema admits is
+always over-estimated, never under-estimated, so a string is only touched where no string could be right.
+
+Works on any JSON Schema, ours or one given as JSON, and does not validate: that is the caller's next
+step. Never raises, never changes its input, follows no reference out of the document.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from mcpd.protocol.references import is_local, target_of
+
+DATETIME_FORMATS: Final = {
+    "python datetime": "date-time",
+    "python date": "date",
+    "python time": "time",
+    "python timedelta": "duration",
+}
+"""Formats that stand for a type of Python in schemas that are not plain yet, and what they are in plain ones."""
+
+# No date is longer, and what comes next would take seconds for megabytes.
+_LONGEST: Final = 100
+
+_UTC: Final = r"(?i) ?(?:utc|gmt|z)\Z"
+_CLOCK: Final = r"(-?)(?:(\d{1,6}) days?,? )?(\d{1,4}):([0-5]\d)(?::([0-5]\d(?:\.\d{1,6})?))?\Z"
+
+
+def reread(value: Any, kind: str) -> Any:
+    """A string or number as `kind`, one of DATETIME_FORMATS, is written in JSON; unchanged if it is none."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return value
+    try:
+        found = _MAKERS[kind](value)
+    except (ValueError, OverflowError):
+        return value
+    return value if found is None else msgspec.to_builtins(found)
+
+
+def _datetime(value: Any) -> datetime.datetime | None:
+    if not isinstance(value, str):
+        return None
+    return datetime.datetime.fromisoformat(re.sub(_UTC, "+00:00", value.strip()))
+
+
+def _date(value: Any) -> datetime.date | None:
+    found = _datetime(value)
+    # With a time of day it would be more than was asked for.
+    return found.date() if found is not None and found.time() == datetime.time() else None
+
+
+def _time(value: Any) -> datetime.time | None:
+    if not isinstance(value, str) or ":" not in value:
+        return None
+    return datetime.time.fromisoformat(re.sub(_UTC, "+00:00", value.strip()))
+
+
+def _timedelta(value: Any) -> datetime.timedelta | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return datetime.timedelta(seconds=value)
+
+    if not isinstance(value, str):
+        return None
+    if weeks := re.match(r"(-?)P(\d{1,6})W\Z", value.strip()):
+        return datetime.timedelta(weeks=int(weeks[1] + weeks[2]))
+
+    clock = re.match(_CLOCK, value.strip())
+    if clock is None:
+        return None
+
+    sign, days, hours, minutes, seconds = clock.groups()
+    found = datetime.timedelta(int(days or 0), float(seconds or 0), minutes=int(minutes), hours=int(hours))
+    # str() of a negative timedelta writes the sign of the days alone: -1 day, 23:00:00 is an hour less than nothing.
+    if sign and days:
+        return found - 2 * datetime.timedelta(int(days))
+    return -found if sign else found
+
+
+_MAKERS: Final = {
+    "python datetime": _datetime,
+    "python date": _date,
+    "python time": _time,
+    "python timedelta": _timedelta,
+}
+
+_ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_NONE: Final[frozenset[str]] = frozenset()
+
+# JSON's own grammar: what float() and int() take beyond it ("1_0", "inf", " 3") is not meant.
+# Compiled by `re` when they are first needed.
+_INTEGER = r"-?(?:0|[1-9][0-9]{0,300})\Z"
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z"
+
+# Beyond this a float no longer names one integer.
+_EXACT_FLOAT: Final = 2**53
+
+# So many values are looked at, on the event loop: of more than models write, nothing is repaired.
+_MOST_VALUES: Final = 10_000
+
+# A list of objects with members that are lists again: deeper, models do not stringify.
+_DEPTH: Final = 4
+
+
+def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` with each value repaired that can only be meant as what `schema` asks for.
+
+    The same object if there was nothing to do.
+    """
+    return _Coercion(schema).members(arguments, schema, _DEPTH) if arguments else arguments
+
+
+def admitted_types(schema: Any, root: dict[str, Any]) -> frozenset[str]:
+    """The JSON types that a schema in the document `root` may admit."""
+    return _Coercion(root)._admits(schema)
+
+
+def follow(schema: Any, root: dict[str, Any]) -> Any:
+    """`schema`, or what its chain of local `$ref`s leads to; None if that leads nowhere or in a circle."""
+    seen = set()
+    while isinstance(schema, dict) and "$ref" in schema:
+        reference = schema["$ref"]
+        if not is_local(reference) or reference in seen:
+            return None
+        seen.add(reference)
+        schema = target_of(reference, root)
+    return schema
+
+
+class _Coercion:
+    """One call: the document that references point into, and what was found out about it."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._admitted: dict[str, frozenset[str]] = {}
+        self._left = _MOST_VALUES
+
+    def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
+        """An object with its members repaired."""
+        schema = self._branch(schema, value, "object", "properties", "additionalProperties")
+        if schema is None:
+            return value
+
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            properties = {}
+        # With patterns, additionalProperties speaks of fewer names than it seems to.
+        rest = None if "patternProperties" in schema else schema.get("additionalProperties")
+        if not self._may_look_at(value):
+            return value
+
+        changed: dict[str, Any] = {}
+        for name, member in value.items():
+            repaired = self.value(member, properties.get(name, rest), depth)
+            if repaired is not member:
+                changed[name] = repaired
+
+        if None in value.values() and (unset := self._unset(value, schema, properties)):
+            return {name: changed.get(name, value[name]) for name in value if name not in unset}
+        return {**value, **changed} if changed else value
+
+    def _unset(self, value: dict[str, Any], schema: dict[str, Any], properties: dict[str, Any]) -> set[str]:
+        """The members that are null where only leaving them out can be meant: so models write "the default"."""
+        required = schema.get("required")
+        needed = required if isinstance(required, list) else ()
+        return {
+            name
+            for name, member in value.items()
+            if member is None
+            and name in properties
+            and name not in needed
+            and "null" not in self._admits(properties[name])
+        }
+
+    def items(self, value: list[Any], schema: Any, depth: int) -> list[Any]:
+        """An array with its items repaired."""
+        schema = self._branch(schema, value, "array", "items", "prefixItems")
+        if schema is None:
+            return value
+
+        prefix = schema.get("prefixItems")
+        if not isinstance(prefix, list):
+            prefix = []
+        rest = schema.get("items")
+        if not self._may_look_at(value):
+            return value
+
+        repaired = [
+            self.value(item, prefix[index] if index < len(prefix) else rest, depth) for index, item in enumerate(value)
+        ]
+        return value if all(map(_is, repaired, value)) else repaired
+
+    def _may_look_at(self, values: list[Any] | dict[str, Any]) -> bool:
+        self._left -= len(values)
+        return self._left >= 0
+
+    def value(self, value: Any, schema: Any, depth: int) -> Any:
+        """One value repaired, then what is in it."""
+        if not isinstance(schema, dict):
+            return value
+
+        if isinstance(value, str):
+            admitted = self._admits(schema)
+            if "string" in admitted:
+                return self._moment(value, schema)
+            value = _parsed(value, admitted)
+        elif isinstance(value, (float, int)) and "number" not in (admitted := self._admits(schema)):
+            if "string" in admitted and "integer" not in admitted:
+                return self._moment(value, schema)
+            if "integer" in admitted and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOAT:
+                return int(value)
+
+        if depth and isinstance(value, dict):
+            return self.members(value, schema, depth - 1)
+        if depth and isinstance(value, list):
+            return self.items(value, schema, depth - 1)
+        return value
+
+    def _moment(self, value: Any, schema: Any) -> Any:
+        """A date, time or duration reread, if any string is meant as one of that kind."""
+        kinds = set(self._string_formats(schema, 8))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return reread(value, kind) if kind in DATETIME_FORMATS else value
+
+    def _string_formats(self, schema: Any, depth: int) -> Iterator[Any]:
+        """The `format` of each branch that admits a string."""
+        schema = follow(schema, self._root)
+        branches = schema.get("anyOf", schema.get("oneOf")) if isinstance(schema, dict) else None
+        if isinstance(branches, list) and depth:
+            for branch in branches:
+                yield from self._string_formats(branch, depth - 1)
+        elif not isinstance(schema, dict):
+            yield None
+        elif "string" in self._admits(schema):
+            yield schema.get("format")
+
+    def _admits(self, schema: Any) -> frozenset[str]:
+        """The JSON types a schema may admit; more rather than fewer where it is hard to say."""
+        if schema is False:
+            return _NONE
+        if not isinstance(schema, dict):
+            return _ALL
+        if "$ref" in schema:
+            # What stands beside it can only narrow that down, and before 2019-09 did not count at all.
+            return self._admits_reference(schema["$ref"])
+
+        admitted = _ALL
+        if "type" in schema:
+            admitted &= _names(schema["type"])
+        if isinstance(schema.get("enum"), list):
+            admitted &= frozenset(map(_type_of, schema["enum"]))
+        if "const" in schema:
+            admitted &= {_type_of(schema["const"])}
+
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(branches := schema.get(keyword), list):
+                admitted &= _NONE.union(*map(self._admits, branches))
+        if isinstance(parts := schema.get("allOf"), list):
+            admitted = admitted.intersection(*map(self._admits, parts))
+        return admitted
+
+    def _admits_reference(self, reference: Any) -> frozenset[str]:
+        if not isinstance(reference, str):
+            return _ALL
+        if reference not in self._admitted:
+            # Seen again on the way down, a reference admits anything: that ends recursion, and errs on the safe side.
+            self._admitted[reference] = _ALL
+            target = follow({"$ref": reference}, self._root)
+            self._admitted[reference] = _ALL if target is None else self._admits(target)
+        return self._admitted[reference]
+
+    def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
+        """The one schema that says what is inside an array or object: `schema`, or its only branch that can."""
+        for _ in range(8):
+            schema = follow(schema, self._root)
+            if not isinstance(schema, dict):
+                return None
+            if any(keyword in schema for keyword in keywords):
+                return schema
+            branches = schema.get("anyOf", schema.get("oneOf", schema.get("allOf")))
+            if not isinstance(branches, list):
+                return None
+            fitting = [
+                branch for branch in branches if kind in self._admits(branch) and not self._is_other(branch, value)
+            ]
+            if len(fitting) != 1:
+                return None
+            schema = fitting[0]
+        return None
+
+    def _is_other(self, branch: Any, value: Any) -> bool:
+        """Whether an object cannot be meant by a branch: what it needs is missing, or its kind is another one."""
+        branch = follow(branch, self._root)
+        if not isinstance(branch, dict) or not isinstance(value, dict):
+            return False
+
+        required = branch.get("required")
+        if isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required):
+            return True
+
+        properties = branch.get("properties")
+        return isinstance(properties, dict) and any(
+            isinstance(schema, dict)
+            and name in value
+            and isinstance(allowed := [schema["const"]] if "const" in schema else schema.get("enum"), list)
+            and value[name] not in allowed
+            for name, schema in properties.items()
+        )
+
+
+def _is(left: Any, right: Any) -> bool:
+    return left is right
+
+
+def _names(types: Any) -> frozenset[str]:
+    if isinstance(types, str):
+        types = [types]
+    if not isinstance(types, list):
+        return _ALL
+    names = frozenset(name for name in types if isinstance(name, str))
+    # A number may always be integral.
+    return names | {"integer"} if "number" in names else names
+
+
+def _type_of(value: Any) -> str:
+    """The JSON type of a value of `enum` or `const`."""
+    for kind, name in _TYPE_NAMES:
+        if isinstance(value, kind):
+            return name
+    return "null"
+
+
+_TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
+    (str, "string"),
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def _parsed(text: str, admitted: frozenset[str]) -> Any:
+    """What a string stands for where no string is admitted; itself if that is nothing admitted."""
+    if "integer" in admitted and re.match(_INTEGER, text):
+        return int(text)
+
+    if "number" in admitted and re.match(_NUMBER, text):
+        number = float(text)
+        # "1e999" is infinite as a float, and JSON has no infinity.
+        return number if abs(number) != float("inf") else text
+
+    if text in _WORDS:
+        name, value = _WORDS[text]
+        return value if name in admitted else text
+    if text in _FLAGS and "boolean" in admitted:
+        return _FLAGS[text]
+
+    kind = _BRACKETS.get(text.lstrip()[:1])
+    if kind is None or kind[0] not in admitted:
+        return text
+    try:
+        value = _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return text
+    return value if isinstance(value, kind[1]) else text
+
+
+_WORDS: Final[dict[str, tuple[str, Any]]] = {
+    "true": ("boolean", True),
+    "false": ("boolean", False),
+    "null": ("null", None),
+}
+_FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
+_BRACKETS: Final[dict[str, tuple[str, type]]] = {"[": ("array", list), "{": ("object", dict)}
+_decode: Final[Callable[[str], Any]] = msgspec.json.Decoder().decode

@@ -1,0 +1,441 @@
+"""Dependencies: called before the function that wants what they give, and closed after it.
+
+Theory of operation. `read` makes a `Source` of each `Depends` when a function is registered, and of what that depends
+on: who takes the context, which arguments, which other sources. For a call `Calling` asks them one after another, in
+the order of the parameters; plain functions run in threads. What was given is kept in `_Held`, which belongs to the
+request: whatever runs for it finds the same values there. Whoever began it closes it, the last opened first, with the
+exception that ended the call. One cannot be closed while a plain function still runs in its thread and uses it: a call
+that is cancelled meanwhile waits for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import typing
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from inspect import Parameter as Slot
+from types import CoroutineType
+from typing import Any, Self, TypeAlias, TypeVar, overload
+
+from msgspec import Struct
+
+from mcpd.errors import RegistrationError
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.functions.annotations import find_kind, is_annotated, is_coroutine_function, plain_function, resolved
+from mcpd.server.functions.threads import ThreadStep
+
+T = TypeVar("T")
+
+
+class Dependency(Struct, frozen=True):
+    """What `Depends` leaves in a signature; without a function it is the class that the parameter is annotated with."""
+
+    function: Callable[..., Any] | None
+    use_cache: bool
+
+
+@overload
+def Depends(function: Callable[..., AbstractAsyncContextManager[T]], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: Callable[..., AbstractContextManager[T]], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: Callable[..., AsyncGenerator[T, Any] | AsyncIterator[T]], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: Callable[..., Generator[T, Any, Any] | Iterator[T]], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: Callable[..., Awaitable[T]], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: Callable[..., T], *, use_cache: bool = True) -> T: ...
+
+
+@overload
+def Depends(function: None = None, *, use_cache: bool = True) -> Any: ...
+
+
+def Depends(function: Any = None, *, use_cache: bool = True) -> Any:  # noqa: N802 - the field's name for it
+    """A parameter whose value `function` gives: `db: Annotated[Database, Depends(get_db)]`, or `= Depends(get_db)`.
+
+    Clients neither see such a parameter nor can they set it. `function` is called before the function that wants it,
+    once for each request however many want it (`use_cache=False`: each time). It may be `async def` or not, and take
+    a Context, dependencies of its own, and arguments of the call by their names. What a generator yields, or a context
+    manager gives, is closed after the call, in reverse order, with the exception that ended the call if there was one.
+    Without a function it is the class that the parameter is annotated with.
+    """
+    return Dependency(function, use_cache)
+
+
+def dependency_of(slot: Slot, hint: Any) -> Dependency | None:
+    """What `Depends` says of a parameter; None if there is none: then its value comes from the client."""
+    if isinstance(slot.default, Dependency):
+        found = slot.default
+    else:
+        noted = _noted(hint)
+        if noted is None:
+            return None
+        found = noted
+    return Dependency(_class_of(hint), found.use_cache) if found.function is None else found
+
+
+def _noted(hint: Any) -> Dependency | None:
+    """The one in an `Annotated`, wherever in a hint it stands: overlooked, it would be the client's to give."""
+    for item in getattr(hint, "__metadata__", ()):
+        if isinstance(item, Dependency):
+            return item
+    found = map(_noted, typing.get_args(hint)) if typing.get_origin(hint) is not typing.Literal else ()
+    return next((one for one in found if one is not None), None)
+
+
+def _class_of(hint: Any) -> Callable[..., Any] | None:
+    while hasattr(hint, "__metadata__"):
+        hint = hint.__origin__
+    origin = typing.get_origin(hint) or hint
+    return origin if isinstance(origin, type) and origin is not Any else None
+
+
+Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
+"""The functions that are called instead of others, see `Server.override`."""
+
+_Make: TypeAlias = Callable[[Any], Any]
+
+_NONE = inspect.Parameter.empty
+
+
+class Source(Struct, frozen=True, eq=False):
+    """A function that gives the value of a parameter, and what it wants itself."""
+
+    function: Callable[..., Any]
+    enter: Callable[..., Any]
+    """The function, or what makes a context manager of a generator."""
+    is_async: bool
+    """Whether it is called on the event loop's thread."""
+    use_cache: bool
+    context: tuple[str, _Make] | None
+    arguments: Sequence[str]
+    """The parameters that are arguments of the call."""
+    sources: Mapping[str, Source]
+    takes_arguments: bool
+    """Whether it, or one that it depends on, takes arguments of the call."""
+
+
+def read(
+    dependency: Dependency, arguments: Sequence[str], where: str, outer: tuple[Callable[..., Any], ...] = ()
+) -> Source:
+    """The source that a parameter names. `arguments` are those of the call, `where` names the function for messages.
+
+    `outer` are the functions that wait for it. Raises RegistrationError for what cannot be given.
+    """
+    function = dependency.function
+    if function is None or not callable(function):
+        raise RegistrationError(f"{where}: Depends takes a function, or stands beside a class, not {function!r}")
+    plain = plain_function(getattr(function, "__init__", None) if isinstance(function, type) else function)
+    name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
+    where = f"{where}, dependency {name}"
+    if not isinstance(function, Hashable):
+        raise RegistrationError(f"{where}: it cannot be hashed, so nobody could know it again")
+    if function in outer:
+        raise RegistrationError(f"{where}: it depends on itself")
+
+    is_on_loop = is_coroutine_function(function) or inspect.isasyncgenfunction(plain)
+    if isinstance(function, type):
+        is_on_loop = hasattr(function, "__aenter__")
+    enter = function
+    if inspect.isasyncgenfunction(function):
+        enter = asynccontextmanager(function)
+    elif inspect.isgeneratorfunction(function):
+        enter = contextmanager(function)
+
+    context: tuple[str, _Make] | None = None
+    taken: list[str] = []
+    sources: dict[str, Source] = {}
+    for slot, hint in _parameters(function, plain, where):
+        kind = find_kind(hint, Context)
+        inner = dependency_of(slot, hint)
+        if inner is not None:
+            sources[slot.name] = read(inner, arguments, where, (*outer, function))
+        elif kind is not None:
+            if is_on_loop and getattr(kind, "is_for_threads", False):
+                raise RegistrationError(f"{where}: it is async: it takes a Context, and awaits what that does")
+            context = slot.name, getattr(kind, "_of", _as_it_is)
+        elif slot.name in arguments:
+            taken.append(slot.name)
+        elif slot.default is _NONE:
+            raise RegistrationError(
+                f"{where}, parameter {slot.name!r}: nothing gives it a value; it is no argument of the call, has no "
+                "default, and neither Depends nor a Context stands there"
+            )
+    return Source(
+        function=function,
+        enter=enter,
+        is_async=is_on_loop,
+        use_cache=dependency.use_cache,
+        context=context,
+        arguments=taken,
+        sources=sources,
+        takes_arguments=bool(taken) or any(source.takes_arguments for source in sources.values()),
+    )
+
+
+def _parameters(function: Callable[..., Any], plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
+    """The parameters that may be given, each with its annotation."""
+    hints = resolved(plain, where) if is_annotated(plain) else {}
+    try:
+        slots = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []  # a class without a signature, such as dict: it is called with nothing
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = []
+    for slot in slots:
+        if slot.kind in by_name:
+            found.append((slot, hints.get(slot.name, slot.annotation)))
+        elif slot.kind is inspect.Parameter.POSITIONAL_ONLY and slot.default is _NONE:
+            raise RegistrationError(f"{where}, parameter {slot.name!r}: values come by name, so it is not positional")
+    return found
+
+
+def _as_it_is(context: Any) -> Any:
+    return context
+
+
+# -- a call ------------------------------------------------------------------------------------
+
+
+class Calling:
+    """One function, and what gives the values of those of its parameters that are no arguments."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        where: str,
+        dependencies: Mapping[str, Dependency],
+        arguments: Sequence[str],
+        overrides: Overrides,
+    ) -> None:
+        self._function = function
+        self._is_async = is_coroutine_function(function)
+        self._where = where
+        self._arguments = arguments
+        self._sources = {name: read(dependency, arguments, where) for name, dependency in dependencies.items()}
+        self._overrides = overrides
+        self._instead: dict[tuple[Callable[..., Any], bool], Source] = {}
+
+    async def call(self, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
+        """Call the function with the arguments `values`, what `context` has beside them, and its dependencies."""
+        held: _Held | None = exchange.dependencies
+        if held is not None:  # something of the same request has begun it, and closes it
+            return await self._call(held, values, context, exchange)
+
+        exchange.dependencies = held = _Held()
+        try:
+            result = await self._call(held, values, context, exchange)
+        except GeneratorExit:
+            raise  # nothing can be awaited any more
+        except BaseException as error:
+            await held.close(error)
+            raise
+        finally:
+            exchange.dependencies = None
+        await held.close(None)
+        return result
+
+    async def _call(self, held: _Held, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
+        frame = _Frame(self, held, values, exchange)
+        given = {name: await frame.value_of(source) for name, source in self._sources.items()}
+        if self._is_async:
+            return await self._function(**values, **context, **given)
+        return await ThreadStep(exchange).run(self._function, values | {**context, **given})
+
+    def used(self, source: Source) -> Source:
+        """The source that is asked: another one, if `Server.override` says so."""
+        if source.function not in self._overrides:
+            return source
+        key = self._overrides[source.function], source.use_cache
+        found = self._instead.get(key)
+        if found is None:
+            found = self._instead[key] = read(Dependency(*key), self._arguments, self._where)
+        return found
+
+
+class _Frame:
+    """One call. What depends on its arguments is kept here, and not for the whole request."""
+
+    def __init__(self, calling: Calling, held: _Held, values: Mapping[str, Any], exchange: Exchange) -> None:
+        self._calling = calling
+        self._held = held
+        self._arguments = values
+        self._exchange = exchange
+        self._kept: _Kept = {}
+
+    async def value_of(self, source: Source) -> Any:
+        """What a source gives: what it gave before, if it was asked already."""
+        source = self._calling.used(source)
+        if not source.use_cache:
+            return await self._make(source)
+        kept = self._kept if source.takes_arguments else self._held.kept
+        while (future := kept.get(source.function)) is not None:
+            if future.done():
+                return future.result()
+            await asyncio.wait([future])  # something that runs beside this asks for it; if that fails, we do
+
+        kept[source.function] = future = asyncio.get_running_loop().create_future()
+        try:
+            value = await self._make(source)
+        except BaseException:
+            del kept[source.function]
+            future.cancel()
+            raise
+        future.set_result(value)
+        return value
+
+    async def _make(self, source: Source) -> Any:
+        values = {name: await self.value_of(inner) for name, inner in source.sources.items()}
+        values |= {name: self._arguments[name] for name in source.arguments}
+        if source.context is not None:
+            name, make = source.context
+            values[name] = make(self._exchange)
+        opened = _Opened(source, self._exchange)
+        self._held.opened.append(opened)
+        return await opened.open(values)
+
+
+_Kept: TypeAlias = dict[Callable[..., Any], "asyncio.Future[Any]"]
+
+
+class _Held:
+    """What the dependencies of one request gave, and what of it has to be closed."""
+
+    def __init__(self) -> None:
+        self.kept: _Kept = {}
+        self.opened: list[_Opened] = []
+
+    async def close(self, error: BaseException | None) -> None:
+        """Close all, the last opened first, each with what ended the call; what one raises is told to those before.
+
+        Raises what ended it then, unless that is `error` itself.
+        """
+        ended = error
+        while self.opened:
+            try:
+                await self.opened.pop().close(ended)
+            except BaseException as other:
+                ended = other
+        try:
+            if ended is not None and ended is not error:
+                raise ended
+        finally:
+            del ended, error  # this frame is in their tracebacks
+
+
+class _Opened:
+    """What one source gave. All its steps see the same context variables, as if they were one function's."""
+
+    def __init__(self, source: Source, exchange: Exchange) -> None:
+        self._source = source
+        self._exchange = exchange
+        self._context = contextvars.copy_context()
+        self._manager: AbstractContextManager[Any] | None = None
+        self._async_manager: AbstractAsyncContextManager[Any] | None = None
+
+    async def open(self, values: dict[str, Any]) -> Any:
+        """Its value. What has begun, and was cancelled then, is closed by `close`."""
+        if self._source.is_async:
+            given = self._source.enter(**values)
+            if given.__class__ is CoroutineType:
+                given = await given
+        else:
+            given = await ThreadStep(self._exchange).run(self._context.run, {}, self._begin, values)
+        if _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__"):
+            entered = await given.__aenter__()
+            self._async_manager = given
+            return entered
+        if self._source.is_async and _is_own(given, AbstractContextManager, self._source, "__enter__"):
+            entered = given.__enter__()
+            self._manager = given
+            return entered
+        return given
+
+    def _begin(self, values: dict[str, Any]) -> Any:
+        given = self._source.enter(**values)
+        is_async = _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__")
+        if not is_async and _is_own(given, AbstractContextManager, self._source, "__enter__"):
+            entered = given.__enter__()
+            self._manager = given
+            return entered
+        return given
+
+    async def close(self, error: BaseException | None) -> None:
+        """End it. Nothing that was raised is kept from those that come after, whatever it says."""
+        why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
+        try:
+            if self._async_manager is not None:
+                await self._async_manager.__aexit__(*why)
+            elif self._manager is not None and self._source.is_async:
+                self._manager.__exit__(*why)
+            elif self._manager is not None:
+                leave = self._manager.__exit__
+                await ThreadStep(self._exchange, has_to_run=True).run(self._context.run, {}, leave, *why)
+        finally:
+            del why, error
+
+
+def _is_own(given: Any, kind: type, source: Source, method: str) -> bool:
+    """Whether what a source gave is there to be entered, and not an open thing that happens to have the methods."""
+    if isinstance(source.function, type):
+        return hasattr(source.function, method)
+    return kind in type(given).__mro__
+
+
+class Override:
+    """One function that is called instead of another, from now on; as a context manager until the end of the block."""
+
+    def __init__(
+        self,
+        overrides: dict[Callable[..., Any], Callable[..., Any]],
+        dependency: Callable[..., Any],
+        replacement: Callable[..., Any],
+    ) -> None:
+        for given in (dependency, replacement):
+            if not callable(given):
+                raise RegistrationError(
+                    f"override: give the function that stands in Depends, and another; not {given!r}"
+                )
+        self._overrides = overrides
+        self._dependency = dependency
+        self._before = overrides.get(dependency)
+        overrides[dependency] = replacement
+
+    def end(self) -> None:
+        """What was called before is called again."""
+        if self._before is None:
+            self._overrides.pop(self._dependency, None)
+        else:
+            self._overrides[self._dependency] = self._before
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.end()

@@ -1,0 +1,190 @@
+"""Schemas given as JSON: checked when they are registered, and enforced by jsonschema-rs (extra `mcpd-server[schema]`).
+
+JSON Schema 2020-12 unless `$schema` names another draft. Nothing is ever fetched: a reference out of
+the document is refused (S26-024). Depth and size are bounded. Spec: 2026-07-28 basic/index, JSON Schema usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import Any
+
+from msgspec import Raw
+from msgspec.json import encode
+
+from mcpd.errors import ArgumentsError, RegistrationError
+from mcpd.protocol.jsonrpc import read_object
+from mcpd.server.functions.coercion import coerce
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 100
+
+_DIALECTS = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
+MOST_LEVELS = 250
+_MANY = 20
+_LONG = 400
+
+
+class JsonSchema:
+    """One schema, ready to check values. `what` names it in errors, e.g. "tool 'x', input schema".
+
+    Raises RegistrationError for a schema that is not valid in its dialect, names a dialect that is not known,
+    refers out of itself, or is larger than 1 MiB or deeper than 100. The patterns of one that is not `is_ours` are
+    matched in time that grows with the text only, which lets no pattern look ahead.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], what: str, *, is_ours: bool = True) -> None:
+        self.schema = dict(schema)
+        try:
+            import jsonschema_rs  # an extra, for servers that give schemas as JSON
+        except ImportError:
+            raise RegistrationError(f"{what}: schemas given as JSON need: pip install 'mcpd-server[schema]'") from None
+        self._check(what)
+        try:
+            jsonschema_rs.meta.validate(self.schema)
+            patterns = None if is_ours else jsonschema_rs.RegexOptions(size_limit=MAX_BYTES)
+            self._validator = jsonschema_rs.validator_for(
+                self.schema, retriever=_refuse_to_fetch, pattern_options=patterns
+            )
+        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+            message = getattr(error, "message", None) or str(error).partition("\n")[0]
+            raise RegistrationError(f"{what}: {message}") from None
+
+    def _check(self, what: str) -> None:
+        dialect = self.schema.get("$schema", _DIALECTS[0])
+        if not isinstance(dialect, str) or dialect.rstrip("#") not in _DIALECTS:
+            raise RegistrationError(
+                f"{what}: the dialect {dialect!r} is not supported; leave $schema out for 2020-12, or name one of "
+                f"{', '.join(_DIALECTS)}"
+            )
+
+        references = list(_references(self.schema, what, 0, count()))  # first: it ends where writing would not
+        try:
+            size = len(encode(self.schema))
+        except (TypeError, RecursionError) as error:
+            raise RegistrationError(f"{what}: not JSON: {error}") from None
+        if size > MAX_BYTES:
+            raise RegistrationError(f"{what}: {size} bytes, more than {MAX_BYTES}")
+
+        for reference in references:
+            if not reference.startswith("#"):
+                raise RegistrationError(
+                    f"{what}: $ref {reference!r} leads out of the schema; nothing is fetched, so put it into $defs"
+                )
+
+    def problems(self, value: Any, *, is_flat: bool = False) -> list[str]:
+        """What is wrong with a value, a line each, at most 20; [] if it fits. One of too many levels does not.
+
+        `is_flat`: that it has few levels is known, and not asked again.
+        """
+        if not is_flat and not self.can_check(value):
+            return [f"nested deeper than {MOST_LEVELS}"]
+        found = []
+        for error in self._validator.iter_errors(value):
+            path = ".".join(map(str, error.instance_path))
+            message = error.message
+            if len(message) > _LONG:  # it repeats the value
+                message = f"{message[: _LONG // 2]} … {message[-_LONG // 2 :]}"
+            found.append(f"{path}: {message}" if path else message)
+            if len(found) == _MANY:
+                break
+        return found
+
+    @staticmethod
+    def can_check(value: Any) -> bool:
+        """Whether a value has few enough levels to be looked at.
+
+        The library writes down 255 at most, and follows a schema that refers to itself without a look at how much
+        stack is left: JSON that Python 3.13 and later read may have levels enough to end the process.
+        """
+        level = [value]
+        for _ in range(MOST_LEVELS):
+            holders = [one for one in level if isinstance(one, (dict, list, tuple))]
+            level = [part for one in holders for part in (one.values() if isinstance(one, dict) else one)]
+            if not level:
+                return True
+        return False
+
+
+def _refuse_to_fetch(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iterator[str]:
+    """What refers to something, in a schema whose parts may be shared: so written out it may be without end."""
+    if depth > MAX_DEPTH:
+        raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
+    if next(values) > MAX_BYTES // 2:  # each is a byte at least, and a mark beside it
+        raise RegistrationError(f"{what}: more than {MAX_BYTES} bytes, if what it has in several places is written out")
+
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value, what, depth + 1, values)
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _references(item, what, depth + 1, values)
+
+
+class SchemaCallee:
+    """A function whose arguments a JSON Schema describes: it takes them as one dict, and the context if it wants.
+
+    Stands where a `signature.Callee` stands.
+    """
+
+    direct = None
+
+    def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')
+
+        takes = list(inner.arguments.__struct_fields__)
+        if len(takes) != 1:
+            raise RegistrationError(f"{what}: with input_schema= the function takes one dict of arguments, not {takes}")
+
+        self.function = function
+        self.name: str = inner.name
+        self.description: str = inner.description
+        self.is_async: bool = inner.is_async
+        self.input_schema = dict(schema)
+        self.output_schema: dict[str, Any] | None = inner.output_schema
+        self.returns = inner.returns
+        self.output_type = inner.output_type
+        self.arguments = inner.arguments
+        self.parameters = ()
+
+        self._schema = JsonSchema(schema, what)
+        self._parameter = takes[0]
+        self._inner = inner
+
+    def call(self, raw: bytes | Raw, context: Any = None) -> Any:
+        """Validate the arguments and call the function. Raises ArgumentsError, InvalidParams if they are no object."""
+        return self._inner.call_values({self._parameter: self._read(raw)}, context)
+
+    def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
+        """As `call`, with values that came as strings."""
+        return self.call(encode(dict(values)), context)
+
+    def _read(self, raw: bytes | Raw) -> dict[str, Any]:
+        arguments = read_object(raw, "arguments")
+        written = bytes(raw)
+        # Each bracket is a level at most, and most arguments have hardly any.
+        is_flat = written.count(b"{") + written.count(b"[") < MOST_LEVELS
+        problems = self._schema.problems(arguments, is_flat=is_flat)
+        if problems and (is_flat or self._schema.can_check(arguments)):
+            repaired = coerce(arguments, self.input_schema)
+            if repaired is not arguments:
+                # Its levels are counted: a text that was read as JSON may have written its brackets as escapes.
+                arguments, problems = repaired, self._schema.problems(repaired)
+        if problems:
+            raise ArgumentsError("\n".join(problems))
+        return arguments

@@ -1,0 +1,477 @@
+"""JSON Schema that everybody reads: draft-07 validators, model vendors, and the frameworks between them.
+
+One pass over every schema that was generated, msgspec's and pydantic's alike; one that an author gave as JSON is his.
+It changes how things are said, hardly what: an enum has a type, an array `items`, a record `properties`; a tuple says
+its length; nothing is a boolean schema but `additionalProperties`; no keyword or format that no standard has; types
+stand where they are used (`inlining`). A schema admits at least what the function takes and gives: values are
+checked by its types, never by this. What each rule is for is in docs/schemas.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+from mcpd.server.functions.coercion import DATETIME_FORMATS
+
+MAX_NODES: Final = 2000
+"""A schema with more parts than this keeps references to what it uses often, or would double with each level."""
+
+_SMALL: Final = 8
+
+_LOCAL: Final = "#/$defs/"
+
+# Keywords whose value is a schema, a list of them, or names with one each. Whatever else there is is data.
+_ONE: Final = frozenset(
+    ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
+     "unevaluatedItems", "unevaluatedProperties")
+)  # fmt: skip
+_MANY: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_NAMED: Final = frozenset(("$defs", "dependentSchemas", "patternProperties", "properties"))
+# Where true and false have always been meant, and everybody reads them.
+_FLAGS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
+
+
+def inlined(root: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """`root` with each reference into `definitions` replaced by what it names, and with `$defs` for the rest."""
+    return _Inlining(root, definitions).schema()
+
+
+def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """A schema with each schema directly inside it changed."""
+    found: dict[str, Any] = {}
+    for keyword, value in node.items():
+        if keyword in _NAMED and isinstance(value, dict):
+            found[keyword] = {name: change(child) for name, child in value.items()}
+        elif keyword in _MANY and isinstance(value, list):
+            found[keyword] = [change(child) for child in value]
+        elif keyword in _ONE and (isinstance(value, dict) or (isinstance(value, bool) and keyword not in _FLAGS)):
+            found[keyword] = change(value)
+        else:
+            found[keyword] = value
+    return found
+
+
+def subschemas(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The schemas directly inside a schema."""
+    found: list[dict[str, Any]] = []
+    mapped(node, lambda child: found.append(child) if isinstance(child, dict) else None)
+    return found
+
+
+class _Inlining:
+    def __init__(self, root: dict[str, Any], definitions: Mapping[str, Any]) -> None:
+        self._root = root
+        self._definitions = definitions
+        # The names that stay, in the order in which they are first complete.
+        self._kept: dict[str, None] = {}
+        self._find_recursive()
+        if self._total() > MAX_NODES:
+            self._keep_large()
+        self._names = self._plain_names()
+
+    def schema(self) -> dict[str, Any]:
+        whole = self._placed(self._root)
+        if self._kept:
+            whole["$defs"] = {self._names[name]: self._placed(self._definitions[name]) for name in self._in_order()}
+        return whole
+
+    def _find_recursive(self) -> None:
+        """Keep the names at which walking from the root comes back to where it is: that cuts every circle."""
+        path: set[str] = set()
+        done: dict[str, None] = {}
+
+        def walk(node: dict[str, Any]) -> None:
+            for name in self._named_in(node):
+                if name in path:
+                    self._kept[name] = None
+                elif name not in done:
+                    path.add(name)
+                    walk(self._definitions[name])
+                    path.remove(name)
+                    done[name] = None
+
+        walk(self._root)
+        self._used = done
+
+    def _named_in(self, node: dict[str, Any]) -> Iterator[str]:
+        """The definitions that a schema refers to itself, not by way of others, as often as it does."""
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            name = reference.removeprefix(_LOCAL)
+            if name != reference and name in self._definitions:
+                yield name
+        for child in subschemas(node):
+            yield from self._named_in(child)
+
+    def _total(self) -> int:
+        sizes: dict[str, int] = {}
+        return self._size(self._root, sizes) + sum(self._size(self._definitions[name], sizes) for name in self._kept)
+
+    def _size(self, node: dict[str, Any], sizes: dict[str, int]) -> int:
+        """How many schemas there are in one when it is inlined; `sizes` remembers that of definitions."""
+        size = 1
+        reference = node.get("$ref")
+        name = reference.removeprefix(_LOCAL) if isinstance(reference, str) else ""
+        if name in self._definitions and name not in self._kept:
+            if name not in sizes:
+                sizes[name] = self._size(self._definitions[name], sizes)
+            size += sizes[name]
+        return size + sum(self._size(child, sizes) for child in subschemas(node))
+
+    def _keep_large(self) -> None:
+        nodes = [self._root, *(self._definitions[name] for name in self._used)]
+        uses: dict[str, int] = {}
+        for node in nodes:
+            for name in self._named_in(node):
+                uses[name] = uses.get(name, 0) + 1
+        sizes: dict[str, int] = {}
+        for name in self._used:
+            size = sizes.setdefault(name, self._size(self._definitions[name], sizes))
+            if uses.get(name, 0) > 1 and size > _SMALL:
+                self._kept.setdefault(name)
+
+    def _plain_names(self) -> dict[str, str]:
+        """What the kept ones are called: some clients take letters, digits and underscores only."""
+        names: dict[str, str] = {}
+        for name in self._kept:
+            plain = base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "Type"
+            number = 1
+            while plain in names.values():
+                number += 1
+                plain = f"{base}_{number}"
+            names[name] = plain
+        return names
+
+    def _in_order(self) -> list[str]:
+        ordered: dict[str, None] = {}
+        seen: set[str] = set()
+
+        def walk(name: str) -> None:
+            seen.add(name)
+            for other in self._named_in(self._definitions[name]):
+                if other not in seen:
+                    walk(other)
+            if name in self._kept:
+                ordered.setdefault(name)
+
+        for name in self._named_in(self._root):
+            if name not in seen:
+                walk(name)
+        return list(ordered)
+
+    def _placed(self, node: dict[str, Any]) -> dict[str, Any]:
+        reference = node.get("$ref")
+        if isinstance(reference, str) and (name := reference.removeprefix(_LOCAL)) in self._definitions:
+            if name in self._kept:
+                node = {**node, "$ref": _LOCAL + self._names[name]}
+            else:
+                # What stands beside a reference says more than what it refers to.
+                beside = {key: value for key, value in node.items() if key != "$ref"}
+                return self._placed({**self._definitions[name], **beside})
+        return mapped(node, lambda child: self._placed(child) if isinstance(child, dict) else child)
+
+
+_TOKEN: Final = re.compile(
+    r"""(?xs)
+    \\ (?: x[0-9a-fA-F]{2} | u[0-9a-fA-F]{4} | [1-9][0-9]? | . )  # an escape
+    | \(\?P<[A-Za-z_]\w*>                                         # a named group
+    | \(\?(?: : | = | ! | <= | <! )?                              # other groups; "(?" alone is one of the rest
+    | \{[0-9]+(?:,[0-9]*)?\}                                      # a quantifier
+    | .
+    """
+)
+_SAME: Final = frozenset("dDwWsSnrtfv") | frozenset("^$\\.*+?()[]{}|/")
+_QUANTIFIERS: Final = ("*", "+", "?")
+
+
+def portable(pattern: str) -> str | None:
+    """The pattern as JavaScript reads it, or None if it has no such form."""
+    written: list[str] = []
+    is_class = False
+    before = ""
+
+    for token in _TOKEN.findall(pattern):
+        piece = _in_class(token, before) if is_class else _outside(token, before)
+        if piece is None:
+            return None
+
+        if is_class:
+            is_class = token != "]"
+        elif token == "[":
+            is_class = True
+        is_quantifier = (token in _QUANTIFIERS and before != "quantifier") or _is_count(token)
+        before = "quantifier" if is_quantifier else token
+        written.append(piece)
+
+    return "".join(written)
+
+
+def _is_count(token: str) -> bool:
+    return len(token) > 1 and token[0] == "{"
+
+
+def _outside(token: str, before: str) -> str | None:
+    if token.startswith("(?P<"):
+        return "("
+    if token == "(?" or token in ("{", "}", "]"):
+        return None
+    if before == "quantifier" and (token in ("*", "+") or _is_count(token)):
+        return None  # Python's possessive quantifiers
+    if token in (r"\A", r"\Z", r"\z"):
+        return "^" if token == r"\A" else "$"
+    if token in (r"\b", r"\B") or re.fullmatch(r"\\[1-9][0-9]?", token):
+        return token
+    return _escape(token)
+
+
+def _in_class(token: str, before: str) -> str | None:
+    if token == "]" and before in ("[", "^"):
+        return None  # it is the first of the class in Python, and its end in JavaScript
+    if token == r"\-":
+        return token
+    return _escape(token)
+
+
+def _escape(token: str) -> str | None:
+    if token == "\\":
+        return None
+    if token[0] != "\\" or len(token) > 2 or token[1] in _SAME:
+        return token
+    # A backslash before what needs none is an error there; before a letter it had a meaning of Python's own.
+    return None if token[1].isalnum() else token[1]
+
+
+Direction = Literal["input", "output"]
+
+AWARE_DATE_TIME: Final = "aware date-time"
+AWARE_TIME: Final = "aware time"
+"""Formats, in schemas that are not plain yet, of what always has an offset from UTC, as RFC 3339 has it."""
+
+# Those that JSON Schema defines and draft-07 validators know. What we take may well be more.
+_INPUT_FORMATS: Final = frozenset(
+    ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "json-pointer", "regex",
+     "relative-json-pointer", "time", "uri", "uri-reference", "uri-template", "uuid")
+)  # fmt: skip
+# Those that hold for whatever Python writes: a datetime may have no offset, a timedelta fractions, a URL a `|`.
+_OUTPUT_FORMATS: Final = frozenset(("date", "ipv4", "uuid"))
+
+_TYPES: Final[tuple[tuple[type, str], ...]] = (
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (type(None), "null"),
+    (list, "array"),
+    (dict, "object"),
+)
+_SAID: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+_WORDS: Final = ("title", "description", "examples", "deprecated")
+_NULL: Final = {"type": "null"}
+
+
+def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
+    """A generated schema, with its `$defs`, as it is shown to clients; what it is made of is not changed."""
+    root = dict(schema)
+    definitions = root.pop("$defs", {})
+    whole = inlined(
+        _rewritten(root, direction), {name: _rewritten(node, direction) for name, node in definitions.items()}
+    )
+    merged: dict[str, Any] = _merged(whole)
+    return merged
+
+
+def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
+    """A schema with all rules kept but those that need to know what references lead to."""
+    if not isinstance(node, dict):
+        return {"not": {}} if node is False else {}
+    node = _with_words_outside(_without_specials(node))
+    found = mapped(node, lambda child: _rewritten(child, direction))
+
+    _name_values(found)
+    _say_text(found, direction)
+    if found.get("type") == "array":
+        _say_items(found)
+    elif found.get("type") == "object":
+        _say_members(found)
+
+    multiple = found.get("multipleOf")
+    if direction == "output" and isinstance(multiple, float) and not multiple.is_integer():
+        del found["multipleOf"]  # validators calculate otherwise: 0.3 is no multiple of 0.1
+    return found
+
+
+def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
+    """A schema without the keywords of other standards, `const` and the like that say what others say, too."""
+    node = dict(node)
+    if "discriminator" in node:
+        del node["discriminator"]
+        if "oneOf" in node and "anyOf" not in node:
+            node["anyOf"] = node.pop("oneOf")
+
+    if "const" in node:
+        node.setdefault("enum", [node["const"]])
+        del node["const"]
+
+    if isinstance(node.get("allOf"), list) and len(node["allOf"]) == 1 and isinstance(node["allOf"][0], dict):
+        (part,) = node["allOf"]
+        if part.keys().isdisjoint(node.keys() - set(_SAID)):
+            del node["allOf"]
+            node = {**part, **node}
+
+    if node.get("items") is False:
+        del node["items"]
+        node.setdefault("maxItems", len(node.get("prefixItems", ())))
+    return node
+
+
+def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
+    """What an author said of the only branch beside null is said of the whole: clients look for it nowhere else."""
+    branches = node.get("anyOf")
+    if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
+        return node
+    at = 1 - branches.index(_NULL)
+    if not isinstance(branches[at], dict):
+        return node
+    words = {key: value for key, value in branches[at].items() if key in _WORDS and node.get(key, value) == value}
+    if not words:
+        return node
+    rest = {key: value for key, value in branches[at].items() if key not in words}
+    return {**words, **node, "anyOf": [rest, _NULL] if at == 0 else [_NULL, rest]}
+
+
+def _name_values(node: dict[str, Any]) -> None:
+    """The type of each value of an enum; of several types each has its own branch, as no type is a list."""
+    values = node.get("enum")
+    if not isinstance(values, list) or isinstance(node.get("type"), str):
+        return
+
+    groups: dict[str, list[Any]] = {}
+    for value in values:
+        groups.setdefault(_type_of(value), []).append(value)
+    branches = [_NULL if name == "null" else {"type": name, "enum": group} for name, group in groups.items()]
+
+    if len(branches) == 1:
+        del node["enum"]
+        node.update(branches[0])
+    elif branches and "anyOf" not in node:
+        node.pop("type", None)
+        del node["enum"]
+        node["anyOf"] = branches
+
+
+def _type_of(value: Any) -> str:
+    return next(name for kind, name in _TYPES if isinstance(value, kind))
+
+
+def _say_text(node: dict[str, Any], direction: Direction) -> None:
+    """Formats and patterns that validators know and, of what we write, find kept."""
+    if isinstance(node.get("pattern"), str):
+        # pydantic's pattern of a Decimal knows no exponent, which a Decimal may be written with.
+        is_number = direction == "output" and node["pattern"].startswith("^(?!^[-+.]*$)")
+        pattern = None if is_number else portable(node["pattern"])
+        if pattern is None:
+            del node["pattern"]
+        else:
+            node["pattern"] = pattern
+
+    if "format" not in node:
+        return
+    kind = node.pop("format")
+    if not isinstance(kind, str) or node.get("type", "string") != "string":
+        return
+
+    if kind == "decimal":
+        if direction == "input":
+            del node["type"]
+            node["anyOf"] = [{"type": "number"}, {"type": "string"}]
+    elif kind in (AWARE_DATE_TIME, AWARE_TIME):
+        node["format"] = kind.removeprefix("aware ")
+    else:
+        kind = DATETIME_FORMATS.get(kind, kind)
+        kind = "uuid" if kind[:4] == "uuid" and kind[4:].isdigit() else kind
+        if kind in (_INPUT_FORMATS if direction == "input" else _OUTPUT_FORMATS):
+            node["format"] = kind
+
+
+def _say_items(node: dict[str, Any]) -> None:
+    """`items` of an array as one schema. In draft-07, `prefixItems` says nothing and `items` is of all of them."""
+    node.pop("uniqueItems", None)  # a set takes one value twice; vendors refuse the keyword
+    prefix = node.pop("prefixItems", None)
+    if not isinstance(prefix, list):
+        node.setdefault("items", {})
+        return
+
+    # A position has no name and no default, only a record's member has.
+    kinds = [{key: value for key, value in item.items() if key not in ("default", "title")} for item in prefix]
+    distinct = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
+    is_mixed = len(distinct) > 1
+    if node.get("maxItems", len(kinds) + 1) > len(kinds) and (rest := node.get("items", {})) not in distinct:
+        distinct.append(rest)
+
+    if {} in distinct or not distinct:
+        node["items"] = {}
+    else:
+        node["items"] = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+
+    if is_mixed or any("title" in item for item in prefix):
+        order = "Items in this order: " + ", ".join(map(_called, prefix))
+        said = node.get("description")
+        node["description"] = f"{said}\n\n{order}" if said else order
+
+
+def _called(item: Mapping[str, Any]) -> str:
+    """A position of a tuple in a word: its name, else its type."""
+    name = item.get("title") or item.get("$ref", "").rpartition("/")[2] or item.get("type")
+    branches = item.get("anyOf")
+    return " or ".join(map(_called, branches)) if not name and isinstance(branches, list) else str(name or "anything")
+
+
+def _say_members(node: dict[str, Any]) -> None:
+    """`properties` of a record, and what a map's values are. A map has no `properties`: some clients read a record
+    without members there, and lose all that is in it."""
+    if node.get("required") == []:
+        del node["required"]
+
+    patterns = node.get("patternProperties")
+    if isinstance(patterns, dict) and len(patterns) == 1 and "properties" not in node:
+        ((pattern, value),) = patterns.items()
+        if node.get("additionalProperties", False) is False:
+            del node["patternProperties"]
+            node["additionalProperties"] = value
+            if written := portable(pattern):
+                node.setdefault("propertyNames", {"pattern": written})
+
+    if isinstance(node.get("propertyNames"), dict) and node["propertyNames"].keys().isdisjoint(("type", "$ref")):
+        node["propertyNames"] = {"type": "string", **node["propertyNames"]}
+
+    if "properties" in node:
+        return
+    if node.get("additionalProperties") is False:
+        node["properties"] = {}
+    elif node.get("additionalProperties", {}) == {}:
+        node["additionalProperties"] = True
+
+
+def _merged(node: Any) -> Any:
+    """A schema, all in its place, without a choice among choices, and without a choice of one."""
+    if not isinstance(node, dict):
+        return node
+    found = mapped(node, _merged)
+    return _with_flat_choice(found) if isinstance(found.get("anyOf"), list) else found
+
+
+def _with_flat_choice(node: dict[str, Any]) -> dict[str, Any]:
+    branches: list[Any] = []
+    said: dict[str, Any] = {}
+    for branch in node["anyOf"]:
+        inner = [branch]
+        if isinstance(branch, dict) and "anyOf" in branch and branch.keys() <= {"anyOf", *_SAID}:
+            inner = branch["anyOf"]
+            said |= {key: branch[key] for key in ("title", "description") if key in branch}
+        branches += [one for one in inner if one not in branches]
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    if len(branches) == 1 and isinstance(branches[0], dict) and branches[0].keys().isdisjoint(rest.keys() - set(_SAID)):
+        return {**said, **branches[0], **rest}
+    return {**said, **{key: branches if key == "anyOf" else value for key, value in node.items()}}

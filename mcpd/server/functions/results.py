@@ -1,0 +1,125 @@
+"""What a return annotation promises: data with a schema, or text and content that have none.
+
+Never looks at values, and makes no schema. Spec: 2025-11-25 server/tools, structured content.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+import typing
+from collections.abc import Callable
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union
+
+import msgspec
+
+_TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
+_LISTS = frozenset(
+    (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+)
+_AWAITABLES = frozenset((collections.abc.Awaitable, collections.abc.Coroutine))
+
+
+def awaited(hint: Any) -> Any:
+    """What a plain function that returns an awaitable gives in the end."""
+    while typing.get_origin(hint) in _AWAITABLES:
+        hint = typing.get_args(hint)[-1]
+    return hint
+
+
+def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
+    """Whether a function that returns this gives data, so that it can have an output schema."""
+    return data_type(hint, is_content) is not None
+
+
+def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any:
+    """A return annotation as msgspec reads it, if what comes back is data; None if not.
+
+    It is not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
+    a list, as it may in one of whatever it be; if the annotation is missing or says Any; if msgspec and we cannot
+    write it as JSON, nor pydantic.
+    `is_content` says of a class that its values go to the host as they are: content blocks, results.
+    """
+    if is_content is not None and typing.get_origin(hint) is Annotated and is_content(hint.__origin__):
+        # A result made by hand, and beside it the class of its data, as the official SDK has it.
+        data = [item for item in hint.__metadata__ if isinstance(item, type)]
+        return _readable(data[0]) if data else None
+    members = _members(hint)
+    if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
+        return None
+    return _readable(hint)
+
+
+def _readable(hint: Any) -> Any:
+    from mcpd.server.functions.hints import readable_output  # noqa: PLC0415 - many a server's functions all return text
+
+    return readable_output(hint)
+
+
+def is_block_list(hint: Any, is_content: Callable[[Any], bool]) -> bool:
+    """Whether a list of content may come, so that an empty one is no content."""
+    lists = [member for member in _members(hint) if typing.get_origin(member) in _LISTS]
+    return any(is_content(kind) for member in lists for item in typing.get_args(member) for kind in _members(item))
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type; without Annotated and NewType."""
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            hint = hint.__origin__
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        else:
+            break
+    if typing.get_origin(hint) in (Union, UnionType):
+        return tuple(part for member in typing.get_args(hint) for part in _members(member))
+    return (hint,)
+
+
+def _is_text(hint: Any) -> bool:
+    return (
+        any(hint is text for text in _TEXT)
+        or isinstance(hint, typing.TypeVar)
+        or (isinstance(hint, type) and issubclass(hint, os.PathLike))
+    )
+
+
+def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) -> bool:
+    for member in members:
+        if (typing.get_origin(member) or member) in _LISTS:
+            items = [item for item in typing.get_args(member) if item is not ...]
+            if not items or any(item is Any or item is object for item in items):
+                return True
+            if any(_has_content(_members(item), is_content) for item in items):
+                return True
+        elif is_content(member):
+            return True
+    return False
+
+
+def dec_hook(kind: Any, value: Any) -> Any:
+    """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
+    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+
+    return type_hooks.dec_hook(kind, value)
+
+
+def output_hook(kind: Any, value: Any) -> Any:
+    """`dec_hook` for a check of what goes out. ValueError if it does not fit."""
+    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+
+    return type_hooks.output_hook(kind, value)
+
+
+def enc_hook(value: Any) -> Any:
+    """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+
+    return type_hooks.enc_hook(value)
+
+
+def to_builtins(value: Any) -> Any:
+    """`value` as what JSON has: None, bool, int, float, str, list, dict with string keys."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)

@@ -1,0 +1,261 @@
+"""JSON Schemas (2020-12) of what a function takes and gives back, out of its types.
+
+msgspec makes them; here they get the shape MCP wants: an object schema at the root without a name of
+its own, shared types in `$defs`, parameter descriptions from the docstring, pydantic's models among
+the rest. Arguments are repaired by these schemas; what clients are shown is the plain form of them
+(`plain_schema`). Loaded when the first schema is asked for. Never sees values, never validates.
+Spec: 2025-11-25 server/tools (tool schemas), SEP-2106 for output schemas of any root.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import NODEFAULT, Struct, inspect as types
+from msgspec.inspect import type_info
+
+from mcpd.server.functions.hints import WrittenDefault, texts_beside
+from mcpd.server.functions.plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction, plain
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.functions.type_hooks import ANYTHING, Definitions
+
+__all__ = ["input_schema", "output_schema", "plain"]
+
+
+_DATETIMES: dict[Any, str] = {
+    types.DateTimeType: "python datetime",
+    types.DateType: "python date",
+    types.TimeType: "python time",
+    types.TimeDeltaType: "python timedelta",
+}
+_RECORDS = (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)
+
+
+class Marks:
+    """`mark(type, schema)` for the types of one document with these definitions. `hints` are what was annotated."""
+
+    def __init__(self, definitions: dict[str, Any], hints: Iterable[Any], direction: Direction) -> None:
+        self._definitions = definitions
+        self._direction = direction
+        self._seen: set[int] = set()
+        # msgspec sorts the values of a Literal; the annotation alone knows better.
+        self._written: dict[frozenset[Any], list[Any]] = {}
+        for hint in hints:
+            self._note_literals(hint)
+
+    def mark(self, found: Any, schema: Any) -> None:
+        """Mark a schema, and all that it is made of."""
+        while isinstance(found, types.Metadata):
+            found = found.type
+        if isinstance(schema, dict) and "$ref" in schema:
+            schema = self._definitions.get(schema["$ref"].rpartition("/")[2])
+        if not isinstance(schema, dict) or id(schema) in self._seen:
+            return
+        self._seen.add(id(schema))
+
+        if isinstance(found, _RECORDS):
+            self._mark_record(found, schema)
+        elif isinstance(found, types.UnionType):
+            self._mark_union(found, schema)
+        elif isinstance(found, types.CollectionType):
+            self.mark(found.item_type, schema.get("items"))
+        elif isinstance(found, types.TupleType):
+            for kind, item in zip(found.item_types, schema.get("prefixItems", ()), strict=False):
+                self.mark(kind, item)
+        elif isinstance(found, types.DictType):
+            self.mark(found.value_type, schema.get("additionalProperties"))
+        elif isinstance(found, types.EnumType):
+            _put_in_order(schema, [member.value for member in found.cls])
+        elif isinstance(found, types.LiteralType):
+            _put_in_order(schema, self._written.get(_key(found.values), []))
+        elif isinstance(found, tuple(_DATETIMES)):
+            self._mark_datetime(found, schema)
+
+    def _mark_datetime(self, found: Any, schema: dict[str, Any]) -> None:
+        schema.pop("format", None)
+        # Of datetimes and times, some have an offset from UTC always, some never, most as the caller likes.
+        offset = getattr(found, "tz", None)
+        if self._direction == "input":
+            if offset is not False:
+                schema["format"] = _DATETIMES[type(found)]
+        elif isinstance(found, types.DateType):
+            schema["format"] = "date"
+        elif offset is True:
+            schema["format"] = AWARE_TIME if isinstance(found, types.TimeType) else AWARE_DATE_TIME
+
+    def _mark_record(self, found: Any, schema: dict[str, Any]) -> None:
+        hints = self._note_members(found.cls)
+        members = schema.get("properties", {})
+        # A record as an array may have its tag in front.
+        items = schema.get("prefixItems", ())[-len(found.fields) :]
+
+        for index, field in enumerate(found.fields):
+            if items:
+                self.mark(field.type, items[index])
+                items[index].setdefault("title", field.name)
+            else:
+                member = members.get(field.encode_name)
+                self.mark(field.type, member)
+                for key, text in texts_beside(hints.get(field.name)).items():
+                    member.setdefault(key, text)
+
+    def _mark_union(self, found: Any, schema: dict[str, Any]) -> None:
+        # msgspec puts structs after the rest, two or more of them in a choice of their own, and null at the end.
+        records, others = [], []
+        for kind in found.types:
+            bare = kind
+            while isinstance(bare, types.Metadata):
+                bare = bare.type
+            if isinstance(bare, types.StructType) and not bare.array_like:
+                records.append(bare)
+            elif not isinstance(bare, types.NoneType):
+                others.append(kind)
+
+        branches = schema.get("anyOf", [])
+        for kind, branch in zip(others, branches, strict=False):
+            self.mark(kind, branch)
+
+        rest = branches[len(others) :]
+        if rest and "anyOf" in rest[0]:
+            rest = rest[0]["anyOf"]
+        for kind, branch in zip(records, rest, strict=False):
+            self.mark(kind, branch)
+
+    def _note_members(self, kind: Any) -> dict[str, Any]:
+        """The hints of a record's members, their literals noted."""
+        kind = getattr(kind, "__origin__", kind)
+        try:
+            hints = typing.get_type_hints(kind, include_extras=True)
+        except Exception:  # msgspec has read them, in some way of its own
+            return {}
+        for hint in hints.values():
+            self._note_literals(hint)
+        return hints
+
+    def _note_literals(self, hint: Any) -> None:
+        hint = getattr(hint, "__supertype__", getattr(hint, "__value__", hint))
+        origin = typing.get_origin(hint)
+        if origin is Literal:
+            values = list(typing.get_args(hint))
+            self._written.setdefault(_key(values), values)
+        elif origin is Annotated:
+            self._note_literals(hint.__origin__)
+        else:
+            for part in typing.get_args(hint):
+                self._note_literals(part)
+
+
+def _key(values: Iterable[Any]) -> frozenset[Any]:
+    return frozenset((type(value), value) for value in values)
+
+
+def _put_in_order(schema: dict[str, Any], values: list[Any]) -> None:
+    if _key(values) == _key(schema.get("enum", ())):
+        schema["enum"] = list(values)
+
+
+def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> dict[str, Any]:
+    """The schema of a function's arguments.
+
+    `arguments` has a field for each parameter, `descriptions` come from the docstring and yield to
+    those of `Meta(description=)`. `extra` is the type of further arguments, None if there may be none.
+    """
+    kinds = [arguments] if extra is None else [arguments, extra]
+    schemas, definitions = _generated(kinds, "validation")
+    root = definitions.pop(schemas[0]["$ref"].rpartition("/")[2])
+    properties: dict[str, Any] = root["properties"]
+    for field in msgspec.structs.fields(arguments):
+        member = properties[field.encode_name]
+        member.pop(ANYTHING, None)
+        if field.name in descriptions and not _is_described(member):
+            member["description"] = descriptions[field.name]
+        _show_default(member, field)
+
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if "required" in root:
+        schema["required"] = root["required"]
+    if extra is None:
+        schema["additionalProperties"] = False
+    elif schemas[1].pop(ANYTHING, None) is None and schemas[1]:
+        schema["additionalProperties"] = schemas[1]
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def output_schema(hint: Any) -> dict[str, Any]:
+    """The schema of a return annotation, with a root of any type; older versions' view of it is not made here."""
+    schemas, definitions = _generated([hint], "serialization")
+    root: dict[str, Any] = schemas[0]
+
+    if root.keys() == {"$ref"}:
+        # The host looks at the root's type: the shared type itself stands there, not a reference to it.
+        reference: str = root["$ref"]
+        name = reference.rpartition("/")[2]
+        root = dict(definitions[name])
+        if not _mentions(definitions, reference):
+            del definitions[name]
+
+    root.pop("title", None)
+    root.pop(ANYTHING, None)
+    if definitions:
+        root["$defs"] = definitions
+    return root
+
+
+def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
+    models = Definitions(mode)
+    schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
+
+    # A name that msgspec gave away too: once more, with other names for the models.
+    if not models.found.keys().isdisjoint(definitions):
+        models = Definitions(mode, frozenset(definitions))
+        schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
+
+    for definition in definitions.values():
+        if definition.get("required") == []:
+            del definition["required"]
+    for definition in models.found.values():
+        _drop_titles(definition)
+
+    marks = Marks(definitions, kinds, "input" if mode == "validation" else "output")
+    for kind, schema in zip(kinds, schemas, strict=True):
+        marks.mark(type_info(kind), schema)
+    return schemas, {**definitions, **models.found}
+
+
+def _drop_titles(model: dict[str, Any]) -> None:
+    """Without the titles that pydantic makes of names, "User Id" of `user_id`: they say nothing and cost much."""
+    for name, member in model.get("properties", {}).items():
+        if isinstance(member, dict) and member.get("title") == name.title().replace("_", " ").strip():
+            del member["title"]
+
+
+def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> None:
+    default = field.default
+    if default is NODEFAULT:
+        if not isinstance(field.default_factory, WrittenDefault):
+            return  # a factory of the author's makes another value for each call: none of them is the default
+        default = field.default_factory.value
+    if default is msgspec.UNSET:
+        return
+    try:
+        member["default"] = to_builtins(default)
+    except (TypeError, ValueError):
+        # A sentinel: the parameter may be left out, and that is all there is to show.
+        member.pop("default", None)
+
+
+def _is_described(member: dict[str, Any]) -> bool:
+    return "description" in member or any(
+        "description" in branch for branch in member.get("anyOf", ()) if "$ref" not in branch
+    )
+
+
+def _mentions(node: Any, reference: str) -> bool:
+    if isinstance(node, dict):
+        return node.get("$ref") == reference or any(_mentions(value, reference) for value in node.values())
+    return isinstance(node, list) and any(_mentions(item, reference) for item in node)

@@ -1,0 +1,414 @@
+"""Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
+
+pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
+of its models, or a stand-in for another hint that it reads (`type_adapter`). Paths travel as strings. msgspec calls the
+three hooks for a type of its own accord, by way of `hooks`; `problem` finds, when a function is registered, the types
+for which no hook would help.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from decimal import Decimal
+from functools import cache
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Struct, inspect as types
+
+from mcpd.server.functions.annotations import written_annotations
+
+
+def attributes(value: Any) -> dict[str, Any] | None:
+    """The annotated public attributes that an object has; None if there are none, or its class is no such class."""
+    kind: type = type(value)
+    names = _annotated(kind)
+    return {name: getattr(value, name) for name in names if hasattr(value, name)} or None
+
+
+def record_type(kind: Any) -> Any:
+    """A TypedDict of the attributes that such a class annotates; None for any other hint."""
+    names = _annotated(kind) if isinstance(kind, type) else ()
+    if not names:
+        return None
+    try:
+        hints = typing.get_type_hints(kind, include_extras=True)
+    except Exception:  # an annotation is any expression
+        return None
+    return typing.TypedDict(kind.__name__, {name: hints[name] for name in names})  # type: ignore[operator]
+
+
+@cache
+def _annotated(kind: type) -> tuple[str, ...]:
+    # Classes of other metaclasses (enums, protocols, stand-ins, models) have a way of their own.
+    if type(kind) is not type or issubclass(kind, (BaseException, dict, tuple)):
+        return ()
+    names: dict[str, None] = {}
+    for base in reversed(kind.__mro__):
+        for name, hint in written_annotations(base).items():
+            is_class_variable = typing.get_origin(hint) is ClassVar or str(hint).startswith(
+                ("ClassVar", "typing.ClassVar")
+            )
+            if not name.startswith("_") and not is_class_variable:
+                names[name] = None
+    return tuple(names)
+
+
+_log = logging.getLogger("mcpd.registry")
+
+_KNOWN = (
+    "use str, int, float, bool, bytes, list, tuple, set, dict, Literal, Enum, datetime types, UUID, Decimal, Path, "
+    "a dataclass, TypedDict, NamedTuple, msgspec Struct, attrs class or pydantic model"
+)
+
+
+# How msgspec says that it cannot tell the members of a union apart, with a list of what is refused; what we say.
+_UNION = r"(?s)((?:If a t|T)ype union.*) - type `(.*)` is not supported"
+UNION = "the members of the union"
+ANYTHING = "$mcpd-anything"
+"""What stands for an empty schema while schemas are made."""
+_TAG = "give each Struct a tag, as in class Dog(Struct, tag=True)"
+_FIELD = "take one class with all their fields, or two parameters"
+
+# msgspec writes these classes themselves, and not what is derived from them. Called on the class, so that no method
+# of the subclass has a say: they are what is written for the value, not what it looks like.
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: memoryview,
+    bytearray: memoryview,
+    int: int.__int__,
+    float: float.__float__,
+    Decimal: Decimal,
+    datetime.datetime: lambda value: value.isoformat(),
+    datetime.date: lambda value: value.isoformat(),
+    datetime.time: lambda value: value.isoformat(),
+    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+}
+
+
+# msgspec writes these itself, but as keys of a dict: only those it asks about.
+_NEVER_KEYS = frozenset((tuple, list, dict, set, frozenset))
+
+
+def _is_model(kind: Any) -> bool:
+    return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
+
+
+def _is_by_alias(kind: Any) -> bool:
+    """Whether a model is written with its aliases: by default here, unless it says otherwise."""
+    return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
+
+
+def _is_of_pydantic(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core", "pydantic_extra_types")
+
+
+def _is_path(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
+
+
+_CALLABLES = (type, FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ModuleType)
+
+
+def _kind_of(value: object) -> str:
+    return "a class" if isinstance(value, type) else "a module" if isinstance(value, ModuleType) else "a function"
+
+
+class StandIn(type):
+    """The class of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic makes."""
+
+    adapter: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True  # the adapter has said so
+
+    def model_validate_json(cls, text: bytes) -> Any:
+        return cls.adapter.validate_json(text)
+
+    def model_json_schema(cls, **options: Any) -> Any:
+        return cls.adapter.json_schema(**options)
+
+    def dump(cls, value: Any) -> Any:
+        """A value as what JSON has, by its declared type; itself if it is none of that type."""
+        try:
+            return cls.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except Exception:  # pydantic's, or a serializer's of the author: then it is written as any other value
+            return value
+
+    @property
+    def has_functions(cls) -> bool:
+        """Whether code of the author's has a say, so that what goes out may be no input."""
+        return "'type': 'function-" in repr(cls.adapter.core_schema)
+
+
+def is_pydantic_here() -> bool:
+    """Whether pydantic can be imported."""
+    if "pydantic" in sys.modules:
+        return True
+    from importlib.util import find_spec  # noqa: PLC0415 - where it is needed at all
+
+    return find_spec("pydantic") is not None
+
+
+def dec_hook(kind: Any, value: Any) -> Any:
+    """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
+    if _is_model(kind):
+        try:
+            # As JSON, not as Python objects: strict models take "2026-01-01" for a date only there.
+            return kind.model_validate_json(msgspec.json.encode(value))
+        except ValueError as error:
+            raise ValueError(_model_errors(error)) from error
+    if _is_path(kind):
+        if not isinstance(value, str):
+            raise ValueError("Expected `str`")
+        return kind(value)
+    raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON; {_KNOWN}")
+
+
+def output_hook(kind: Any, value: Any) -> Any:
+    """`dec_hook` for a check of what goes out. ValueError if it does not fit.
+
+    A model that writes itself otherwise than it reads itself (aliases, computed fields) cannot read that again:
+    what its schema requires has to be there.
+    """
+    if _is_model(kind):
+        required = _required_output(kind)
+        if isinstance(kind, StandIn):
+            return value if required is not None or kind.has_functions else dec_hook(kind, value)
+        if required is not None:
+            missing = [name for name in required if not isinstance(value, dict) or name not in value]
+            if missing:
+                raise ValueError(f"missing: {', '.join(missing)}")
+            return kind.model_construct()  # any instance will do
+    return dec_hook(kind, value)
+
+
+@cache
+def _required_output(kind: Any) -> Sequence[str] | None:
+    """What the output of a model has to have; None if a model takes what it gives."""
+    try:
+        read = kind.model_json_schema(mode="validation")
+        options = {} if _is_by_alias(kind) else {"by_alias": False}
+        written = kind.model_json_schema(mode="serialization", **options)
+    except Exception:  # such a model is shown as any object
+        return ()
+    return None if read == written else written.get("required", ())
+
+
+def _model_errors(error: ValueError) -> str:
+    """pydantic's findings in one line, without its links and its echo of the input."""
+    if not hasattr(error, "errors"):
+        return str(error)
+    lines = []
+    for entry in error.errors():
+        # pydantic names the parts of its own schema among them, such as "function-wrap[…]".
+        where = ".".join(str(step) for step in entry.get("loc", ()) if "[" not in str(step) or "-" not in str(step))
+        lines.append(f"{where}: {entry.get('msg')}" if where else str(entry.get("msg")))
+    return "; ".join(lines)
+
+
+def enc_hook(value: Any) -> Any:
+    """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    if value is None or value is True or value is False:
+        return {None: "null", True: "true", False: "false"}[value]  # asked about keys only: as json.dumps writes them
+    if isinstance(value, _CALLABLES):
+        raise TypeError(f"{value.__name__} is {_kind_of(value)}, not a value: a call may lack its parentheses")
+    if hasattr(value, "model_dump") and _is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=_is_by_alias(type(value)))
+    if _is_of_pydantic(type(value)):
+        return sys.modules["pydantic_core"].to_jsonable_python(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if type(value) in _NEVER_KEYS:
+        raise TypeError(f"{type(value).__name__} cannot be a key of a JSON object; use str, int, float or Enum keys")
+
+    for kind in type(value).__mro__:
+        if kind in _PLAIN:
+            return _PLAIN[kind](value)
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy and its like
+        plain = value.tolist()
+        if type(plain) is not type(value):
+            return plain
+
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (Sequence, Set, ValuesView)):
+        return list(value)
+    if (record := attributes(value)) is not None:
+        return record
+
+    if isinstance(value, CoroutineType):
+        value.close()  # Python would warn of it later, at a line that has nothing to do with it
+        raise TypeError(f"{value.__qualname__}() was not awaited: write await before it, in an async function")
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        raise TypeError(f"{value.__qualname__}() is a generator: return a list of what it yields")
+    raise TypeError(f"{type(value).__qualname__} cannot be written as JSON; {_KNOWN}")
+
+
+class Definitions:
+    """The `$defs` that pydantic models bring into a schema; `hook` is msgspec's `schema_hook`.
+
+    `mode` is "validation" for what comes in, "serialization" for what goes out. Two models of one
+    name, or a model named like one of `taken`, get their module's name in front.
+    """
+
+    def __init__(self, mode: Literal["validation", "serialization"], taken: frozenset[str] = frozenset()) -> None:
+        self.found: dict[str, Any] = {}
+        self._mode = mode
+        self._taken = taken
+
+    def hook(self, kind: type) -> dict[str, Any]:
+        if _is_path(kind):
+            return {"type": "string", "format": "path"}
+        if not _is_model(kind):
+            raise NotImplementedError
+
+        try:
+            schema, definitions = self._definitions(kind, "")
+            if any(self._is_other(key, value) for key, value in definitions.items()):
+                prefix = re.sub(r"[^\w.-]", "_", f"{kind.__module__}.{kind.__qualname__}.")
+                schema, definitions = self._definitions(kind, prefix)
+        except Exception:  # pydantic and the model's own hooks may raise anything; the tool still works
+            _log.warning("no JSON schema for %s: any object is shown as valid", kind.__qualname__, exc_info=True)
+            return {"type": "object"}
+
+        self.found.update(definitions)
+        return schema or {ANYTHING: True}  # msgspec takes no empty schema from a hook
+
+    def _is_other(self, name: str, schema: Any) -> bool:
+        return name in self._taken or (name in self.found and self.found[name] != schema)
+
+    def _definitions(self, kind: Any, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        is_by_alias = self._mode == "validation" or _is_by_alias(kind)
+        options = {} if is_by_alias else {"by_alias": False}
+        schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode, **options)
+        definitions = {prefix + name: value for name, value in schema.pop("$defs", {}).items()}
+        # A model that contains itself is a reference into its own $defs. Of stand-ins, records alone have a name.
+        if schema.keys() == {"$ref"} or (isinstance(kind, StandIn) and "properties" not in schema):
+            return schema, definitions
+        name = prefix + re.sub(r"[^\w.-]", "_", kind.__name__)
+        return {"$ref": f"#/$defs/{name}"}, {**definitions, name: schema}
+
+
+def problem(hint: Any) -> str | None:
+    """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
+    try:
+        for found in parts_of(types.type_info(hint), set()):
+            if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
+                return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
+            if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
+                # msgspec's schemas show defaults, and it would fail on this one when they are asked for.
+                msgspec.to_builtins(found.default, str_keys=True)
+        # What type_info lets pass: some unions.
+        msgspec.json.Decoder(hint, dec_hook=dec_hook)
+    except NameError as error:
+        return f"the name {error.name!r} in its definition is not defined"
+    except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        if found := re.match(_UNION, str(error)):
+            for part in typing.get_args(hint):
+                if reason := problem(part):
+                    return reason
+            return f"{UNION} {found[2]} cannot be told apart in JSON; {_TAG if 'Struct types' in found[1] else _FIELD}"
+        return f"{error}; {_KNOWN}"
+    return None
+
+
+def parts_of(found: Any, seen: set[Any]) -> Iterator[Any]:
+    """A type as msgspec sees it, and all types and fields inside it."""
+    yield found
+    if isinstance(found, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
+        if found.cls in seen:
+            return
+        seen.add(found.cls)
+    for name in found.__struct_fields__:
+        value = getattr(found, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, (types.Type, types.Field)):
+                yield from parts_of(part, seen)
+
+
+_LEAVES = frozenset((str, int, float, bool, bytes, type(None)))
+
+
+def needs_completion(hint: Any) -> bool:
+    """Whether a value of a hint that msgspec reads may hold a dataclass with such defaults."""
+    if not any(map(_has_fields, _classes(hint))):
+        return False
+    return any(
+        isinstance(found, types.DataclassType) and bool(_defaults(found.cls))
+        for found in parts_of(types.type_info(hint), set())
+    )
+
+
+def completed(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A decoder whose values have their defaults."""
+
+    def decode_and_complete(raw: Any) -> Any:
+        value = decode(raw)
+        complete(value)
+        return value
+
+    return decode_and_complete
+
+
+def complete(value: Any) -> None:
+    """Give the dataclasses in a value that was just decoded their defaults; these themselves are left alone."""
+    kind = value.__class__
+    if kind in _LEAVES:
+        return
+
+    if kind is list or kind is tuple or kind is set or kind is frozenset:
+        for item in value:
+            complete(item)
+    elif kind is dict:
+        for item in value.values():
+            complete(item)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            complete(getattr(value, name))
+    elif hasattr(value, "__dataclass_fields__"):
+        own = getattr(value, "__dict__", {})
+        # Only what was given is looked into: a default may be shared, and stays as it is.
+        given = list(own.values())
+        for name, default in _defaults(kind):
+            own.setdefault(name, default)
+        for item in given:
+            complete(item)
+    elif isinstance(value, tuple):  # a NamedTuple
+        for item in value:
+            complete(item)
+
+
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    if not hasattr(kind, "__dict__") or "__slots__" in vars(kind) or not hasattr(kind, "__dataclass_fields__"):
+        return ()
+    import dataclasses  # whoever has such a class has loaded it; for all others it costs start-up
+
+    fields = dataclasses.fields(kind)
+    return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)
+
+
+def _classes(hint: Any) -> list[Any]:
+    parts = typing.get_args(hint)
+    return [found for part in parts for found in _classes(part)] if parts else [hint]
+
+
+def _has_fields(kind: Any) -> bool:
+    return isinstance(kind, type) and bool(written_annotations(kind))

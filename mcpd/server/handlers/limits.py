@@ -1,0 +1,338 @@
+"""A limit on how often one caller calls one tool: a token bucket for each pair."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Collection
+from secrets import token_urlsafe
+from threading import Lock
+from typing import Any, ClassVar
+
+from msgspec import UNSET, Raw, Struct, convert, structs
+
+from mcpd.errors import RateLimited, RegistrationError, ResourceNotFound
+from mcpd.protocol.budget import Charge
+from mcpd.protocol.types.base import Result
+from mcpd.protocol.types.content import (
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from mcpd.protocol.types.resources import ReadResourceResult
+from mcpd.protocol.types.tools import AnyValue, CallToolResult
+from mcpd.server.handlers.middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.content import encode_data
+
+MOST_BUCKETS = 16_384
+"""How many pairs of a caller and a tool are told apart; beyond them the caller who called longest ago is forgotten."""
+
+MOST_TOOLS = 1024
+"""How many tools of one caller are, whether there are such or not; all others share one bucket."""
+
+
+class RateLimit(Piece):
+    """A middleware: each caller may call each tool `calls` times in `per` seconds: `server.middleware(RateLimit(60))`.
+
+    `burst` is how many calls may come at once, by default `calls`; `tools` names those that are limited, None is all.
+    A caller is a principal, without one an address, without that a connection. What is too much gets the error 429,
+    whose data has `retryAfter` in seconds. Each round of a request in 2026-07-28 is a call. Raises RegistrationError
+    for numbers that are none.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("tools/call",)
+
+    def __init__(
+        self, calls: float, *, per: float = 60.0, burst: int | None = None, tools: Collection[str] | None = None
+    ) -> None:
+        most = calls if burst is None else burst
+        if not (0 < calls < math.inf and 0 < per < math.inf and 1 <= most < math.inf):
+            raise RegistrationError(
+                "RateLimit: calls and per are more than 0, and burst, or without it calls, is at least 1"
+            )
+        if isinstance(tools, str):
+            raise RegistrationError(f"RateLimit: tools are several names; write tools=[{tools!r}]")
+        self._most = float(most)
+        self._per_second = calls / per
+        self._tools = None if tools is None else frozenset(tools)
+        self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
+        """By caller, the one who called last at the end: by tool how many calls are left, and as of when."""
+        self._count = 0
+        self._swept: dict[str, float] = {}
+        """When the full buckets of a caller with too many tools were taken away last."""
+
+    async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
+        """Let it through, or raise RateLimited."""
+        tool: str = request.params.name
+        if self._tools is None or tool in self._tools:
+            self._take(request.caller, tool)
+        return await call_next(request)
+
+    def _take(self, caller: str, tool: str) -> None:
+        now = asyncio.get_running_loop().time()
+        buckets = self._callers.pop(caller, {})
+        self._callers[caller] = buckets
+        before = len(buckets)
+        if tool not in buckets and before >= MOST_TOOLS:
+            self._sweep(caller, buckets, now)
+            # Names that a caller invents are treated as those that there are: nobody learns what is hidden from them.
+            if len(buckets) >= MOST_TOOLS:
+                tool = ""
+
+        left = self._left(buckets.get(tool, (self._most, now)), now)
+        is_over = left < 1
+        buckets[tool] = (left if is_over else left - 1, now)
+        self._count += len(buckets) - before
+        while self._count > MOST_BUCKETS and len(self._callers) > 1:
+            forgotten, theirs = self._callers.popitem(last=False)
+            self._count -= len(theirs)
+            self._swept.pop(forgotten, None)
+        if is_over:
+            raise RateLimited((1 - left) / self._per_second)
+
+    def _sweep(self, caller: str, buckets: dict[str, tuple[float, float]], now: float) -> None:
+        """Take away the buckets that are full again; not at each call of one who invents names, as there are many."""
+        if now - self._swept.get(caller, -math.inf) < max(1 / self._per_second, 0.1):
+            return
+        self._swept[caller] = now
+        for name in [name for name, bucket in buckets.items() if self._left(bucket, now) >= self._most]:
+            del buckets[name]
+
+    def _left(self, bucket: tuple[float, float], now: float) -> float:
+        left, since = bucket
+        return min(self._most, left + (now - since) * self._per_second)
+
+
+PREFIX = "mcpd-result:///"
+"""What the URIs of kept results begin with; the rest cannot be guessed."""
+
+_OVERHEAD = 1024
+
+
+class _Kept(Struct, weakref=True):
+    owner: str
+    contents: list[TextResourceContents | BlobResourceContents]
+    size: int
+    until: float
+    charge: Charge
+
+
+class KeptResults:
+    """`seconds` is how long each is kept, `most` how many bytes all have together. Safe from any thread."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._sizes: Counter[str] = Counter()
+        self._total = 0
+        self._lock = Lock()
+
+    def put(self, owner: str, client: str, contents: list[Any], size: int) -> str | None:
+        """Keep the contents of a result, of about `size` bytes: gives the URI, which they get; None if there is no
+        memory for them.
+        """
+        size += _OVERHEAD
+        with self._lock:
+            self._expire()
+            if size > self._most:
+                return None
+            while self._total + size > self._most:
+                richest = max(self._sizes, key=self._sizes.__getitem__)
+                self._drop(next(uri for uri, kept in self._kept.items() if kept.owner == richest))
+            charge = Charge(id(self), client)
+            if not charge.set(size):
+                return None
+
+            uri = PREFIX + token_urlsafe(24)
+            for content in contents:
+                content.uri = uri
+            self._kept[uri] = _Kept(owner, contents, size, asyncio.get_running_loop().time() + self._seconds, charge)
+            self._sizes[owner] += size
+            self._total += size
+        # Of what nobody asks for any more the memory is given back too.
+        asyncio.get_running_loop().call_later(self._seconds + 0.01, self.expire)
+        return uri
+
+    def get(self, owner: str, uri: str) -> list[TextResourceContents | BlobResourceContents] | None:
+        """The contents of a result; None if there is none, any more, or it is somebody else's."""
+        with self._lock:
+            self._expire()
+            kept = self._kept.get(uri)
+            return None if kept is None or kept.owner != owner else kept.contents
+
+    def expire(self) -> None:
+        """Forget what was kept long enough."""
+        with self._lock:
+            self._expire()
+
+    def _expire(self) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._kept:
+            uri, kept = next(iter(self._kept.items()))
+            if kept.until > now:
+                return
+            self._drop(uri)
+
+    def _drop(self, uri: str) -> None:
+        kept = self._kept.pop(uri)
+        self._total -= kept.size
+        self._sizes[kept.owner] -= kept.size
+        if not self._sizes[kept.owner]:
+            del self._sizes[kept.owner]
+
+
+KEEP_SECONDS = 600.0
+"""How long a result that was cut can be read."""
+
+MOST_KEPT_BYTES = 64 * 1024 * 1024
+"""How much all of them have together."""
+
+
+class ResultLimit(Piece):
+    """A middleware: results of tools show no more than `most_bytes`: `server.middleware(ResultLimit(100_000))`.
+
+    A larger one is cut: texts to what fits, with a line that says so and a link to the whole, which only the same
+    principal can read, for `keep_seconds`, by `resources/read`. All that is kept has `keep_bytes` together. Structured
+    content that is larger is left out, and the result of a tool with an output schema is an error then, since what
+    would be left does not fit the schema. `tools` names those that are limited, None is all. Raises RegistrationError
+    for numbers that are none.
+    """
+
+    methods: ClassVar[tuple[str, ...]] = ("tools/call", "resources/read")
+
+    def __init__(
+        self,
+        most_bytes: int,
+        *,
+        keep_seconds: float = KEEP_SECONDS,
+        keep_bytes: int = MOST_KEPT_BYTES,
+        tools: Collection[str] | None = None,
+    ) -> None:
+        if not (most_bytes > 0 and 0 < keep_seconds < math.inf and keep_bytes >= 0):
+            raise RegistrationError(
+                "ResultLimit: most_bytes and keep_seconds are more than 0, and keep_bytes is not negative"
+            )
+        if isinstance(tools, str):
+            raise RegistrationError(f"ResultLimit: tools are several names; write tools=[{tools!r}]")
+        self._most = most_bytes
+        self._keep_seconds = keep_seconds
+        self._tools = None if tools is None else frozenset(tools)
+        self._kept = KeptResults(keep_seconds, keep_bytes)
+
+    def attach(self, catalog: Catalog) -> None:
+        """The server offers resources from now on: what is kept is read as one."""
+        super().attach(catalog)
+        catalog.offer("resources")
+
+    async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
+        """The result, or as much of it as may be; or what is kept of an earlier one. Raises ResourceNotFound."""
+        if request.method == "resources/read":
+            uri: str = request.params.uri
+            if not uri.startswith(PREFIX):
+                return await call_next(request)
+            contents = self._kept.get(_owner(request), uri)
+            if contents is None:
+                raise ResourceNotFound(uri)
+            # Whatever the server says of its resources: nobody else may have it.
+            return ReadResourceResult(contents=list(contents), ttl_ms=0, cache_scope="private")
+
+        result = await call_next(request)
+        name: str = request.params.name
+        if not isinstance(result, CallToolResult) or (self._tools is not None and name not in self._tools):
+            return result
+        sizes = [_size_of(block) for block in result.content]
+        data = _json_of(result.structured_content)
+        if sum(sizes) <= self._most and len(data) <= self._most:
+            return result
+        return self._cut(request, result, sizes, data)
+
+    def _cut(self, request: MiddlewareRequest, result: CallToolResult, sizes: list[int], data: bytes) -> CallToolResult:
+        whole = [content for block in result.content if (content := _contents_of(block)) is not None]
+        if data and not any(isinstance(one, TextResourceContents) and one.text.encode() == data for one in whole):
+            whole.append(TextResourceContents("", data.decode(), "application/json"))
+        total = sum(len(one.text) if isinstance(one, TextResourceContents) else len(one.blob) for one in whole)
+        session = request._exchange.call.session
+        uri = self._kept.put(_owner(request), session.owner, whole, total)
+
+        name = request.params.name
+        shown = self._beginning(result.content, sizes)
+        size = max(sum(sizes), len(data))
+        if uri is None:
+            note = f"The result of {name} is cut: it has {size} bytes, of which {self._most} are shown at most. "
+            shown.append(TextContent(f"{note}The rest is not kept; ask for less at a time."))
+        else:
+            note = f"The result of {name} is cut: it has {size} bytes. The whole can be read "
+            shown.append(TextContent(f"{note}for {self._keep_seconds:g} s as the resource {uri}"))
+            kind = whole[0].mime_type if len(whole) == 1 else None
+            shown.append(ResourceLink(uri=uri, name=f"result of {name}", mime_type=kind, size=total))
+
+        if len(data) <= self._most:
+            return structs.replace(result, content=shown)
+        is_error = result.is_error or self._has_schema(name)
+        return structs.replace(result, content=shown, structured_content=UNSET, is_error=is_error)
+
+    def _beginning(self, blocks: list[ContentBlock], sizes: list[int]) -> list[ContentBlock]:
+        """As many blocks as fit, the last text of them cut."""
+        left = self._most
+        shown: list[ContentBlock] = []
+        for block, size in zip(blocks, sizes, strict=True):
+            if size <= left:
+                shown.append(block)
+                left -= size
+            elif isinstance(block, TextContent) and left:
+                # A character that is cut through is left out.
+                text = block.text.encode("utf-8", "replace")[:left].decode("utf-8", "ignore")
+                shown.append(structs.replace(block, text=text))
+                left = 0
+        return shown
+
+    def _has_schema(self, name: str) -> bool:
+        entry = None if self.catalog is None else self.catalog.tools.find(name)
+        return entry is not None and entry.listed(frozenset()).output_schema is not None
+
+
+def _owner(request: MiddlewareRequest) -> str:
+    return request._exchange.call.session.principal
+
+
+def _size_of(block: Any) -> int:
+    """The bytes of a block that count; of a binary one as base64 has them."""
+    if isinstance(block, EmbeddedResource):
+        block = block.resource
+    if isinstance(block, dict):
+        return len(encode_data(block))
+    text = getattr(block, "text", None)
+    if isinstance(text, str):
+        return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    data: Any = getattr(block, "blob", None) or getattr(block, "data", b"")
+    return len(data) * 4 // 3
+
+
+def _json_of(content: Any) -> bytes:
+    """Structured content as JSON; empty for none."""
+    if content is UNSET:
+        return b""
+    if isinstance(content, AnyValue):
+        content = content.result
+    return bytes(content) if isinstance(content, Raw) else encode_data(content)
+
+
+def _contents_of(block: ContentBlock) -> TextResourceContents | BlobResourceContents | None:
+    """A block as the content of a resource; None for a link, which is shown, or can be had, by itself."""
+    if isinstance(block, TextContent):
+        return TextResourceContents("", block.text, "text/plain")
+    if isinstance(block, EmbeddedResource):
+        inner: Any = block.resource
+        if isinstance(inner, dict):  # of an author, or of another server
+            inner = convert(inner, BlobResourceContents if "blob" in inner else TextResourceContents)
+        copy: TextResourceContents | BlobResourceContents = structs.replace(inner)
+        return copy
+    if isinstance(block, ResourceLink):
+        return None
+    return BlobResourceContents("", block.data, block.mime_type)

@@ -1,0 +1,242 @@
+"""`initialize`, `ping`, `server/discover`. Spec: 2025-11-25 basic/lifecycle; 2026-07-28 server/discover."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from mcpd.errors import InvalidParams, MethodNotFound, ResourceNotFound
+from mcpd.protocol.session import WATCH_BYTES
+from mcpd.protocol.types.base import (
+    LOG_LEVELS,
+    DiscoverResult,
+    EmptyResult,
+    InitializeParams,
+    InitializeResult,
+    ListChanged,
+    PageParams,
+    Params,
+    ResourcesCapability,
+    ServerCapabilities,
+    SetLevelParams,
+)
+from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
+from mcpd.protocol.types.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceParams,
+    SubscribeParams,
+)
+from mcpd.protocol.types.tools import CallToolParams, CallToolResult, ListToolsResult
+from mcpd.protocol.versions.table import SUPPORTED
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.listing import ActiveExtensions
+
+if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import CompleteParams, CompleteResult, ListenParams, ListenResult
+    from mcpd.server.registry.entries import PromptEntry, TemplateEntry
+
+
+def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:
+    """The legacy handshake; the session has chosen the version already."""
+    return InitializeResult(
+        protocol_version=exchange.protocol_version,
+        capabilities=_capabilities(catalog, exchange),
+        server_info=catalog.identity,
+        instructions=catalog.instructions,
+    )
+
+
+def discover(catalog: Catalog, exchange: Exchange, params: Params) -> DiscoverResult:
+    """What this server offers and in which versions. Its identity is in `_meta`, as in every result."""
+    return DiscoverResult(
+        supported_versions=list(SUPPORTED),
+        capabilities=_capabilities(catalog, exchange),
+        instructions=catalog.instructions,
+    )
+
+
+def ping(catalog: Catalog, exchange: Exchange, params: Params) -> EmptyResult:
+    """Alive."""
+    return EmptyResult()
+
+
+def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
+    active = catalog.active_extensions(exchange)
+    extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
+    offers = catalog.offers
+    keeps = not exchange.is_stateless  # without a session nothing is told later, and no level or subscription is kept
+    changes = ListChanged(list_changed=keeps)
+    return ServerCapabilities(
+        logging={} if keeps else None,
+        completions={} if "completions" in offers else None,
+        prompts=changes if "prompts" in offers else None,
+        resources=ResourcesCapability(subscribe=keeps, list_changed=keeps) if "resources" in offers else None,
+        tools=changes if "tools" in offers else None,
+        extensions=extensions or None,
+    )
+
+
+def check_session(exchange: Exchange) -> None:
+    """Raise MethodNotFound where nothing can be kept for later: there such a method was not offered."""
+    if exchange.is_stateless:
+        raise MethodNotFound(f"Method not found: {exchange.method} needs a session, and this request has none")
+
+
+def list_tools(
+    catalog: Catalog, exchange: Exchange, params: PageParams
+) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
+    """One page of the tools that this client gets to see."""
+    active = catalog.active_extensions(exchange)
+    if active and catalog.conditions:
+        return _list_under_conditions(catalog, exchange, params, active)
+    page: ListToolsResult = catalog.tools.page(active, params.cursor)
+    return page
+
+
+async def _list_under_conditions(
+    catalog: Catalog, exchange: Exchange, params: PageParams, active: ActiveExtensions
+) -> ListToolsResult:
+    page: ListToolsResult = catalog.tools.page(await catalog.active_in_lists(exchange, active), params.cursor)
+    return page
+
+
+def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
+    """Run a tool. Raises InvalidParams for one that this client cannot see."""
+    entry = catalog.tools.get(params.name)
+    if entry is None:
+        # Only a tool that needs an extension makes us look at what the client offers.
+        entry = catalog.tools.get(params.name, catalog.active_extensions(exchange))
+    if entry is None:
+        raise InvalidParams(f"Unknown tool: {params.name}")
+    return entry.run(params.arguments, exchange)
+
+
+def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
+    """One page of the resources that this client gets to see."""
+    page: ListResourcesResult = catalog.resources.page(catalog.active_extensions(exchange), params.cursor)
+    return page
+
+
+def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourceTemplatesResult:
+    """One page of the templates."""
+    page: ListResourceTemplatesResult = catalog.templates.page(catalog.active_extensions(exchange), params.cursor)
+    return page
+
+
+def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourceParams) -> Any:
+    """What a resource holds: a fixed URI first, then the first template that matches.
+
+    Raises ResourceNotFound, never an empty result (S26-117).
+    """
+    active = catalog.active_extensions(exchange)
+    entry = catalog.find_resource(params.uri, active)
+    if entry is not None:
+        return entry.run(params.uri, exchange)
+    for template in catalog.templates:
+        if template.requires is None or template.requires in active:
+            variables = template.match(params.uri)
+            if variables is not None:
+                return template.run(params.uri, variables, exchange)
+    raise ResourceNotFound(params.uri)
+
+
+def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
+    """One page of prompts."""
+    page: ListPromptsResult = catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)
+    return page
+
+
+def get_prompt(
+    catalog: Catalog, exchange: Exchange, params: GetPromptParams
+) -> GetPromptResult | Coroutine[Any, Any, GetPromptResult]:
+    """A prompt's messages. Raises InvalidParams for an unknown prompt or a missing argument."""
+    entry = catalog.prompts.get(params.name, catalog.active_extensions(exchange))
+    if entry is None:
+        raise InvalidParams(f"Unknown prompt: {params.name}")
+    return entry.run(params.arguments or {}, exchange)
+
+
+async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams) -> CompleteResult:
+    """Suggestions for one argument of a prompt or one variable of a template.
+
+    Raises InvalidParams for a prompt, template or argument that does not exist.
+    """
+    from mcpd.protocol.types.interaction import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
+
+    active = catalog.active_extensions(exchange)
+    entry: PromptEntry | TemplateEntry | None
+    if isinstance(params.ref, PromptReference):
+        entry = catalog.prompts.get(params.ref.name, active)
+        if entry is None:
+            raise InvalidParams(f"ref.name: unknown prompt {params.ref.name}")
+    else:
+        entry = catalog.templates.get(params.ref.uri, active)
+        if entry is None:
+            if not catalog.has_resource(params.ref.uri, active):
+                raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
+            return CompleteResult(completion=Completion(values=[]))
+
+    name = params.argument.name
+    if name not in entry.arguments:
+        raise InvalidParams(f"argument.name: there is no argument {name}")
+
+    known = (params.context.arguments if params.context else None) or {}
+    others = {name: value for name, value in known.items() if value is not None}
+    completer = catalog.completers.get((entry.key, name))
+    if completer is not None:
+        return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
+
+    return CompleteResult(completion=await entry.complete(name, params.argument.value, others, exchange))
+
+
+def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> EmptyResult:
+    """From now on the session gets log messages of this level and above. Raises MethodNotFound without a session."""
+    check_session(exchange)
+    if params.level not in LOG_LEVELS:
+        raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
+    exchange.set_log_level(params.level)
+    return EmptyResult()
+
+
+MAX_WATCHED = 10_000
+"""How many resources one subscription, or one legacy session, may watch."""
+
+
+def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
+    """Open a subscription, with what of its filter this server can honour."""
+    from mcpd.protocol.types.interaction import SubscriptionFilter  # noqa: PLC0415 - not every client listens
+
+    wanted = params.notifications
+    uris = wanted.resource_subscriptions
+    if uris is not None and len(uris) > MAX_WATCHED:
+        raise InvalidParams(f"notifications.resourceSubscriptions: at most {MAX_WATCHED} resources in one subscription")
+
+    if uris:
+        exchange.hold(sum(map(len, uris)) + WATCH_BYTES * len(uris))
+    honoured = SubscriptionFilter(
+        tools_list_changed=wanted.tools_list_changed and "tools" in catalog.offers,
+        prompts_list_changed=wanted.prompts_list_changed and "prompts" in catalog.offers,
+        resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
+        resource_subscriptions=uris if "resources" in catalog.offers else None,
+    )
+    return exchange.listen(honoured)
+
+
+def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
+    """Watch a resource for this session. Raises ResourceNotFound, MethodNotFound without a session."""
+    check_session(exchange)
+    if not catalog.has_resource(params.uri, catalog.active_extensions(exchange)):
+        raise ResourceNotFound(params.uri)
+    if exchange.watch(params.uri) > MAX_WATCHED:
+        exchange.unwatch(params.uri)
+        raise InvalidParams(f"uri: at most {MAX_WATCHED} resources are watched for one client")
+    return EmptyResult()
+
+
+def unsubscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
+    """No longer watch a resource; one that was not watched is no error. Raises MethodNotFound without a session."""
+    check_session(exchange)
+    exchange.unwatch(params.uri)
+    return EmptyResult()

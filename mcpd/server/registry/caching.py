@@ -1,0 +1,130 @@
+"""How long clients may keep what they got: hints for lists and resources, and where `public` would say too much.
+
+Spec: 2026-07-28 server/utilities/caching; rules S26-128 to S26-132. Older versions have no such members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import CoroutineType
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from mcpd.errors import RegistrationError
+from mcpd.protocol.types.base import CacheableResult
+from mcpd.protocol.types.resources import ReadResourceResult
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.registry.catalog import Catalog
+
+CacheableMethod: TypeAlias = Literal[
+    "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"
+]
+
+CACHEABLE: tuple[CacheableMethod, ...] = (
+    "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
+)  # fmt: skip
+"""The methods whose results have a hint."""
+
+_MOST_SECONDS = 2**53 // 1000
+
+
+class CacheHint(Struct, frozen=True):
+    """A result is fresh for `ttl` seconds. `scope` is who may keep it: "private" for the one who asked, "public" for
+    everybody, shared caches too. What depends on who asks is never sent as public.
+    """
+
+    ttl: float
+    scope: Literal["private", "public"] = "private"
+
+
+def checked_hint(hint: Any, where: str) -> CacheHint | None:
+    """A hint as it was given; None for none. Raises RegistrationError."""
+    if hint is None:
+        return None
+    if not isinstance(hint, CacheHint):
+        raise RegistrationError(f"{where}: expected CacheHint(seconds), as in CacheHint(60), got {hint!r}")
+    ttl: Any = hint.ttl
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl <= _MOST_SECONDS:
+        raise RegistrationError(f"{where}: CacheHint's ttl is 0 or more seconds, not {hint.ttl!r}")
+    if hint.scope not in ("private", "public"):
+        raise RegistrationError(f"{where}: CacheHint's scope is private or public, not {hint.scope!r}")
+    return hint
+
+
+def checked_hints(given: CacheHint | Mapping[Any, CacheHint] | None, where: str) -> dict[str, CacheHint]:
+    """Hints by method; one alone is for all lists and for `server/discover`. Raises RegistrationError."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        hint = checked_hint(given, where)
+        return {} if hint is None else dict.fromkeys((m for m in CACHEABLE if m != "resources/read"), hint)
+    found: dict[str, CacheHint] = {}
+    for method, one in given.items():
+        if method not in CACHEABLE:
+            raise RegistrationError(f"{where}: {method!r} has no hint, only {', '.join(CACHEABLE)}")
+        hint = checked_hint(one, where)
+        if hint is not None:
+            found[method] = hint
+    return found
+
+
+def apply_hint(result: CacheableResult, hint: CacheHint) -> None:
+    """Write a hint into a result that has none yet."""
+    if result.ttl_ms is UNSET:
+        result.ttl_ms = round(hint.ttl * 1000)
+        if result.cache_scope is UNSET:
+            result.cache_scope = hint.scope
+
+
+def as_private(result: CacheableResult) -> CacheableResult:
+    """The result for nobody but the one who asked."""
+    return replace(result, cache_scope="private") if result.cache_scope == "public" else result
+
+
+_Handler: TypeAlias = Callable[[Exchange, Any], Any]
+
+
+def put_hints(
+    wrap: Callable[[Callable[[str, _Handler], _Handler]], None], catalog: Catalog, hints: Mapping[str, CacheHint]
+) -> None:
+    """Write hints into results; call it once, before any middleware is added."""
+
+    def wrapped(method: str, handler: _Handler) -> _Handler:
+        hint = hints.get(method)
+        return handler if hint is None and method != "resources/read" else _hinted(catalog, hint, handler)
+
+    wrap(wrapped)
+
+
+def _hinted(catalog: Catalog, hint: CacheHint | None, handler: _Handler) -> _Handler:
+    async def later(exchange: Exchange, work: Any) -> Any:
+        return finish(exchange, await work)
+
+    def finish(exchange: Exchange, result: Any) -> Any:
+        if not isinstance(result, CacheableResult):
+            return result
+        if hint is not None:
+            apply_hint(result, hint)
+        return (
+            result if result.cache_scope != "public" or _is_for_all(catalog, exchange, result) else as_private(result)
+        )
+
+    def handle(exchange: Exchange, params: Any) -> Any:
+        result = handler(exchange, params)
+        return later(exchange, result) if result.__class__ is CoroutineType else finish(exchange, result)
+
+    return handle
+
+
+def _is_for_all(catalog: Catalog, exchange: Exchange, result: CacheableResult) -> bool:
+    """Whether every caller would get this."""
+    if catalog.rules is not None or catalog.conditions:
+        return False
+    if isinstance(result, ReadResourceResult):
+        own = exchange.own_result
+        return own is None or own is result  # its author said so, and no middleware has changed it
+    return any(
+        listing.is_for_all(result) for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
+    )

@@ -1,0 +1,244 @@
+"""From Python values to content blocks and resource contents, and short names for building them.
+
+Spec: 2026-07-28 server/tools (tool result), server/resources.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import UNSET, Raw
+from msgspec.json import Decoder, Encoder
+
+from mcpd.errors import InternalError
+from mcpd.protocol.jsonrpc import replace_lone_surrogates
+from mcpd.protocol.types.content import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from mcpd.protocol.types.tools import CallToolResult
+from mcpd.server.functions.results import enc_hook, to_builtins
+
+BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+
+_BYTES = (bytes, bytearray, memoryview)
+
+encode_data = Encoder(enc_hook=enc_hook).encode
+_decode_text = Decoder(str).decode
+
+_IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
+_IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
+_IMAGE_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_IMAGE_BEGINNINGS |= {b"RIFF....WEBP": "image/webp"}
+_AUDIO_BEGINNINGS = {b"RIFF....WAVE": "audio/wav", b"ID3": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"}
+"""What files of a type begin with; four dots are the file's size."""
+_AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
+
+
+def is_content(kind: object) -> bool:
+    """Whether a return type is content already: such a tool has no output schema."""
+    return kind in BLOCKS or (isinstance(kind, type) and issubclass(kind, CallToolResult))
+
+
+def text(value: str) -> TextContent:
+    """A text block, for results and prompts that mix kinds; alone, a plain str will do.
+
+    Spec: 2026-07-28 server/tools, text content.
+    """
+    return TextContent(value)
+
+
+def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageContent:
+    """An image block, from bytes or from a file (a path, as str or Path), which is read at once.
+
+    `mime_type`, such as `image/png`, is told by the names .png .jpg .jpeg .gif .webp .svg, and by what PNG, JPEG, GIF
+    and WebP begin with; else it has to be given. Raises ValueError if it is not, OSError if the file cannot be read.
+    Spec: 2026-07-28 server/tools, image content.
+    """
+    content, guessed = _load(data, _IMAGE_TYPES)
+    return ImageContent(content, mime_type or guessed or _type_of(content, _IMAGE_BEGINNINGS, data))
+
+
+def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
+    """A sound block, from bytes or from a file (a path, as str or Path), which is read at once.
+
+    `mime_type`, such as `audio/wav`, is told by the names .wav .mp3 .ogg .flac, and by what such files begin with; else
+    it has to be given. Raises ValueError if it is not, OSError if the file cannot be read. Clients older than
+    2025-03-26, which have no sound, get a line of text. Spec: 2026-07-28 server/tools, audio content.
+    """
+    content, guessed = _load(data, _AUDIO_TYPES)
+    return AudioContent(content, mime_type or guessed or _type_of(content, _AUDIO_BEGINNINGS, data))
+
+
+def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
+    """A resource's content inside a result; its URI need not be one that is listed.
+
+    Without `mime_type` a str is `text/plain` and bytes are `application/octet-stream`.
+    Spec: 2026-07-28 server/tools, embedded resources.
+    """
+    if isinstance(content, str):
+        return EmbeddedResource(TextResourceContents(uri, content, mime_type or "text/plain"))
+    return EmbeddedResource(BlobResourceContents(uri, content, mime_type or "application/octet-stream"))
+
+
+def link(
+    uri: str,
+    name: str,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+) -> ResourceLink:
+    """A pointer to a resource that the client may read; it need not be one that is listed. `size` is in bytes.
+
+    Clients older than 2025-06-18, which have no links, get a line of text.
+    Spec: 2026-07-28 server/tools, resource links.
+    """
+    return ResourceLink(uri=uri, name=name, title=title, description=description, mime_type=mime_type, size=size)
+
+
+class Unwritable(TypeError):
+    """A result that is no content and cannot be written as JSON; the text is for its author."""
+
+
+def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
+    if isinstance(data, bytes):
+        return data, ""
+    path = os.fspath(data)
+    with open(path, "rb") as file:
+        return file.read(), types.get(os.path.splitext(path)[1].lower(), "")
+
+
+def _type_of(content: bytes, beginnings: dict[bytes, str], data: object) -> str:
+    if mime_type := _guessed(content, beginnings):
+        return mime_type
+    where = "bytes" if isinstance(data, bytes) else repr(data)
+    raise ValueError(f"No MIME type known for {where}: pass mime_type=")
+
+
+def _guessed(content: bytes, beginnings: dict[bytes, str]) -> str:
+    """The MIME type of what bytes begin with; "" if it is not known."""
+    sized = content[:4] + b"...." + content[8:12]
+    for beginning, mime_type in beginnings.items():
+        if content.startswith(beginning) or (sized.startswith(beginning) and beginning.startswith(b"RIFF")):
+            return mime_type
+    return ""
+
+
+def _block(value: Any) -> Any:
+    """One item of a result as content: data as their JSON, bytes as an image, a sound or a resource."""
+    if isinstance(value, BLOCKS):
+        return value
+    if isinstance(value, str):
+        # Subclasses of str are written as what they hold: msgspec does not know them.
+        return TextContent(str.__str__(value))
+    if isinstance(value, _BYTES):
+        return _block_of_bytes(bytes(value))
+    return TextContent(_json(value).decode())
+
+
+def _block_of_bytes(data: bytes) -> ImageContent | AudioContent | EmbeddedResource:
+    """Bytes by what they begin with; others are a resource, whose URI is the digest of what it holds."""
+    if mime_type := _guessed(data, _IMAGE_BEGINNINGS):
+        return ImageContent(data, mime_type)
+    if mime_type := _guessed(data, _AUDIO_BEGINNINGS):
+        return AudioContent(data, mime_type)
+    from hashlib import sha256  # noqa: PLC0415 - few tools return bytes
+
+    return embedded(f"urn:sha256:{sha256(data).hexdigest()}", data)
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return encode_data(value)
+    except UnicodeEncodeError:
+        return encode_data(replace_lone_surrogates(to_builtins(value)))
+    except RecursionError:
+        raise Unwritable("it contains itself, or is nested too deep") from None
+    except (TypeError, NotImplementedError) as error:
+        place = _place(value)
+        raise Unwritable(f"{place}: {error}" if place else str(error)) from error
+
+
+def _place(value: Any, depth: int = 20) -> str:
+    """Where in a value the part is that cannot be written, as `["beds"][2]`; "" for the value itself."""
+    members: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, (list, tuple)):
+        members = enumerate(value)
+    for key, member in members if depth else ():
+        try:
+            encode_data(member)
+        except (TypeError, NotImplementedError):
+            return f"[{key!r}]{_place(member, depth - 1)}"
+        except (UnicodeEncodeError, RecursionError):
+            continue
+    return ""
+
+
+def _is_content_list(value: Any, gives_blocks: bool) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    if not value:
+        return gives_blocks
+    return all(isinstance(item, str) for item in value) or any(isinstance(item, BLOCKS + _BYTES) for item in value)
+
+
+def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> CallToolResult:
+    """What a tool returned, as its result.
+
+    A str, bytes or content blocks are content, and so is a list of strings or with a block in it. Anything else is
+    data: its JSON as text for every client, a string without quotes, and as structured content if the tool has an
+    output schema or the data are an object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no
+    content.
+    """
+    if value.__class__ is str and not has_schema:
+        return CallToolResult(content=[TextContent(value)])
+    if isinstance(value, CallToolResult):
+        return value
+
+    if not has_schema:
+        if value is None:
+            return CallToolResult(content=[])
+        if isinstance(value, BLOCKS):
+            return CallToolResult(content=[value])
+        if _is_content_list(value, gives_blocks):
+            return CallToolResult(content=[_block(item) for item in value])
+        if isinstance(value, (str, *_BYTES)):
+            return CallToolResult(content=[_block(value)])
+
+    raw = _json(value)
+    structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
+    # A string among data, as a date or a choice, is shown without quotes: models would often quote them back.
+    shown = _decode_text(raw) if raw[:1] == b'"' else raw.decode()
+    return CallToolResult(content=[TextContent(shown)], structured_content=structured)
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
+    """What a resource function returned, as `contents`: text, bytes, data (as JSON), or contents made by hand."""
+    if isinstance(value, str):
+        return [TextResourceContents(uri, str.__str__(value), mime_type or "text/plain")]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return [value]
+
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value)
+    ):
+        return value
+
+    if value is None:
+        raise InternalError("The resource gave nothing to read")
+    return [TextResourceContents(uri, _json(value).decode(), mime_type or "application/json")]

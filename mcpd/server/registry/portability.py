@@ -1,0 +1,236 @@
+"""What hosts, frameworks and model vendors take, of what the specification allows: for `check` and `doctor`.
+
+Each rule has broken servers in some host. Looks at what a server offers, as it is listed; nothing is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mcpd.protocol.references import is_local, target_of
+from mcpd.server.registry.entries import Problem
+
+_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_COMBINED = ("oneOf", "anyOf", "allOf")
+_UNKNOWN_TO_GEMINI = (
+    "not", "if", "then", "else", "patternProperties", "dependentSchemas", "dependentRequired", "propertyNames",
+    "unevaluatedProperties", "unevaluatedItems", "contains", "$dynamicRef",
+)  # fmt: skip
+_OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_OF_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_DEEPEST = 100
+_MOST_NAMED = 3
+
+
+def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
+    """What is wrong with the schema of a tool's arguments. `schema` is JSON, of which nothing is known."""
+    if not isinstance(schema, dict):
+        yield Problem(where, "no inputSchema: clients drop the tool, or the whole list; without arguments "
+                             'it is {"type": "object"}')  # fmt: skip
+        return
+    if schema.get("type") != "object":
+        yield Problem(where, 'its inputSchema is not of "type": "object": clients drop the tool, or the whole list')
+    combined = [keyword for keyword in _COMBINED if keyword in schema]
+    if combined:
+        text = f"its inputSchema has {combined[0]} at the top: Claude's and OpenAI's models refuse it"
+        yield _warning(where, f"{text}; make one object of it, in which what differs is optional")
+
+    found = _Found(schema)
+    found.look(schema, 0)
+    yield from found.problems(where)
+
+
+def output_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
+    """What is wrong with the schema of a tool's result, in versions up to 2025-11-25."""
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        yield Problem(where, 'its outputSchema is not of "type": "object": many clients drop the whole list of tools')
+
+
+class _Found:
+    """What was found anywhere in one schema, each kind once."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._names: dict[str, None] = {}
+        self._keywords: dict[str, None] = {}
+        self._without_items: dict[str, None] = {}
+        self._numbers: dict[str, None] = {}
+        self._lost: dict[str, None] = {}
+        self._outside: dict[str, None] = {}
+        self._missing: dict[str, None] = {}
+        self._seen: set[str] = set()
+        self._is_recursive = False
+
+    def look(self, schema: Any, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
+        """Look at a schema and those inside it. `name` is that of the property, `within` which references led here."""
+        if not isinstance(schema, dict) or depth > _DEEPEST:
+            return
+        self._look_at_one(schema, name)
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            self._follow(reference, depth, within)
+
+        for keyword in _OF_SCHEMAS:
+            inner = schema.get(keyword)
+            for key, value in inner.items() if isinstance(inner, dict) else ():
+                self.look(value, depth + 1, key if keyword == "properties" else name, within)
+        for keyword in _OF_ONE:
+            self.look(schema.get(keyword), depth + 1, name, within)
+        for keyword in (*_COMBINED, "prefixItems"):
+            inner = schema.get(keyword)
+            for value in inner if isinstance(inner, list) else ():
+                self.look(value, depth + 1, name, within)
+
+    def _look_at_one(self, schema: dict[str, Any], name: str) -> None:
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            self._names |= {key: None for key in properties if not _PROPERTY.fullmatch(key)}
+            required = schema.get("required")
+            if isinstance(required, list) and "additionalProperties" not in schema and "$ref" not in schema:
+                self._missing |= {str(key): None for key in required if key not in properties}
+
+        self._keywords |= {keyword: None for keyword in _UNKNOWN_TO_GEMINI if keyword in schema}
+        if schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema:
+            self._without_items[name] = None
+        values = schema.get("enum")
+        if isinstance(values, list) and any(not isinstance(value, str) for value in values if value is not None):
+            self._numbers[name] = None
+
+    def _follow(self, reference: str, depth: int, within: tuple[str, ...]) -> None:
+        if not reference.startswith("#"):
+            self._outside[reference] = None
+        elif self._target(reference) is None:
+            self._lost[reference] = None
+        elif reference in ("#", *within):
+            self._is_recursive = True
+        elif reference not in self._seen:
+            self._seen.add(reference)
+            self.look(self._target(reference), depth + 1, "", (*within, reference))
+
+    def _target(self, reference: str) -> Any:
+        """What a reference inside of the schema leads to; None if it is nothing. An anchor is taken for there."""
+        return target_of(reference, self._root) if is_local(reference) else self._root
+
+    def problems(self, where: str) -> Iterator[Problem]:
+        """All of it, in words."""
+        if self._lost:
+            yield Problem(where, f"its inputSchema refers to {_named(self._lost)}, which is not in it")
+        if self._missing:
+            text = f"its inputSchema requires {_named(self._missing)}, and describes no such argument"
+            yield _warning(where, f"{text}: models cannot know what to give")
+        if self._names:
+            text = f"its arguments {_named(self._names)}: Claude's models refuse all tools if one has such a name"
+            yield _warning(where, f"{text}; take 1 to 64 letters, digits, '_', '-' and '.'")
+        if self._without_items:
+            text = f"its inputSchema has a list without items {_at(self._without_items)}"
+            yield _warning(where, f"{text}: OpenAI's and Gemini's models refuse it; say what is in it")
+        if self._numbers:
+            text = f"its inputSchema has an enum of other things than texts {_at(self._numbers)}"
+            yield _warning(where, f"{text}: Gemini's models refuse it; write them as texts")
+        if self._is_recursive:
+            text = "its inputSchema refers to itself: Gemini's models and some hosts refuse it"
+            yield _warning(where, f"{text}; write it out to some depth")
+        if self._outside:
+            yield _warning(
+                where, f"its inputSchema refers to {_named(self._outside)}, which no host fetches; put it in"
+            )
+        if self._keywords:
+            text = f"its inputSchema has {_named(self._keywords)}, which Gemini's models do not know"
+            yield _warning(where, f"{text}: some hosts leave such tools out; check it in the function instead")
+
+
+def _named(names: dict[str, None]) -> str:
+    shown = ", ".join(repr(name) if not name.isidentifier() else name for name in list(names)[:_MOST_NAMED])
+    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
+
+
+def _at(names: dict[str, None]) -> str:
+    named = {name: None for name in names if name}
+    return f"in {_named(named)}" if named else "at its top"
+
+
+def _warning(where: str, text: str) -> Problem:
+    return Problem(where, text, is_error=False)
+
+
+MOST_TOOLS_ANYWHERE = 100
+"""Windsurf takes so many tools, of all servers together."""
+
+_MOST_TOOLS = 128
+"""VS Code and OpenAI's models take so many in one request."""
+
+_MOST_TEXT_BYTES = 2048
+"""Claude Code cuts descriptions of tools and instructions behind it."""
+
+_ALONE_CHARACTERS = 512
+"""So much of the instructions has to make sense alone in Codex."""
+
+_MOST_LIST_BYTES = 100_000
+"""About 25,000 tokens: an eighth of what many models can look at."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def tool_problems(tool: Mapping[str, Any], *, any_output: bool) -> Iterator[Problem]:
+    """What is wrong with a tool as it is listed. `any_output`: in a version whose results need not be objects."""
+    name = tool.get("name")
+    where = f"tool {name}"
+    yield from name_problems(where, str(name))
+    yield from description_problems(where, tool.get("description"))
+    yield from input_schema_problems(where, tool.get("inputSchema"))
+    if tool.get("outputSchema") is not None and not any_output:
+        yield from output_schema_problems(where, tool["outputSchema"])
+
+
+def name_problems(where: str, name: str) -> Iterator[Problem]:
+    """What is wrong with a tool's name."""
+    if not _NAME.fullmatch(name):
+        yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
+
+
+def description_problems(where: str, description: str | None) -> Iterator[Problem]:
+    """What is wrong with a tool's description."""
+    if not (description or "").strip():
+        yield _warning(where, "no description: models choose tools by it; write a docstring")
+    elif len((description or "").encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
+        yield _warning(where, f"its description: Claude Code cuts it behind {_MOST_TEXT_BYTES:,} bytes; shorten it")
+
+
+def list_problems(tools: Sequence[str], size: int = 0) -> Iterator[Problem]:
+    """What is wrong with a list of tools as a whole: their names, and its size in bytes of JSON."""
+    for name, times in Counter(tools).items():
+        if times > 1:
+            yield Problem(
+                f"tool {name}", f"listed {times} times: hosts take one of them, or none; give each its own name"
+            )
+    if len(tools) > _MOST_TOOLS:
+        text = f"{len(tools)} tools: VS Code and OpenAI's models take {_MOST_TOOLS} at most, Windsurf"
+        yield _warning(
+            "tools", f"{text} {MOST_TOOLS_ANYWHERE}, those of other servers among them; offer fewer at a time"
+        )
+    elif len(tools) > MOST_TOOLS_ANYWHERE:
+        text = f"{len(tools)} tools: Windsurf takes {MOST_TOOLS_ANYWHERE} at most, those of other servers among them"
+        yield _warning("tools", text)
+    if size > _MOST_LIST_BYTES:
+        text = f"their list has {size:,} bytes, about {size // 4000 * 1000:,} tokens of what a model can look at"
+        yield _warning("tools", f"{text}: some hosts search it instead of showing it; shorten descriptions and schemas")
+
+
+def instructions_problems(instructions: str | None) -> Iterator[Problem]:
+    """What is wrong with a server's instructions."""
+    text = instructions or ""
+    if len(text.encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
+        yield _warning("instructions", f"Claude Code cuts them behind {_MOST_TEXT_BYTES:,} bytes; shorten them")
+    elif len(text) > _ALONE_CHARACTERS:
+        said = f"{len(text)} characters: the first {_ALONE_CHARACTERS} have to make sense alone in Codex"
+        yield _warning("instructions", f"{said}; put there what matters most")
+
+
+def resource_problems(resource: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with a resource as it is listed."""
+    uri = resource.get("uri")
+    if not isinstance(uri, str) or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
+        yield Problem(f"resource {uri}", "its URI has no scheme: clients drop it; write for example file:///notes.txt")

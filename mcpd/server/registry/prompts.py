@@ -1,0 +1,221 @@
+"""Prompts: a description to list, and a function that turns string arguments into messages.
+
+Spec: 2026-07-28 server/prompts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from mcpd.errors import InternalError, McpdError, RegistrationError, as_told
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.interaction import Completion
+from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.annotations import find_kind, plain_function, resolved
+from mcpd.server.functions.coercion import admitted_types, follow
+from mcpd.server.functions.signature import Callee, bind
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.content import BLOCKS
+from mcpd.server.registry.listing import ActiveExtensions
+
+if TYPE_CHECKING:
+    from mcpd.server.functions.dependencies import Overrides
+    from mcpd.server.registry.rules import EntryRule, Needs
+
+
+log = logging.getLogger("mcpd")
+
+MAX_VALUES = 100
+
+
+class Completer:
+    """Completes one argument. The function takes the text so far and, if it has a second parameter, the other
+    arguments as a dict; it gives candidates (matched and ranked here) or a `Completion` as it stands. Beside these it
+    may have a Context and dependencies; of those `overrides` names what is called instead."""
+
+    def __init__(self, function: Callable[..., Any], overrides: Overrides | None = None) -> None:
+        self._function = function
+        self._is_async = inspect.iscoroutinefunction(function)
+        self._callee: Callee | None = None
+        self._names = tuple(inspect.signature(function).parameters)
+        if _wants_more(function):
+            self._callee = callee = bind(function, context_type=lambda: Context, overrides=overrides)
+            self._names = callee.arguments.__struct_fields__
+            self._is_async = callee.is_async
+
+    async def complete(self, value: str, others: Mapping[str, str], exchange: Exchange | None = None) -> Completion:
+        """The suggestions; none if the function fails, which is logged."""
+        function: Callable[..., Any] = self._function
+        arguments: tuple[Any, ...] = (value, dict(others)) if len(self._names) > 1 else (value,)
+        if self._callee is not None:
+            function, arguments = self._callee.call_values, (dict(zip(self._names, arguments, strict=False)), exchange)
+        try:
+            if self._is_async:
+                found = await function(*arguments)
+            else:
+                found = await run_in_thread(function, *arguments, exchange=exchange)
+            return found if isinstance(found, Completion) else rank(found, value)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log.error("completion failed", exc_info=as_told(error))
+            return Completion(values=[])
+
+
+def _wants_more(function: Callable[..., Any]) -> bool:
+    """Whether a function has a Context or dependencies beside what it completes."""
+    slots = inspect.signature(function).parameters.values()
+    try:
+        hints = resolved(plain_function(function), "completion")
+    except RegistrationError:
+        return len(slots) > 2  # what is wrong with it is said then
+    depends = sys.modules.get(f"{__package__}.depends")
+    return any(
+        find_kind(hint := hints.get(slot.name), Context) is not None
+        or (depends is not None and depends.dependency_of(slot, hint) is not None)
+        for slot in slots
+    )
+
+
+def rank(candidates: Iterable[Any], value: str) -> Completion:
+    """Those that begin with `value`, then those that contain it, whatever the case; each in the order given."""
+    typed = value.casefold()
+    begin: list[str] = []
+    contain: list[str] = []
+    for candidate in dict.fromkeys(map(str, candidates)):
+        folded = candidate.casefold()
+        if folded.startswith(typed):
+            begin.append(candidate)
+        elif typed in folded:
+            contain.append(candidate)
+    values = begin + contain
+    return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
+
+
+def choices(schema: Mapping[str, Any], name: str) -> list[str]:
+    """The values that a parameter may have by its schema: enum, const, boolean; [] if they are not listed."""
+    member = schema.get("properties", {}).get(name, {})
+    definitions = schema.get("$defs", {})
+    found: list[str] = []
+    for node in (member, *member.get("anyOf", ())):
+        target = definitions.get(node.get("$ref", "").rpartition("/")[2], node)
+        if target.get("type") == "boolean":
+            found += ["true", "false"]
+        found += [str(value) for value in target.get("enum", ()) if value is not None]
+    return found
+
+
+class FunctionPrompt:
+    """One prompt. Its arguments are the function's parameters; their values come as strings."""
+
+    requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+    needs: Needs | None = None
+
+    def __init__(self, prompt: Prompt, callee: Callee) -> None:
+        self.key = prompt.name
+        self.prompt = prompt
+        self.callee = callee
+
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        """The prompt as `prompts/list` shows it."""
+        if self.prompt.arguments is None:
+            schema = self.callee.input_schema
+            arguments = [
+                PromptArgument(
+                    name=item.name,
+                    title=item.title,
+                    description=_described(item.description, schema["properties"][item.name], schema),
+                    required=item.required,
+                )
+                for item in self.callee.argument_list
+            ]
+            self.prompt = structs.replace(self.prompt, arguments=arguments)
+        return self.prompt
+
+    @property
+    def arguments(self) -> Collection[str]:
+        """The parameters of the function."""
+        return self.callee.parameters
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The values that the parameter may have by its annotation."""
+        return rank(choices(self.callee.input_schema, argument), value)
+
+    async def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
+        """The messages. Raises InvalidParams for a missing or unknown argument."""
+        try:
+            if self.callee.is_async:
+                value = await self.callee.call_strings(arguments, exchange)
+            else:
+                value = await run_in_thread(self.callee.call_strings, arguments, exchange, exchange=exchange)
+            return self._result(value)
+        except McpdError:
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log.error(
+                "prompt %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error)
+            )
+            raise InternalError("The prompt could not be made; details are in the server's log") from error
+
+    def _result(self, value: Any) -> GetPromptResult:
+        if isinstance(value, GetPromptResult):
+            return value
+        values = value if isinstance(value, list) else [value]
+        messages = [_message(item) for item in values]
+        return GetPromptResult(messages=messages, description=self.prompt.description)
+
+
+def _message(value: Any) -> PromptMessage:
+    if isinstance(value, PromptMessage):
+        return value
+    if isinstance(value, str):
+        return PromptMessage("user", TextContent(str.__str__(value)))
+    if isinstance(value, BLOCKS):
+        return PromptMessage("user", value)
+
+    if isinstance(value, tuple) and len(value) == 2 and value[0] in ("user", "assistant"):
+        content = TextContent(str.__str__(value[1])) if isinstance(value[1], str) else value[1]
+        if isinstance(content, BLOCKS):
+            return PromptMessage(value[0], content)
+
+    raise TypeError(
+        f"a prompt gives text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
+    )
+
+
+_WRITTEN = {
+    frozenset(("boolean",)): "true or false",
+    frozenset(("integer",)): "an integer",
+    frozenset(("integer", "number")): "a number",
+    frozenset(("array",)): "a JSON array",
+    frozenset(("object",)): "a JSON object",
+}
+
+
+def _described(description: str | None, schema: dict[str, Any], root: dict[str, Any]) -> str | None:
+    """The description of an argument, and how people write a value that is no text."""
+    admitted = admitted_types(schema, root) - {"null"}
+    if not admitted or "string" in admitted:
+        return description
+    text = _WRITTEN.get(admitted, "JSON")
+    whole = follow(schema, root) or {}
+    branches = [follow(branch, root) or {} for branch in whole.get("anyOf", (whole,))]
+    items = [branch["items"] for branch in branches if "items" in branch]
+    if admitted == {"array"} and items and all(admitted_types(item, root) == {"string"} for item in items):
+        text += ' of strings, such as ["a", "b"]'
+    return f"{description or ''} (write {text})".strip()

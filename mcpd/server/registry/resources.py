@@ -1,0 +1,199 @@
+"""Resources with a fixed URI, and templates for families of them. Spec: 2026-07-28 server/resources."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import structs
+
+from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.signature import Callee
+from mcpd.server.registry.content import resource_contents
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.uris import as_uri
+
+if TYPE_CHECKING:
+    from mcpd.protocol.types.interaction import Completion
+    from mcpd.server.registry.caching import CacheHint
+    from mcpd.server.registry.rules import EntryRule, Needs
+    from mcpd.server.registry.uri_template import UriTemplate
+
+log = logging.getLogger("mcpd")
+
+Finisher: TypeAlias = Callable[[Any], Any]
+"""One part of a content -> that part as it is sent."""
+
+
+class FixedResource:
+    """One resource whose content is known already."""
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+    needs: Needs | None = None
+    of_tool: str | None = None
+    extension_data: Mapping[str, Any] = MappingProxyType({})
+    hint: Callable[[], CacheHint] | None = None
+
+    def __init__(
+        self,
+        resource: Resource,
+        content: str | bytes,
+        *,
+        requires: str | None = None,
+        finish: Finisher | None = None,
+    ) -> None:
+        self.key = resource.uri
+        self.resource = resource
+        self.content = content
+        self.requires = requires
+        self._finish = finish
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        """The resource as `resources/list` shows it."""
+        return self.resource
+
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        """The result of `resources/read`; `uri` is what the client asked for."""
+        return _hinted(_read_result(self.content, uri, self.resource.mime_type, self._finish), self.hint)
+
+
+class FunctionResource:
+    """One resource, which holds what a function returns."""
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+    needs: Needs | None = None
+    of_tool: str | None = None
+    extension_data: Mapping[str, Any] = MappingProxyType({})
+    hint: Callable[[], CacheHint] | None = None
+
+    def __init__(
+        self, resource: Resource, callee: Callee, *, requires: str | None = None, finish: Finisher | None = None
+    ) -> None:
+        self.key = resource.uri
+        self.resource = resource
+        self.callee = callee
+        self.requires = requires
+        self._finish = finish
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        """The resource as `resources/list` shows it."""
+        return self.resource
+
+    async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        """The result of `resources/read`; `uri` is what the client asked for."""
+        value = await _call(self.callee, {}, exchange, uri)
+        return _hinted(_read_result(value, uri, self.resource.mime_type, self._finish), self.hint)
+
+
+class FunctionTemplate:
+    """A family of resources: the variables of the template are the arguments of the function."""
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+    needs: Needs | None = None
+    hint: Callable[[], CacheHint] | None = None
+
+    def __init__(
+        self,
+        template: ResourceTemplate,
+        uri_template: UriTemplate,
+        callee: Callee,
+        *,
+        requires: str | None = None,
+        finish: Finisher | None = None,
+        unsafe_paths: Collection[str] = (),
+    ) -> None:
+        """`unsafe_paths` are the variables whose values may be any text, as `..` and absolute paths."""
+        self.key = template.uri_template
+        self.template = template
+        self.uri_template = uri_template
+        self.callee = callee
+        self.requires = requires
+        self._finish = finish
+        self._unsafe_paths = frozenset(unsafe_paths)
+
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
+        """The template as `resources/templates/list` shows it."""
+        return self.template
+
+    @property
+    def arguments(self) -> Collection[str]:
+        """The variables of the template."""
+        return self.uri_template.variables
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The values that the parameter may have by its annotation."""
+        from mcpd.server.registry.prompts import choices, rank  # noqa: PLC0415 - few clients ask
+
+        return rank(choices(self.callee.input_schema, argument), value)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of the variables in a URI; None if it is no resource of this family.
+
+        Raises InvalidParams for a value that could lead a path out of its folder.
+        """
+        variables = self.uri_template.match(uri)
+        if variables:
+            from mcpd.server.registry.uris import problem_of  # noqa: PLC0415 - patterns cost start-up
+
+            problem = problem_of(variables, self._unsafe_paths)
+            if problem is not None:
+                # No other family is asked: a template that takes less must not hand on to one that takes all.
+                text = f"uri: the value of {problem[0]!r} {problem[1]}; ask for a path below the resource's own"
+                raise InvalidParams(text, {"uri": uri})
+        return variables
+
+    async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
+        """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
+        value = await _call(self.callee, variables, exchange, uri)
+        # A template also takes what a person typed; what is sent is a URI (S26-119).
+        return _hinted(_read_result(value, as_uri(uri), self.template.mime_type, self._finish), self.hint)
+
+
+def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) -> ReadResourceResult:
+    """The result with the hint of its entry, if it has none of its own."""
+    if hint is None:
+        return result
+    from mcpd.server.registry.caching import apply_hint  # noqa: PLC0415 - few entries have one
+
+    hinted = structs.replace(result)  # an author may give it again
+    apply_hint(hinted, hint())
+    return hinted
+
+
+def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher | None) -> ReadResourceResult:
+    if isinstance(value, ReadResourceResult):
+        return value if finish is None else structs.replace(value, contents=list(map(finish, value.contents)))
+    contents = resource_contents(value, uri, mime_type)
+    return ReadResourceResult(contents=contents if finish is None else list(map(finish, contents)))
+
+
+async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, uri: str) -> Any:
+    try:
+        if callee.is_async:
+            return await callee.call_strings(variables, exchange)
+        from mcpd.server.functions.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+
+        return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
+    except McpdError:
+        raise
+    except FileNotFoundError:
+        raise ResourceNotFound(uri) from None
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        log.error(
+            "resource %s (request %s) failed", printable(uri), printable(exchange.request_id), exc_info=as_told(error)
+        )
+        raise InternalError("The resource could not be read; details are in the server's log") from error

@@ -1,0 +1,249 @@
+"""HTTP routes that an author serves beside the endpoint: what is registered, what a function gets, what it answers.
+
+HTTP's own work is in `http/routes.py`: a server that is served over stdio loads no more than this, if it has a route.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+from urllib.parse import parse_qsl
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+
+from mcpd.errors import InvalidRequest, RegistrationError
+from mcpd.protocol.jsonrpc import explain
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.server.functions.annotations import is_coroutine_function
+
+
+def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
+    """What stands between these texts, two or more: each one character or more, and no "/"; None if that cannot be.
+
+    The earlier values get more where a path can be cut in several ways.
+
+    From the end on, each text where it is found first. A regular expression with several parameters in a segment would
+    try a path of n characters in n³ ways, for anybody who asks.
+    """
+    start, end = len(fixed[0]), len(path) - len(fixed[-1])
+    if end <= start or not (path.startswith(fixed[0]) and path.endswith(fixed[-1])):
+        return None
+
+    values: list[str] = []
+    for text in reversed(fixed[1:-1]):
+        at = path.rfind(text, start + 1, end - 1)  # no value is empty
+        if at < 0:
+            return None
+        values.append(path[at + len(text) : end])
+        end = at
+    values.append(path[start:end])
+    return None if any("/" in value for value in values) else values[::-1]
+
+
+def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> list[str] | None:
+    """As `values_between`, where the values at the indexes in `wide` may have a "/" in them.
+
+    Which values get more decides what the others can be, so all places are looked at once, from the end on: where each
+    text can stand so that what comes after it fits. Then the earlier values take the farthest of these.
+    """
+    if not path.startswith(fixed[0]):
+        return None
+
+    length = len(path)
+    slash = [length] * (length + 1)  # the next "/" from each character on
+    for at in range(length - 1, -1, -1):
+        slash[at] = at if path[at] == "/" else slash[at + 1]
+
+    ends = path.endswith(fixed[-1])
+    farthest = [_up_to({length - len(fixed[-1])} if ends else set(), length)]
+    for index in range(len(fixed) - 2, 0, -1):
+        places = set()
+        at = path.find(fixed[index])
+        while at >= 0:
+            start = at + len(fixed[index])
+            if farthest[-1][length if index in wide else slash[start]] > start:  # no value is empty
+                places.add(at)
+            at = path.find(fixed[index], at + 1)
+        farthest.append(_up_to(places, length))
+
+    values, start = [], len(fixed[0])
+    for index, reach in enumerate(reversed(farthest)):
+        end = reach[length if index in wide else slash[start]]
+        if end <= start:
+            return None
+        values.append(path[start:end])
+        start = end + len(fixed[index + 1])
+    return values
+
+
+def _up_to(places: Collection[int], length: int) -> list[int]:
+    """For each character of a path the farthest of these places that is not behind it, -1 if there is none."""
+    found, last = [], -1
+    for at in range(length + 1):
+        if at in places:
+            last = at
+        found.append(last)
+    return found
+
+
+T = TypeVar("T")
+
+_METHOD = re.compile(r"[A-Z][A-Z-]{0,30}").fullmatch
+_PARAMETER = re.compile(r"\{([^{}]*)\}")
+
+
+class RouteRequest(Struct, eq=False, kw_only=True):
+    """A request to a route, read whole.
+
+    `path` is below the application, wherever that is mounted (`root_path`); `params` are what the path's `{name}` stand
+    for. `headers` have names in any case, credentials among them; one that came twice is joined by a comma. `body` is
+    at most as large as a message to the endpoint. `user` is its sender, ANONYMOUS on a public route; `client` the
+    address it came from, "" if that is not known; `scheme` is http or https, as far as the server knows; `lifespan`
+    what the server's lifespan gave.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    query_string: str = ""
+    body: bytes = b""
+    user: Principal = ANONYMOUS
+    client: str = ""
+    root_path: str = ""
+    scheme: str = "http"
+    lifespan: Any = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The variables of the query; of one that came twice the last. Raises InvalidRequest for more than 1,000."""
+        try:
+            return dict(parse_qsl(self.query_string, keep_blank_values=True, max_num_fields=1000))
+        except ValueError as error:
+            raise InvalidRequest(f"The query cannot be read: {error}") from None
+
+    @overload
+    def json(self) -> Any: ...
+
+    @overload
+    def json(self, type: type[T]) -> T: ...
+
+    def json(self, type: Any = Any) -> Any:
+        """The body as JSON, of that type. Raises InvalidRequest, which the client gets as status 400."""
+        try:
+            return decode(self.body, type=type)
+        except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"The body does not fit: {explain(error)}") from None
+
+
+class RouteResponse(Struct, frozen=True):
+    """What a route answers: bytes and texts as they are, anything else as JSON; by default with status 200.
+
+    `headers` are a mapping, or pairs where one comes more than once. Without `content_type` it is
+    `application/octet-stream`, `text/plain; charset=utf-8` or `application/json`, as the body is.
+    """
+
+    body: object = b""
+    status: int = 200
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+    content_type: str | None = None
+
+
+class Route:
+    """A path and the function that answers it, a plain one or a coroutine function; it gets a RouteRequest, or nothing.
+
+    In `path` a `{name}` stands for one segment. GET is answered to HEAD too. A `public` route asks nobody who they are,
+    `any_origin` lets every web page read it, by CORS. `max_body_bytes` is for those that take less than the endpoint.
+    Raises RegistrationError for what could not be served.
+    """
+
+    __slots__ = ("any_origin", "between", "function", "is_async", "max_body_bytes", "methods", "path", "public",
+                 "takes_request", "_names")  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        function: Callable[..., object],
+        *,
+        methods: Collection[str] = ("GET",),
+        public: bool = False,
+        any_origin: bool = False,
+        max_body_bytes: int | None = None,
+    ) -> None:
+        where = f"route {path!r}"
+        if not str(path).startswith("/") or any(c in path for c in "?#\\ "):
+            raise RegistrationError(f"{where}: write its path from the root, such as /webhooks/{{name}}, and no query")
+        if isinstance(methods, str) or not methods:
+            raise RegistrationError(f'{where}: methods are a list, such as methods=["GET", "POST"]')
+        wrong = [method for method in methods if not _METHOD(str(method))]
+        if wrong:
+            raise RegistrationError(f"{where}: {wrong[0]!r} is no HTTP method; write it in capitals, such as GET")
+        if any_origin and not public:
+            raise RegistrationError(f"{where}: any_origin=True is for what everybody may read: add public=True")
+
+        self.path = path
+        self.function = function
+        self.methods = tuple(dict.fromkeys([*methods, "HEAD"] if "GET" in methods else methods))
+        self.public = public
+        self.any_origin = any_origin
+        self.max_body_bytes = max_body_bytes
+        self.between, self._names = _parts_of(path, where)
+        """The texts around its parameters; None if it has none."""
+        self.is_async = is_coroutine_function(function)
+        self.takes_request = _takes_request(function, where)
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The values of its parameters in a path; None if that is another one."""
+        if self.between is None:
+            return {} if path == self.path else None
+        values = values_between(self.between, path)
+        if values is None or any(map(_leads_elsewhere, values)):
+            return None
+        return dict(zip(self._names, values, strict=True))
+
+
+def _leads_elsewhere(value: str) -> bool:
+    """Whether a value that is joined to a folder names something that is not in there, on any system."""
+    return value in (".", "..") or "\\" in value or "\0" in value
+
+
+def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The texts around the parameters of a path, and their names; None for a path without, which is looked up."""
+    pieces = _PARAMETER.split(path)
+    fixed, names = pieces[::2], pieces[1::2]
+
+    if any("{" in part or "}" in part for part in fixed):
+        raise RegistrationError(f"{where}: a parameter is written {{name}}")
+    if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
+        raise RegistrationError(f"{where}: its parameters need names, each another one, such as {{name}}")
+
+    return (tuple(fixed) if names else None), tuple(names)
+
+
+def _takes_request(function: Callable[..., object], where: str) -> bool:
+    """Whether a function wants the request. Raises RegistrationError if it cannot be called with it alone."""
+    if not callable(function):
+        raise RegistrationError(f"{where}: {function!r} is no function")
+
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return True
+
+    try:
+        signature.bind()
+    except TypeError:
+        pass
+    else:
+        # What a default stands for may be bound by it, as in a loop; a wrapper takes whatever comes.
+        return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise RegistrationError(f"{where}: {name} is called with the request alone, or with nothing") from None
+    return True

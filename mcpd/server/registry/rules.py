@@ -1,0 +1,220 @@
+"""Rules of who sees what: their types, and what they are told of an entry. They are asked in `visibility`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from mcpd.auth.scopes import is_scope
+from mcpd.errors import RegistrationError
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.signature import bind
+from mcpd.server.functions.threads import run_in_thread
+
+Component: TypeAlias = Literal["tool", "resource", "template", "prompt"]
+"""A kind of entry."""
+
+
+class _Switch(Struct, frozen=True):
+    is_on: bool
+    names: frozenset[str] | None
+    tags: frozenset[str] | None
+    components: frozenset[str] | None
+
+    def concerns(self, component: Component, entry: Any) -> bool:
+        """Whether an entry is all that was said; of names, tags and kinds each may be one of several."""
+        if self.components is not None and component not in self.components:
+            return False
+        if self.tags is not None and self.tags.isdisjoint(entry.tags):
+            return False
+        return self.names is None or not self.names.isdisjoint(names_of(component, entry))
+
+    @property
+    def key(self) -> object:
+        """Equal for those that concern the same entries."""
+        return self.names, self.tags, self.components
+
+
+class Switches:
+    """All that was enabled and disabled, in order."""
+
+    def __init__(self) -> None:
+        self._switches: list[_Switch] = []
+        self._is_on: bool | None = None
+        """What holds for entries that nothing concerns; None: as they were registered."""
+
+    def turn(
+        self,
+        is_on: bool,
+        *,
+        names: Collection[str] | str | None,
+        tags: Collection[str] | str | None,
+        components: Collection[Component] | Component | None,
+        only: bool = False,
+    ) -> None:
+        """Switch entries on or off; with `only` all others the other way. Raises RegistrationError."""
+        kinds = _set_of(components, "components")
+        switch = _Switch(is_on, _set_of(names, "names"), _set_of(tags, "tags"), kinds)
+        what = "enable" if is_on else "disable"
+        if switch.names is None and switch.tags is None and kinds is None:
+            raise RegistrationError(f"{what}: say which, by names=, tags= or components=")
+        unknown = (kinds or frozenset()).difference(get_args(Component))
+        if unknown:
+            known = ", ".join(get_args(Component))
+            raise RegistrationError(f"{what}, components: there is no {min(unknown)!r}, only {known}")
+        if only:
+            self._is_on = not is_on
+            self._switches.clear()
+        # One that is said again goes before what was said meanwhile; the former need not be kept.
+        self._switches = [*(other for other in self._switches if other.key != switch.key), switch]
+
+    def is_on(self, component: Component, entry: Any) -> bool:
+        """Whether an entry is there."""
+        for switch in reversed(self._switches):
+            if switch.concerns(component, entry):
+                return switch.is_on
+        return bool(entry.is_enabled) if self._is_on is None else self._is_on
+
+
+def names_of(component: Component, entry: Any) -> tuple[str, ...]:
+    """What an entry may be called by: its name, and its URI if it has one."""
+    if component in ("tool", "prompt"):
+        return (entry.key,)
+    return entry.key, entry.listed(frozenset()).name
+
+
+def _set_of(given: Collection[str] | str | None, what: str) -> frozenset[str] | None:
+    if given is None:
+        return None
+    found = frozenset((given,) if isinstance(given, str) else given)
+    if not all(isinstance(one, str) for one in found):
+        raise RegistrationError(f"{what}: a set of texts, not {given!r}")
+    return found
+
+
+class CatalogEntry(Struct, frozen=True, kw_only=True):
+    """A tool, resource, template or prompt, as a rule is told of it."""
+
+    component: Component
+    name: str
+    uri: str | None
+    """Of a resource its URI, of a template its URI template; None for tools and prompts."""
+    tags: frozenset[str]
+    meta: Mapping[str, Any]
+    """Its `_meta`, without what extensions add; {} if there is none."""
+
+
+VisibilityRule: TypeAlias = Callable[[CatalogEntry, Context], bool | Awaitable[bool]]
+"""Whether whoever sends a request sees an entry; `def` or `async def`."""
+
+EntryRule: TypeAlias = Callable[[Context], bool | Awaitable[bool]]
+"""The same, of the one entry that it was given for."""
+
+ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
+"""The scopes that a call needs, by its arguments as they came."""
+
+
+class Needs(Struct, frozen=True):
+    """What those have to have who use an entry: `scopes`, or what `by_arguments` says. `is_anonymous` is nothing."""
+
+    scopes: tuple[str, ...] = ()
+    by_arguments: ScopesOf | None = None
+    is_anonymous: bool = False
+
+
+def checked_needs(
+    scopes: Collection[str] | ScopesOf | None, anonymous: bool, where: str, *, hide: bool = False
+) -> Needs | None:
+    """What was said of an entry; None if that is nothing. Raises RegistrationError."""
+    if anonymous and (scopes or hide):
+        raise RegistrationError(f"{where}: anonymous=True is for everybody; leave out scopes= and hide=")
+    if hide and (not scopes or callable(scopes)):
+        raise RegistrationError(f"{where}: hide=True hides from those without its scopes; name them in scopes=[…]")
+    if scopes is None or scopes == () or scopes == []:
+        return Needs(is_anonymous=True) if anonymous else None
+    if callable(scopes):
+        return Needs(by_arguments=scopes)
+    if isinstance(scopes, str) or not all(is_scope(str(one)) for one in scopes):
+        raise RegistrationError(f'{where}, scopes: expected a list of scopes like ["notes.read"], got {scopes!r}')
+    return Needs(tuple(dict.fromkeys(scopes)))
+
+
+def sees(needs: Needs) -> Callable[[Context], bool]:
+    """A rule by which those see an entry who have its scopes; the same for entries with the same ones."""
+    return _have(needs.scopes)
+
+
+@lru_cache(256)
+def _have(scopes: tuple[str, ...]) -> Callable[[Context], bool]:
+    def has_its_scopes(ctx: Context) -> bool:
+        return ctx.has_scopes(*scopes)
+
+    return has_its_scopes
+
+
+log = logging.getLogger("mcpd")
+
+CONDITION_TIMEOUT = 5.0
+"""Seconds that a condition gets. The client waits for its list meanwhile."""
+
+
+class Condition:
+    """One condition. `key` stands for it among the active extensions; without the extension `requires` nobody asks."""
+
+    def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
+        """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
+        callee = bind(function, context_type=lambda: Context)
+        if callee.arguments.__struct_fields__:
+            names = ", ".join(callee.arguments.__struct_fields__)
+            raise RegistrationError(f"{what} takes nothing or a Context, and this one wants {names}")
+        self.key = key
+        self.requires = requires
+        self.what = what
+        self._callee = callee
+        self._running: set[object] = set()
+        self._overdue: set[object] = set()
+
+    async def holds(self, exchange: Exchange) -> bool:
+        """Whether it holds now. Never raises."""
+        self._overdue &= self._running
+        if self._overdue:
+            return False  # a thread that was given up is still at it; a second one would only join it
+
+        token = object()
+        try:
+            async with asyncio.timeout(CONDITION_TIMEOUT):
+                if self._callee.is_async:
+                    return bool(await self._callee.call_strings({}, exchange))
+                return bool(await run_in_thread(self._call, exchange, token, exchange=exchange))
+        except TimeoutError:
+            self._overdue.add(token)
+            log.warning("%s takes longer than %g seconds, which counts as no", self.what, CONDITION_TIMEOUT)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log.warning("%s failed, which counts as no", self.what, exc_info=error)
+
+        return False
+
+    def _call(self, exchange: Exchange, token: object) -> Any:
+        self._running.add(token)
+        try:
+            return self._callee.call_strings({}, exchange)
+        finally:
+            self._running.discard(token)
+
+
+async def with_conditions(
+    conditions: Iterable[Condition], active: frozenset[str], exchange: Exchange
+) -> frozenset[str]:
+    """The active extensions, and the keys of those conditions that hold for this request; all are asked at once."""
+    asked = [condition for condition in conditions if condition.requires in active]
+    answers = await asyncio.gather(*(condition.holds(exchange) for condition in asked))
+    return active.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)

@@ -1,0 +1,319 @@
+"""Tools: a description to list, and a function that runs on raw arguments.
+
+Spec: 2026-07-28 server/tools. Arguments that do not fit, and failures a tool reports, are results with
+`isError` (SEP-1303); an unknown tool is a JSON-RPC error, which `handlers.tools` raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+
+from msgspec import UNSET, Raw, structs
+from msgspec.json import Decoder
+from msgspec.structs import asdict
+
+from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
+from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import NO_JSON
+from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.tools import AnyValue, CallToolResult, Tool
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.results import is_block_list, output_hook
+from mcpd.server.functions.signature import Callee
+from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
+from mcpd.server.registry.listing import ActiveExtensions
+
+if TYPE_CHECKING:
+    from mcpd.protocol.wire.headers import Mirror
+    from mcpd.server.functions.json_schema import SchemaCallee
+    from mcpd.server.registry.rules import Condition, EntryRule, Needs
+
+log = logging.getLogger("mcpd")
+
+_NO_ARGUMENTS = Raw(b"{}")
+
+
+class ToolMeta(Protocol):
+    """The `_meta` that one extension adds to a tool."""
+
+    condition: Condition | None
+    """What `meta` depends on, beside the extension; its key is among the active extensions if it holds."""
+
+    def meta(self, active: ActiveExtensions) -> Mapping[str, Any]:
+        """The `_meta` that only clients with this extension see."""
+
+
+Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
+"""(result, context, whether the tool has an output schema) -> the result as this client gets it."""
+
+
+class FunctionTool:
+    """One tool.
+
+    `extension_meta` has what extensions add, by the extension's id; `requires` names an extension without which the
+    tool does not exist. `finish` sees the results of tools with additions, and from any tool those of a class derived
+    from CallToolResult.
+    """
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+    needs: Needs | None = None
+
+    def __init__(
+        self,
+        tool: Tool,
+        callee: Callee | SchemaCallee,
+        *,
+        extension_meta: Mapping[str, ToolMeta] | None = None,
+        requires: str | None = None,
+        check_output: Callable[[Any], list[str]] | None = None,
+        finish: Finisher | None = None,
+    ) -> None:
+        self.key = tool.name
+        self.tool = tool
+        self.callee = callee
+        self.extension_meta = dict(extension_meta or {})
+        self.requires = requires
+        self.shows_errors = False
+        """Whether the text of any exception reaches the model."""
+        self.timeout: float | None = None
+        """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
+
+        self.wraps_for: frozenset[str] = frozenset()
+        """Extensions whose clients get structured content as objects in every version."""
+        self.active_extensions: Callable[[Exchange], ActiveExtensions] | None = None
+        """What gives the extensions of a call; needed with `wraps_for` only."""
+
+        self._call: Callable[..., Any] | None = None
+        """Reads the arguments and calls the function; `_direct` has both apart. None until the first call."""
+        self._is_async = callee.is_async
+        self._direct: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        self._has_schema: bool | None = None
+        self._has_any_root = False
+        self._gives_blocks = False
+        self._is_text = False
+        """Whether a string that it returns is the whole result: no schema, and nobody who finishes it."""
+
+        self._check_output = check_output
+        self._finish = finish
+        self._mirrors: tuple[Mirror, ...] | None = None
+
+    def tell_as_text(self) -> None:
+        """From now on what the function returns is text alone; a result that it made itself stays as it is."""
+        callee = self.callee
+
+        def told(value: Any) -> Any:
+            if isinstance(value, Coroutine):
+                return told_later(value)
+            if isinstance(value, CallToolResult):
+                return value
+            return structs.replace(tool_result(value, False), structured_content=UNSET)
+
+        async def told_later(value: Coroutine[Any, Any, Any]) -> Any:
+            return told(await value)
+
+        self._call = lambda arguments, exchange: told(callee.call(arguments, exchange))
+
+    def listed(self, active: ActiveExtensions) -> Tool:
+        """The tool as `tools/list` shows it where those extensions are active. Schemas are made when first listed."""
+        tool = self.tool
+        if self._mirrors is None:
+            self._read_input_schema()
+        if tool.output_schema is None:
+            tool.output_schema = self.callee.output_schema
+        added: dict[str, Any] = {}
+        for extension, added_meta in self.extension_meta.items():
+            if extension in active:
+                added.update(added_meta.meta(active))
+        if not self.wraps_for.isdisjoint(active):
+            from mcpd.protocol.versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
+
+            tool = object_schema(tool)
+        return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
+
+    @property
+    def mirrors(self) -> tuple[Mirror, ...]:
+        """The arguments that HTTP headers repeat, by the schema's `x-mcp-header`; most tools have none."""
+        if self._mirrors is None:
+            self._read_input_schema()
+        return self._mirrors or ()
+
+    def _read_input_schema(self) -> None:
+        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
+
+        tool = self.tool
+        if not tool.input_schema:
+            tool.input_schema = self.callee.input_schema
+        try:
+            self._mirrors = mirrors(tool.input_schema)
+        except RegistrationError as error:
+            # Clients have to leave out a tool that is annotated wrongly: better no header than no tool.
+            log.error("tool %s: %s; its %s annotations are not served", self.key, printable(error), ANNOTATION)
+            tool.input_schema = without_mirrors(tool.input_schema)
+            self._mirrors = ()
+
+    def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
+        """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
+        if self._has_schema is None:  # the first result: schemas are made when they are needed
+            schema = self.tool.output_schema or self.callee.output_schema
+            self._has_schema = schema is not None
+            self._gives_blocks = is_block_list(self.callee.returns, is_content)
+            self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
+            self._is_text = not self._has_schema and not (self._finish is not None and self.extension_meta)
+            if self._has_schema and self._check_output is None:
+                self._check_output = typed_check(self.callee.output_type)
+
+        result = tool_result(value, self._has_schema, self._gives_blocks)
+        if self._has_schema and not result.is_error:
+            if result.structured_content is UNSET:
+                raise OutputError("it has an output schema, and returned no structured content")
+            if self._check_output is not None:
+                problems = self._check_output(result.structured_content)
+                if problems:
+                    raise OutputError("; ".join(problems))
+
+        if self._finish is not None and (self.extension_meta or result.__class__ is not CallToolResult):
+            result = self._finish(result, exchange, self._has_schema)
+
+        # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
+        has_any_root = self._has_any_root and not result.is_error
+        if result.structured_content is not UNSET and self._wraps(exchange):
+            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
+
+            if has_any_root or not is_object_value(result.structured_content):
+                return wrapped_content(result)
+        if has_any_root:
+            return structs.replace(result, structured_content=AnyValue(result.structured_content))
+        return result
+
+    def _wraps(self, exchange: Exchange) -> bool:
+        """Whether this client gets structured content as objects in every version."""
+        active = self.active_extensions
+        return active is not None and not self.wraps_for.isdisjoint(active(exchange))
+
+    _in_thread: ClassVar[Callable[..., Coroutine[Any, Any, Any]] | None] = None
+    """What runs plain functions, once there was one to run."""
+
+    @staticmethod
+    def _get_in_thread() -> Callable[..., Coroutine[Any, Any, Any]]:
+        from mcpd.server.functions.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+
+        FunctionTool._in_thread = staticmethod(run_in_thread)
+        return run_in_thread
+
+    def _get_call(self) -> Callable[..., Any]:
+        callee = self.callee
+        self._call = callee.call
+        self._direct = callee.direct if callee.is_async else None
+        return self._call
+
+    async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
+        """Call the tool. Absent and null arguments are none."""
+        if arguments is NO_JSON:
+            arguments = _NO_ARGUMENTS
+        try:
+            if self._direct is not None:
+                # Most functions get the values of their arguments and nothing else: `_call` in a call less.
+                decode, function = self._direct
+                try:
+                    values = decode(arguments)
+                except MALFORMED:
+                    value = await self.callee.call(arguments, exchange)
+                else:
+                    value = await function(**asdict(values))
+            elif self._is_async:
+                value = await (self._call or self._get_call())(arguments, exchange)
+            else:
+                in_thread = self._in_thread or self._get_in_thread()
+                value = await in_thread(self._call or self._get_call(), arguments, exchange, exchange=exchange)
+
+            if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
+                return CallToolResult(content=[TextContent(value)])
+            return self._result(value, exchange)
+        except BaseException as error:
+            result = self._failed(error, exchange)
+            if result is None:
+                raise
+            forget_frames(error)
+            return result
+
+    def _failed(self, error: BaseException, exchange: Exchange) -> CallToolResult | None:
+        """A failure as a result for the model; None for what stays an exception.
+
+        That is raised again where it was caught: raised here, this frame and its traceback would hold each other.
+        """
+        if isinstance(error, ToolError):
+            return failed(str(error))
+        if isinstance(error, ProtocolError) or not is_failure(error):
+            return None
+
+        if isinstance(error, Unwritable):
+            log.error(
+                "tool %s (request %s): its result cannot be sent: %s",
+                self.key,
+                printable(exchange.request_id),
+                printable(error),
+            )
+            why = f": {error}" if self.shows_errors else ""
+            return failed(f"The tool {self.key} failed: its result cannot be written as JSON{why}")
+        if isinstance(error, OutputError):
+            log.error(
+                "tool %s (request %s) broke its output schema: %s",
+                self.key,
+                printable(exchange.request_id),
+                printable(error),
+            )
+            return failed(f"The tool {self.key} failed: its result does not fit its output schema")
+
+        if isinstance(error, ExceptionGroup):
+            told, others = error.split(ToolError)
+            if told is not None and others is None:
+                return failed("\n".join(_texts(told)))
+
+        log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
+        if isinstance(error, McpdError):
+            return failed(str(error))
+        if self.shows_errors:
+            return failed(f"The tool {self.key} failed: {type(error).__name__}: {error}")
+        return failed(f"The tool {self.key} failed: internal error, details are in the server's log")
+
+
+def _texts(group: BaseExceptionGroup[Any]) -> list[str]:
+    """What all errors in a group say, as of a task group in which several things failed."""
+    return [
+        text
+        for one in group.exceptions
+        for text in (_texts(one) if isinstance(one, BaseExceptionGroup) else [str(one)])
+    ]
+
+
+class OutputError(Exception):
+    """A result that breaks the tool's own output schema: the server's fault, and never sent as if it were right."""
+
+
+def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
+    """A check of structured content against a return annotation; None if msgspec cannot read that type."""
+    try:
+        decode = Decoder(returns, dec_hook=output_hook).decode
+    except TypeError:
+        return None
+
+    def check(content: Any) -> list[str]:
+        try:
+            decode(content if isinstance(content, Raw) else encode_data(content))
+        except MALFORMED as error:
+            text = explain(error)
+            return [f"{text} (nan and infinity are null in JSON)" if "got null" in text else text]
+        return []
+
+    return check
+
+
+def failed(message: str) -> CallToolResult:
+    """A result that tells the model what went wrong."""
+    return CallToolResult(content=[TextContent(message)], is_error=True)

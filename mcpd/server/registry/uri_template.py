@@ -1,0 +1,348 @@
+"""URI templates, RFC 6570 levels 1 to 3: a URI taken apart into the values of variables.
+
+`{var}` stands for one path segment, `{+var}` and `{#var}` may hold "/" and all else, `{.var}`, `{/var}`,
+`{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4
+(`{var:3}`, `{var*}`) is refused: a match could not tell what was cut off or joined.
+
+How matching reads the RFC, which defines expansion only:
+
+- Values are percent-decoded exactly once, also by `+` and `#`, which copy the triplets of a value when they
+  expand; a URI with a broken percent-encoding, or one whose decoded value is not UTF-8, matches nothing.
+- `{var}` and `{+var}` need a value. The others may be absent, as they are where a variable is undefined;
+  their variables are then absent from the result. Parameters (`?`, `&`, `;`) come in any order, each at
+  most once, and none that the template does not name.
+- Characters that expansion would have encoded are taken as they are, where that leaves no doubt:
+  hosts fill in templates by hand. Where a URI can be cut in several ways, earlier variables get more.
+
+**A value is the peer's text.** `{+path}` may hold "../..", and so may `{name}` as "%2E%2E%2F". Nothing here knows
+of files: `path_screen` looks at the values of an author's templates.
+
+Matching takes time in proportion to the URI's length: it goes forward once with all positions a part
+may end at, and back once to choose; it never tries the same thing twice, as a regular expression would.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from mcpd.errors import RegistrationError
+from mcpd.server.registry.uris import NOT_URI, PLAIN, percent
+
+MAX_URI_CHARS: Final = 65_536
+"""A longer URI matches no template."""
+
+# Patterns are compiled by `re` when they are first needed, a third of a millisecond each: most URIs need none.
+_NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z"
+_TRIPLET = r"%[0-9A-Fa-f]{2}"
+_BROKEN_PERCENT = r"%(?![0-9A-Fa-f]{2})"
+_ENCODED_RUN = r"(?:%[0-9A-F]{2})+"
+# RFC 6570 section 2.1, without "'", which its erratum 6937 allows.
+_NOT_LITERAL = r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})'
+_NOT_ASCII = r"[^\x00-\x7f]+"
+
+
+class _Operator(Struct, frozen=True, gc=False):
+    """What matching needs of a row of the table in RFC 6570 appendix A, and the characters that end a value."""
+
+    first: str
+    separator: str
+    is_named: bool
+    ends: str
+    ends_among_several: str
+
+
+_OPERATORS: Final = {
+    "": _Operator("", ",", False, "/?#", "/?#,"),
+    "+": _Operator("", ",", False, "", ""),
+    "#": _Operator("#", ",", False, "", ""),
+    ".": _Operator(".", ".", False, "/?#", "/?#"),
+    "/": _Operator("/", "/", False, "/?#", "/?#"),
+    ";": _Operator(";", ";", True, "/?#;", "/?#;"),
+    "?": _Operator("?", "&", True, "#&", "#&"),
+    "&": _Operator("&", "&", True, "#&", "#&"),
+}
+
+
+class _Literal(Struct, frozen=True, gc=False):
+    """Text that stands in the URI as it is; "" leads past a part that may be absent."""
+
+    source: int
+    text: str
+
+
+class _Value(Struct, frozen=True, gc=False):
+    """A variable's value: characters up to one that ends it, at least `least`."""
+
+    source: int
+    name: str
+    run: re.Pattern[str]
+    least: int
+
+
+class _Parameters(Struct, frozen=True, gc=False):
+    """Named parameters in any order: `name` finds one's name and its "=", `bound` the end of its value."""
+
+    source: int
+    operator: _Operator
+    name: re.Pattern[str]
+    bound: re.Pattern[str]
+
+
+_Edge = _Literal | _Value | _Parameters
+
+
+class UriTemplate:
+    """A compiled template. Raises RegistrationError, with the position, for text that is none.
+
+    Compiled to states in a row: `_edges[n]` are the ways to get to state n, each from an earlier one,
+    the preferred first.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+        parts = tuple(_parsed(text))
+        names = [name for part in parts if not isinstance(part, str) for name in part[1]]
+        self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
+
+        self._edges: list[tuple[_Edge, ...]] = [()]
+        for part in parts:
+            if isinstance(part, str):
+                self._add(_Literal(len(self._edges) - 1, _upper_triplets(part)))
+            else:
+                self._add_expression(*part)
+
+        first = parts[0] if parts else ""
+        # A quick look before the work; triplets may be written in two ways.
+        self._prefix = first.partition("%")[0] if isinstance(first, str) else ""
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.text!r})"
+
+    def _add(self, *edges: _Edge) -> int:
+        self._edges.append(edges)
+        return len(self._edges) - 1
+
+    def _add_expression(self, sign: str, names: tuple[str, ...]) -> None:
+        operator = _OPERATORS[sign]
+        state = start = len(self._edges) - 1
+        if operator.is_named:
+            bound = f"[{re.escape(operator.ends)}]"
+            name = f"({'|'.join(re.escape(name) for name in names)})(?:=|(?={bound})|\\Z)"
+            self._add(_Parameters(start, operator, re.compile(name), re.compile(bound)), _Literal(start, ""))
+            return
+
+        ends = operator.ends if len(names) == 1 else operator.ends_among_several
+        run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
+        least = 0 if operator.first else 1
+
+        complete = []
+        for index, name in enumerate(names):
+            state = self._add(_Literal(state, operator.separator if index else operator.first))
+            state = self._add(_Value(state, name, run, least))
+            complete.append(state)
+
+        if operator.first:
+            # Absent variables are the last ones: what is there goes to the first names.
+            self._add(*(_Literal(state, "") for state in (*reversed(complete), start)))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The variables' decoded values if the URI is one of this template's, else None."""
+        if len(uri) > MAX_URI_CHARS or not uri.startswith(self._prefix):
+            return None
+        if "%" in uri and re.search(_BROKEN_PERCENT, uri):
+            return None
+        if not uri.isascii():
+            try:
+                uri = re.sub(_NOT_ASCII, percent, uri)
+            except UnicodeEncodeError:  # a lone surrogate
+                return None
+        values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
+        return None if values is None else _decoded(values)
+
+
+def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
+    """The parts of a template: literal text as it stands in a URI, and (operator, names) of an expression."""
+    at = 0
+    while at < len(text):
+        start = text.find("{", at)
+        literal = text[at:] if start < 0 else text[at:start]
+        if literal.strip(PLAIN):  # something else is in it
+            if wrong := re.search(_NOT_LITERAL, literal):
+                raise _error(text, at + wrong.start(), f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
+            literal = re.sub(NOT_URI, percent, literal)
+        if literal:
+            yield literal
+        if start < 0:
+            return
+        end = text.find("}", start)
+        if end < 0:
+            raise _error(text, start, "'{' without '}'")
+        yield _expression(text, start, text[start + 1 : end])
+        at = end + 1
+
+
+def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]]:
+    sign = inner[:1] if inner[:1] in _OPERATORS else ""
+    at = start + 1 + len(sign)
+    if inner[:1] and inner[:1] in "=,!@|":
+        raise _error(text, at, f"the operator {inner[0]!r} is reserved and has no meaning")
+
+    names = _upper_triplets(inner[len(sign) :]).split(",")
+    for name in names:
+        if name.endswith("*") or ":" in name:
+            hint = "{+" + name[:-1] + "}" if name.endswith("*") and len(names) == 1 and sign in ("", "/") else ""
+            hint = f"; for the rest of a path, with its slashes, write {hint}" if hint else ""
+            raise _error(
+                text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported{hint}"
+            )
+
+        if not (name.isascii() and name.isidentifier()) and not re.match(_NAME, name):
+            raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
+        at += len(name) + 1
+    return sign, tuple(names)
+
+
+def _error(text: str, at: int, problem: str) -> RegistrationError:
+    return RegistrationError(f"URI template {text!r}, position {at}: {problem}")
+
+
+class _Match:
+    """One URI on its way through the states of a template."""
+
+    def __init__(self, states: list[tuple[_Edge, ...]], uri: str) -> None:
+        self._states = states
+        self._uri = uri
+        self._inside: frozenset[int] = frozenset()
+        if "%" in uri:
+            # No value ends inside a percent-encoding.
+            triplets = [found.start() for found in re.finditer(_TRIPLET, uri)]
+            self._inside = frozenset(at + digit for at in triplets for digit in (1, 2))
+        # For each state the positions it can be in, ascending; for each of these after parameters, how it came about.
+        self._reached: list[list[int]] = [[0]]
+        self._chosen: dict[int, dict[int, _Choice]] = {}
+
+    def values(self) -> dict[str, str] | None:
+        """Each variable's text, still encoded, if the last state can be at the URI's end."""
+        for edges in self._states[1:]:
+            found = [self._ends(edge, self._reached[edge.source]) for edge in edges]
+            self._reached.append(found[0] if len(found) == 1 else sorted({at for ends in found for at in ends}))
+
+        if not _has(self._reached[-1], len(self._uri)):
+            return None
+        values: dict[str, str] = {}
+        state, end = len(self._states) - 1, len(self._uri)
+
+        while state:
+            for edge in self._states[state]:
+                start, found_here = self._back(edge, end)
+                if start is not None:
+                    break
+            else:
+                raise AssertionError("every position was reached from one before it")
+
+            for name, value in found_here.items():
+                if values.setdefault(name, value) != value:
+                    return None  # named twice in the template, and not the same
+            state, end = edge.source, start
+        return values
+
+    def _ends(self, edge: _Edge, starts: list[int]) -> list[int]:
+        """The positions an edge leads to from any of `starts`, ascending."""
+        uri = self._uri
+
+        if isinstance(edge, _Literal):
+            length = len(edge.text)
+            return [at + length for at in starts if uri.startswith(edge.text, at)]
+        if isinstance(edge, _Parameters):
+            choices = self._chosen[edge.source] = _parameters(edge, uri, starts)
+            return sorted(choices)
+
+        ends: list[int] = []
+        done = -1
+        for at in starts:
+            # From a later start in the same run nothing is reached that was not reached before.
+            if at > done:
+                done = _run_end(edge, uri, at)
+                ends.extend(range(at + edge.least, done + 1))
+        return [end for end in ends if end not in self._inside] if self._inside else ends
+
+    def _back(self, edge: _Edge, end: int) -> tuple[int | None, dict[str, str]]:
+        """Where an edge that leads to `end` began, and what it holds; the last place, so that earlier ones get more."""
+        starts = self._reached[edge.source]
+        if isinstance(edge, _Literal):
+            at = end - len(edge.text)
+            return (at if _has(starts, at) and self._uri.startswith(edge.text, at) else None), {}
+        if isinstance(edge, _Parameters):
+            choice = self._chosen[edge.source].get(end)
+            if choice is None:
+                return None, {}
+            return choice.start, {name: self._uri[begin:stop] for name, (begin, stop) in choice.spans.items()}
+        index = bisect_right(starts, end - edge.least)
+        at = starts[index - 1] if index else end
+        return (at if index and _run_end(edge, self._uri, at) >= end else None), {edge.name: self._uri[at:end]}
+
+
+def _has(positions: list[int], at: int) -> bool:
+    index = bisect_left(positions, at)
+    return index < len(positions) and positions[index] == at
+
+
+def _run_end(edge: _Value, uri: str, at: int) -> int:
+    found = edge.run.match(uri, at)
+    return found.end() if found else at
+
+
+class _Choice(Struct, frozen=True, gc=False):
+    """Parameters from `start` on: where each one's value begins and ends."""
+
+    start: int
+    spans: dict[str, tuple[int, int]]
+
+
+def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Choice]:
+    """Each position where parameters may end that begin at one of `starts`, with the last such choice."""
+    choices: dict[int, _Choice] = {}
+    starts = [at for at in starts if uri.startswith(edge.operator.first, at)]
+    # Looked up, not searched from each start: values may overlap, as in "?q=?q=?q=…".
+    bounds = [found.start() for found in edge.bound.finditer(uri)] if starts else []
+    bounds.append(len(uri))
+
+    for start in starts:
+        at, mark = start, edge.operator.first
+        spans: dict[str, tuple[int, int]] = {}
+        while uri.startswith(mark, at) and (found := edge.name.match(uri, at + 1)):
+            name = found[1]
+            if name in spans:
+                break
+            end = bounds[bisect_left(bounds, found.end(1))]
+            spans = {**spans, name: (found.end(), end)}
+            choices[end] = _Choice(start, spans)
+            at, mark = end, edge.operator.separator
+    return choices
+
+
+def _upper_triplets(uri: str) -> str:
+    """Percent-encodings in their normal form (RFC 3986 section 6.2.2.1)."""
+    if "%" not in uri:
+        return uri
+    return re.sub(_TRIPLET, lambda found: found[0].upper(), uri)
+
+
+def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
+    if values is None:
+        return None
+    try:
+        return {
+            name: re.sub(_ENCODED_RUN, lambda run: bytes.fromhex(run[0].replace("%", "")).decode(), value)
+            if "%" in value
+            else value
+            for name, value in values.items()
+        }
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,118 @@
+"""A server that becomes another one while it runs: what `--reload` does with a changed server object.
+
+Theory of operation. Connections, listeners and applications hold the server that they were made with, its table of
+handlers, its listeners of notifications and the vocabulary of its extensions. These stay the objects they are, and from
+one moment on hold what the other server's hold, now and later. A call that runs has its handler already, and ends with
+it. What was made of the old object for good stays as it is, and is named if it is another one now.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from mcpd.server.http_backend import shown
+from mcpd.server.registry.resources import FixedResource
+
+if TYPE_CHECKING:
+    from mcpd.server.app import Server
+    from mcpd.server.registry.catalog import Catalog, Kind
+
+
+def mark_of(value: Any) -> object:
+    """What is equal for two of the same code; of what has none, its class alone. Lines do not count."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = inspect.unwrap(value) if callable(value) else value
+    plain = getattr(value, "__func__", value)
+    code = getattr(plain, "__code__", None)
+    if isinstance(code, CodeType):
+        return _of_code(code)
+    kind = value if isinstance(value, type) else type(value)
+    codes = sorted(
+        (name, _of_code(found))
+        for name, one in vars(kind).items()
+        if isinstance(found := getattr(one, "__code__", None), CodeType)
+    )
+    return kind.__module__, kind.__qualname__, codes
+
+
+def _of_code(code: CodeType) -> str:
+    inner = [_of_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_varnames} {inner}"
+
+
+_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
+
+
+def take_over(server: Server, other: Server) -> list[str]:
+    """Let `server` be what `other` is, from now on; clients hear once of each kind of list that is another one.
+
+    Gives what could not be exchanged, in words; [] if all was. From any thread, one call at a time. Nobody else may
+    serve `other`.
+    """
+    before = server.catalog
+    listed = {kind: shown(before, kind) for kind in _KINDS}
+    left = list(_left(server, other))
+
+    if server.lifespan is not None and other.lifespan is not None:
+        other.lifespan.share(server.lifespan)
+    elif other.lifespan is not None:
+        server.lifespan = other.lifespan  # the first call opens it
+    other._connections = server._connections
+    other._state_keys, other._state_codec = server._state_keys, server._state_codec
+    other.catalog.on_change = before.on_change
+    before.on_change = None
+    other.allow_frames(server._max_frame_bytes)
+
+    # From here on calls are answered by the new one; a name that both have is never missing between.
+    server.catalog = other.catalog
+    server.handlers.become(other.handlers)
+    server._methods.become(other._methods)
+    server._listeners.update(other._listeners)
+    for method in [method for method in server._listeners if method not in other._listeners]:
+        del server._listeners[method]
+    other._listeners = server._listeners
+    server.extensions, server._roots_functions = other.extensions, other._roots_functions
+    server.identity, server._identity_meta = other.identity, other._identity_meta
+    server.max_in_flight = other.max_in_flight
+
+    _tell(server, before, listed)
+    return left
+
+
+def _left(server: Server, other: Server) -> Iterable[str]:
+    """What connections and listeners were made with, and is another one now."""
+    before, now = server.lifespan, other.lifespan
+    if before is not None and now is not None and mark_of(before.function) != mark_of(now.function):
+        yield "its lifespan"
+    if mark_of(server.authenticate) != mark_of(other.authenticate):
+        yield "authenticate"
+    routes = [[(one.path, one.methods, mark_of(one.function)) for one in each._routes] for each in (server, other)]
+    if routes[0] != routes[1]:
+        yield "its HTTP routes"
+    known = [type(one).__qualname__ for one in server._observers]
+    if any(type(one).__qualname__ not in known for one in other._observers):
+        yield "its observers"
+    if (server.name, server.catalog.instructions) != (other.name, other.catalog.instructions):
+        yield "its name and instructions, for clients that are connected"
+
+
+def _tell(server: Server, before: Catalog, listed: dict[Kind, list[bytes]]) -> None:
+    catalog = server.catalog
+    for kind in _KINDS:
+        if shown(catalog, kind) != listed[kind] and catalog.on_change is not None:
+            catalog.on_change(kind)
+    for entry in before.resources:
+        new = catalog.resources.find(entry.key)
+        if new is None or new == entry:
+            continue
+        if isinstance(entry, FixedResource) and isinstance(new, FixedResource):
+            uris = {getattr(each, "versioned_uri", entry.key) for each in (entry, new)}
+            if len(uris) == 1 and entry.content == new.content:
+                continue
+        for uri in {entry.key, getattr(entry, "versioned_uri", entry.key)}:
+            server.resource_updated(uri)
