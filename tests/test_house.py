@@ -564,7 +564,6 @@ def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
 PRIVATE_NAMES = {
     "backplane/redis_bus.py: PubSub",
     "http/shutdown_watch.py: f_locals",
-    "registry/annotations.py: f_locals",
     "server/shutdown.py: _thread",
 }
 # Names that their documentation has, for all that they look like.

@@ -29,7 +29,7 @@ EXTRAS: dict[str, set[str]] = {
     "jiter": {"apps"},
     "joserfc": {"auth", "auth_server", "client"},
     "jsonschema": {"compat"},
-    "jsonschema_rs": {"registry"},
+    "jsonschema_rs": {"server"},
     "keyring": {"client"},
     "latex2mathml": {"sources"},
     "markdown_it": {"sources"},
@@ -185,8 +185,9 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
     "mcpd.cli.wrong_target", "mcpd.dispatcher.observing", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
     "mcpd.observe", "mcpd.server.functions.arguments", "mcpd.server.registry.prompts", "mcpd.server.registry.options",
-    "mcpd.server.registry.prompts", "mcpd.server.functions.thread_slots", "mcpd.server.functions.threads",
-    "mcpd.server.http_backend", "mcpd.transports.memory", "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
+    "mcpd.server.functions.thread_slots", "mcpd.server.functions.threads",
+    "mcpd.server.http_backend", "mcpd.transports.memory", "mcpd.protocol.types.interaction",
+    "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
 NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context", "mcpd.server.registry.uri_template"}

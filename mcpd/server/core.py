@@ -104,10 +104,7 @@ class ServerCore:
         self.lifespan: Lifespan | None = None
 
         if lifespan is not None:
-            from mcpd.server.lifespan import guarded
-
-            self.lifespan = guarded(lifespan, self, self.handlers)
-
+            self._put_lifespan(lifespan)
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
@@ -119,6 +116,11 @@ class ServerCore:
             from mcpd.server.registry.caching import checked_hints, put_hints
 
             put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
+
+    def _put_lifespan(self, lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
+        from mcpd.server.lifespan import guarded
+
+        self.lifespan = guarded(lifespan, self, self.handlers)
 
     @property
     def name(self) -> str:

@@ -1,4 +1,8 @@
-"""What a handler is given besides its params, and what of it authors see: who asks, and ways to talk back."""
+"""The request that a handler works on: what authors see of it (`Context`), and ways to answer and ask its client.
+
+`exchange.py` is the server's own view of a request, `context.py` the author's. `questions.py` and `forms.py` make
+questions, `asking.py` sends them in the way of each protocol version. Start reading in `context.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""To be written: what belongs here, what does not, where to start reading."""
+"""Python functions as callables with JSON arguments: signatures, schemas, coercion, dependencies and threads.
+
+Nothing here knows MCP: no tools, requests or clients, only functions, their annotations and their values.
+Start reading in `signature.py`, whose `bind` reads a function once and returns its `Callee`.
+"""

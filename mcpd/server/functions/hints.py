@@ -316,7 +316,7 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
 
 def stand_in(hint: Any) -> StandIn:
     """A class that stands for `hint`. TypeError, with a text for the author, if pydantic cannot read or show it."""
-    import pydantic  # noqa: PLC0415 - an extra of the author's
+    import pydantic  # an extra of the author's
 
     try:
         adapter = pydantic.TypeAdapter(_in_pydantic_terms(hint, pydantic.Field))
@@ -412,7 +412,7 @@ class WrittenDefault:
         """The value; a copy of one that calls could change, which Python would share between them."""
         if self.is_shared:
             return self.value
-        from copy import deepcopy  # noqa: PLC0415 - most defaults are values
+        from copy import deepcopy  # most defaults are values
 
         return deepcopy(self.value)
 
@@ -449,7 +449,7 @@ def _field_default(info: Any, where: str) -> dict[str, Any]:
 
 
 def _without_options(info: Any) -> Any:
-    from copy import copy  # noqa: PLC0415 - whoever has pydantic has it loaded
+    from copy import copy  # whoever has pydantic has it loaded
 
     plain = copy(info)
     plain.default = type(info)().default

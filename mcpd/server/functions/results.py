@@ -53,7 +53,7 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
 
 
 def _readable(hint: Any) -> Any:
-    from mcpd.server.functions.hints import readable_output  # noqa: PLC0415 - many a server's functions all return text
+    from mcpd.server.functions.hints import readable_output  # many a server's functions all return text
 
     return readable_output(hint)
 
@@ -101,21 +101,21 @@ def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) ->
 
 def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
-    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+    from mcpd.server.functions import type_hooks
 
     return type_hooks.dec_hook(kind, value)
 
 
 def output_hook(kind: Any, value: Any) -> Any:
     """`dec_hook` for a check of what goes out. ValueError if it does not fit."""
-    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+    from mcpd.server.functions import type_hooks
 
     return type_hooks.output_hook(kind, value)
 
 
 def enc_hook(value: Any) -> Any:
     """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
-    from mcpd.server.functions import type_hooks  # noqa: PLC0415
+    from mcpd.server.functions import type_hooks
 
     return type_hooks.enc_hook(value)
 

@@ -125,7 +125,7 @@ class Callee:
         decode = msgspec.json.Decoder(self.arguments, dec_hook=dec_hook).decode
         if not self._is_incomplete:
             return decode
-        from mcpd.server.functions.type_hooks import completed  # noqa: PLC0415 - few functions take such classes
+        from mcpd.server.functions.type_hooks import completed  # few functions take such classes
 
         return completed(decode)
 
@@ -225,7 +225,7 @@ class Callee:
     @functools.cached_property
     def _parser(self) -> ArgumentParser:
         """What reads the arguments that are not JSON as msgspec wants it; many a process never sees such."""
-        from mcpd.server.functions.arguments import ArgumentParser  # noqa: PLC0415
+        from mcpd.server.functions.arguments import ArgumentParser
 
         parser = ArgumentParser(self.arguments, self._extra, self.context_name, lambda: self.argument_schema)
         parser.is_incomplete = self._is_incomplete
@@ -345,13 +345,13 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
 
 
 def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    from mcpd.server.functions.hints import argument  # noqa: PLC0415
+    from mcpd.server.functions.hints import argument
 
     return argument(slot, hint, where)
 
 
 def _readable(hint: Any, where: str) -> Any:
-    from mcpd.server.functions.hints import readable  # noqa: PLC0415
+    from mcpd.server.functions.hints import readable
 
     return readable(hint, where)
 
@@ -359,7 +359,7 @@ def _readable(hint: Any, where: str) -> Any:
 def _needs_completion(hint: Any) -> bool:
     if hint is None or hint in PLAIN_TYPES:
         return False
-    from mcpd.server.functions.type_hooks import needs_completion  # noqa: PLC0415
+    from mcpd.server.functions.type_hooks import needs_completion
 
     return needs_completion(hint)
 
@@ -367,14 +367,14 @@ def _needs_completion(hint: Any) -> bool:
 def _is_stand_in(kind: Any) -> bool:
     if kind is None:
         return False
-    from mcpd.server.functions.type_hooks import StandIn  # noqa: PLC0415
+    from mcpd.server.functions.type_hooks import StandIn
 
     return isinstance(kind, StandIn)
 
 
 def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None:
     """What finds a `Depends` in a parameter; None if nobody has written one in this process."""
-    module = sys.modules.get(f"{__package__}.depends")
+    module = sys.modules.get("mcpd.server.functions.dependencies")
     return None if module is None else module.dependency_of
 
 
@@ -382,7 +382,7 @@ def _depending(
     function: Callable[..., Any], plan: _Plan, overrides: Overrides
 ) -> Callable[[Struct, dict[str, Any], Any], Any]:
     """`_invoker` for a function with dependencies: gives a coroutine."""
-    from mcpd.server.functions.dependencies import Calling  # noqa: PLC0415 - few functions have any
+    from mcpd.server.functions.dependencies import Calling  # few functions have any
 
     arguments = plan.arguments.__struct_fields__
     calling = Calling(function, f"function {plan.name!r}", plan.dependencies, arguments, overrides)
@@ -479,6 +479,6 @@ def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callabl
 
 def _schema() -> Any:
     # Most servers are asked for a schema only after they have answered; till then its code can wait.
-    from mcpd.server.functions import schema  # noqa: PLC0415
+    from mcpd.server.functions import schema
 
     return schema

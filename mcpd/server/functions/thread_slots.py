@@ -104,7 +104,7 @@ class ThreadSlots:
 
     async def open_pool(self) -> None:
         """Have threads, till the loop comes to its end."""
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - loaded with the first plain function
+        from concurrent.futures import ThreadPoolExecutor  # loaded with the first plain function
 
         self.pool = ThreadPoolExecutor(self._threads + _ASKING_IN_ALL, "mcpd-function")
         # asyncio.run and its like end the generators of a loop before they close it.

@@ -161,7 +161,7 @@ def is_pydantic_here() -> bool:
     """Whether pydantic can be imported."""
     if "pydantic" in sys.modules:
         return True
-    from importlib.util import find_spec  # noqa: PLC0415 - where it is needed at all
+    from importlib.util import find_spec  # where it is needed at all
 
     return find_spec("pydantic") is not None
 

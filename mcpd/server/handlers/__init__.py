@@ -1,4 +1,5 @@
-"""One function per method of the specification: (catalog, exchange, params) -> result or coroutine.
+"""Handlers of requests, one function for each method of the specification, and the wrappers around them.
 
-They speak the newest vocabulary only. `table` names them all; `Server` binds them to its catalog.
+They know the newest protocol version only; `protocol/versions` translates for older clients.
+Start reading in `methods.py` (the handlers) and `table.py` (which handler serves which method).
 """

@@ -114,7 +114,7 @@ async def _unless_hidden(
     catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any, denied: AccessDenied
 ) -> Any:
     """Deny, unless a rule hides all that it is about: what somebody does not see is unknown, not forbidden."""
-    from mcpd.server.registry.visibility import view  # noqa: PLC0415 - few servers have rules
+    from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
     if seen is not catalog and not any(True for _ in _needs_in(seen, method, params, _active(catalog, exchange))):
@@ -125,7 +125,7 @@ async def _unless_hidden(
 
 async def _as_seen(catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any) -> Any:
     """Deny by what stands behind an entry that a rule hides: that would be read in its place."""
-    from mcpd.server.registry.visibility import view  # noqa: PLC0415 - few servers have rules
+    from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
     denied = None if seen is catalog else _denied(seen, method, params, exchange, _active(catalog, exchange))

@@ -163,7 +163,7 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
-    from mcpd.protocol.types.interaction import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
+    from mcpd.protocol.types.interaction import CompleteResult, Completion, PromptReference  # few clients ask
 
     active = catalog.active_extensions(exchange)
     entry: PromptEntry | TemplateEntry | None
@@ -206,7 +206,7 @@ MAX_WATCHED = 10_000
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
     """Open a subscription, with what of its filter this server can honour."""
-    from mcpd.protocol.types.interaction import SubscriptionFilter  # noqa: PLC0415 - not every client listens
+    from mcpd.protocol.types.interaction import SubscriptionFilter  # not every client listens
 
     wanted = params.notifications
     uris = wanted.resource_subscriptions

@@ -213,7 +213,7 @@ def _never_public(enter: _Enter) -> _Enter:
         result: Any = await enter(request)
         own = request._exchange.own_result
         if own is not None and result is not own and own.cache_scope == "public":
-            from mcpd.server.registry.caching import as_private  # noqa: PLC0415 - few resources are public
+            from mcpd.server.registry.caching import as_private  # few resources are public
 
             result = as_private(result)
         private: Result = result

@@ -13,7 +13,6 @@ from mcpd.errors import InternalError
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.handlers import methods
 from mcpd.server.registry.catalog import Catalog
-from mcpd.server.registry.visibility import view
 
 BoundHandler: TypeAlias = Callable[[Exchange, Any], Any]
 """(exchange, params) -> a result, or a coroutine of one."""
@@ -132,7 +131,7 @@ def bind(catalog: Catalog) -> HandlerTable:
                 handlers.put(method, ours[method])
 
     def guard() -> None:
-        from mcpd.server.handlers.access import guarding  # noqa: PLC0415 - few servers ask who sends a request
+        from mcpd.server.handlers.access import guarding  # few servers ask who sends a request
 
         handlers.surround(guarding(catalog))
 
@@ -146,9 +145,8 @@ def bind(catalog: Catalog) -> HandlerTable:
 def _bound(catalog: Catalog, method: str) -> BoundHandler:
     handler = HANDLERS[method]
     bound: BoundHandler = MethodType(handler, catalog)
-    if catalog.rules is not None:
-        if method in METHODS:
-            bound = seeing(catalog, method, handler)
+    if catalog.rules is not None and method in METHODS:
+        bound = seeing(catalog, method, handler)
     return _telling(bound) if catalog.shows_errors and method in _OF_AUTHORS else bound
 
 
@@ -179,6 +177,7 @@ def seeing(
     catalog: Catalog, method: str, handler: Callable[[Catalog, Exchange, Any], Any]
 ) -> Callable[[Exchange, Any], Coroutine[Any, Any, Any]]:
     """The handler of a method, on what the rules let a request see."""
+    from mcpd.server.registry.visibility import view  # few servers have rules
 
     async def handle(exchange: Exchange, params: Any) -> Any:
         seen = await view(catalog, exchange, method, params)
@@ -188,7 +187,7 @@ def seeing(
         if isawaitable(result):
             result = await result
         if method == "resources/read" and result.cache_scope == "public":
-            from mcpd.server.registry.caching import as_private  # noqa: PLC0415 - few resources are public
+            from mcpd.server.registry.caching import as_private  # few resources are public
 
             result = as_private(result)
         return result

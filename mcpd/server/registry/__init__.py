@@ -1,3 +1,5 @@
-"""What a server offers: tools, resources, prompts, and the functions behind them."""
+"""What a server offers: tools, resources, templates and prompts, their lists, and rules of who may see them.
 
-__all__: list[str] = []
+Functions themselves are read in `functions/`, requests are answered in `handlers/`.
+Start reading in `catalog.py`, then `listing.py` (pages of one list) and `entries.py` (what a list holds).
+"""

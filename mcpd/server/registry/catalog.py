@@ -127,7 +127,7 @@ class Catalog:
         """`active` with the keys of the conditions that hold now, on which the list of tools depends."""
         if not self.conditions:
             return active
-        from mcpd.server.registry.rules import with_conditions  # noqa: PLC0415 - few servers have any
+        from mcpd.server.registry.rules import with_conditions  # few servers have any
 
         return await with_conditions(self.conditions, active, exchange)
 
@@ -185,7 +185,7 @@ class Catalog:
         """Enable and disable entries, with one `on_change` for each kind of list that is another one now."""
         with self._lock:
             if self.switches is None:
-                from mcpd.server.registry.rules import Switches  # noqa: PLC0415 - few servers disable anything
+                from mcpd.server.registry.rules import Switches  # few servers disable anything
 
                 self.switches = Switches()
             turn(self.switches)

@@ -151,7 +151,7 @@ def _block_of_bytes(data: bytes) -> ImageContent | AudioContent | EmbeddedResour
         return ImageContent(data, mime_type)
     if mime_type := _guessed(data, _AUDIO_BEGINNINGS):
         return AudioContent(data, mime_type)
-    from hashlib import sha256  # noqa: PLC0415 - few tools return bytes
+    from hashlib import sha256  # few tools return bytes
 
     return embedded(f"urn:sha256:{sha256(data).hexdigest()}", data)
 

@@ -102,7 +102,7 @@ class Completing(Protocol):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
-        from mcpd.protocol.types.interaction import Completion  # noqa: PLC0415 - few clients ask
+        from mcpd.protocol.types.interaction import Completion  # few clients ask
 
         return Completion(values=[])
 

@@ -283,7 +283,7 @@ class Listing(Generic[E]):
         return self._make_page([entry.listed(active) for entry in shown], following)
 
     def _number_in(self, cursor: str) -> int:
-        from binascii import a2b_base64  # noqa: PLC0415 - a library to load, and few lists have a second page
+        from binascii import a2b_base64  # a library to load, and few lists have a second page
 
         try:
             number = int(a2b_base64(cursor, strict_mode=True).decode())
@@ -295,6 +295,6 @@ class Listing(Generic[E]):
 
 
 def _cursor(number: int) -> str:
-    from binascii import b2a_base64  # noqa: PLC0415
+    from binascii import b2a_base64
 
     return b2a_base64(str(number).encode(), newline=False).decode()

@@ -79,7 +79,7 @@ def _wants_more(function: Callable[..., Any]) -> bool:
         hints = resolved(plain_function(function), "completion")
     except RegistrationError:
         return len(slots) > 2  # what is wrong with it is said then
-    depends = sys.modules.get(f"{__package__}.depends")
+    depends = sys.modules.get("mcpd.server.functions.dependencies")
     return any(
         find_kind(hint := hints.get(slot.name), Context) is not None
         or (depends is not None and depends.dependency_of(slot, hint) is not None)

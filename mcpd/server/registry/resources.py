@@ -134,7 +134,7 @@ class FunctionTemplate:
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The values that the parameter may have by its annotation."""
-        from mcpd.server.registry.prompts import choices, rank  # noqa: PLC0415 - few clients ask
+        from mcpd.server.registry.prompts import choices, rank  # few clients ask
 
         return rank(choices(self.callee.input_schema, argument), value)
 
@@ -145,7 +145,7 @@ class FunctionTemplate:
         """
         variables = self.uri_template.match(uri)
         if variables:
-            from mcpd.server.registry.uris import problem_of  # noqa: PLC0415 - patterns cost start-up
+            from mcpd.server.registry.uris import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, self._unsafe_paths)
             if problem is not None:
@@ -165,7 +165,7 @@ def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) ->
     """The result with the hint of its entry, if it has none of its own."""
     if hint is None:
         return result
-    from mcpd.server.registry.caching import apply_hint  # noqa: PLC0415 - few entries have one
+    from mcpd.server.registry.caching import apply_hint  # few entries have one
 
     hinted = structs.replace(result)  # an author may give it again
     apply_hint(hinted, hint())
@@ -183,7 +183,7 @@ async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, u
     try:
         if callee.is_async:
             return await callee.call_strings(variables, exchange)
-        from mcpd.server.functions.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+        from mcpd.server.functions.threads import run_in_thread  # where all functions are async nobody needs it
 
         return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
     except McpdError:

@@ -131,7 +131,7 @@ class FunctionTool:
             if extension in active:
                 added.update(added_meta.meta(active))
         if not self.wraps_for.isdisjoint(active):
-            from mcpd.protocol.versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import object_schema  # few clients need it
 
             tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
@@ -144,7 +144,7 @@ class FunctionTool:
         return self._mirrors or ()
 
     def _read_input_schema(self) -> None:
-        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
+        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # as the schema: when asked for
 
         tool = self.tool
         if not tool.input_schema:
@@ -183,7 +183,7 @@ class FunctionTool:
         # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
         has_any_root = self._has_any_root and not result.is_error
         if result.structured_content is not UNSET and self._wraps(exchange):
-            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # few clients need it
 
             if has_any_root or not is_object_value(result.structured_content):
                 return wrapped_content(result)
@@ -201,7 +201,7 @@ class FunctionTool:
 
     @staticmethod
     def _get_in_thread() -> Callable[..., Coroutine[Any, Any, Any]]:
-        from mcpd.server.functions.threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+        from mcpd.server.functions.threads import run_in_thread  # where all functions are async nobody needs it
 
         FunctionTool._in_thread = staticmethod(run_in_thread)
         return run_in_thread
