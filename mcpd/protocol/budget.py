@@ -1,13 +1,12 @@
 """A limit on the memory that all connections of the process hold together, shared fairly between clients.
 
-Counted are bodies and frames that are being received, the arguments of calls that run, what is subscribed to, the
-events kept for clients that reconnect, and what waits to be written. What is below `SMALL` is not: to count it would
-cost more than it takes.
+These are counted: bodies and frames that are being received, arguments of running calls, subscriptions, events kept for
+clients that reconnect, and data that waits to be written. Pieces up to `SMALL` bytes are not counted.
 
-Theory of operation. All together never hold more than the limit. A connection may hold as much as it leaves
-free, a client (its token, or its address) four times that, all clients of one address eight times, as a token may be
-another one each time, and anybody four times for pieces of up to 64 KiB. So one connection that takes all it can gets
-half, two get a third each, and some is left for others; large pieces are refused first.
+A connection may hold as much memory as it leaves free. A client (a token, or an address) may hold four times that, and
+all clients of one address eight times, because a client can get many tokens. Pieces of up to 64 KiB may use four times
+the free memory. So one greedy connection gets half of the memory, two get a third each, and large pieces are refused
+first.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from time import monotonic, perf_counter_ns
 log = logging.getLogger("mcpd")
 
 SMALL = 4096
-"""Bytes; what has no more than these is not counted."""
+"""Bytes. Pieces up to this size are not counted."""
 
 OVER = "The server's memory for requests is used up (setting max_memory): try again later, or send less at once"
 
 CALL = 12 * 1024
-"""Bytes that one more call takes which waits: its task, its frames, and what is small about it."""
+"""Bytes that one more waiting call takes: its task, its frames and small objects."""
 
 _MIDDLING = 64 * 1024
 _MARKS = b",:[{"
@@ -37,9 +36,10 @@ _LOG_EVERY = 60.0
 
 
 class Budget:
-    """`most` are the bytes for all together; 0 is half of what the machine or its control group has.
+    """The memory of one process. Thread-safe.
 
-    Thread-safe. What is given back is counted when somebody takes: it may come from a destructor, at any time.
+    Args:
+        most: The limit in bytes. 0 means half of the memory of the machine or of the control group.
     """
 
     def __init__(self, most: int = 0) -> None:
@@ -52,7 +52,7 @@ class Budget:
 
     @property
     def most(self) -> int:
-        """How many bytes there are."""
+        """The limit in bytes."""
         if self._most <= 0:
             self._most = machine_memory() // 2
         return self._most
@@ -63,15 +63,15 @@ class Budget:
 
     @property
     def used(self) -> int:
-        """How many of them are taken."""
+        """The bytes that are taken."""
         with self._lock:
             self._settle()
             return self._used
 
     def take(self, connection: object, client: str, size: int, before: int = 0) -> bool:
-        """Take bytes for a connection, and the client behind it ("" if unknown); False if it may not have them.
+        """Take bytes for a connection and its client ("" if unknown). Return False if the limit does not allow it.
 
-        `before` is what was taken already for the same thing, which grows.
+        `before` is the size already taken for the same piece.
         """
         with self._lock:
             self._settle()
@@ -95,14 +95,14 @@ class Budget:
                 return True
         if not is_said:
             log.warning(
-                "Refused %d bytes: of the %d that may wait in all connections %d are taken (--max-memory, in a program "
-                "max_memory)",
-                size, self.most, used,
+                "Refused %d bytes: connections hold %d of at most %d bytes (change the limit with --max-memory or the "
+                "setting max_memory)",
+                size, used, self.most,
             )  # fmt: skip
         return False
 
     def give_back(self, connection: object, client: str, size: int) -> None:
-        """Bytes that were taken are free again."""
+        """Return bytes. They are counted at the next `take`, because this may be called by a destructor."""
         self._returned.append((connection, client, size))
 
     def _settle(self) -> None:
@@ -116,13 +116,13 @@ class Budget:
 
 
 BUDGET = Budget()
-"""That of this process."""
+"""The budget of this process."""
 
 
 class Charge:
-    """What one thing takes of the budget; given back when this is dropped.
+    """The bytes that one piece takes of the budget. They are returned when this object is deleted.
 
-    `connection` is any hashable that stands for it, and does not hold this.
+    `connection` is a hashable that identifies the connection and does not refer to this object.
     """
 
     __slots__ = ("_client", "_connection", "size")
@@ -133,7 +133,7 @@ class Charge:
         self.size = 0
 
     def set(self, size: int) -> bool:
-        """Take so much in all; False, and nothing is changed, if it is not to be had. Less is always granted."""
+        """Change the size to `size` bytes. Return False, and change nothing, if the budget does not allow it."""
         more = size - self.size
         if more > 0:
             if not BUDGET.take(self._connection, self._client, more, self.size):
@@ -144,7 +144,7 @@ class Charge:
         return True
 
     def add(self, size: int) -> bool:
-        """Take so much more."""
+        """Take `size` more bytes."""
         return self.set(self.size + size)
 
     def __del__(self) -> None:
@@ -153,7 +153,7 @@ class Charge:
 
 
 class ChargedTexts:
-    """A set of texts that takes of the budget: the bytes of each, and `overhead` more."""
+    """A set of strings whose bytes, plus `overhead` for each, are counted in the budget."""
 
     __slots__ = ("_charge", "_overhead", "_texts")
 
@@ -163,7 +163,7 @@ class ChargedTexts:
         self._charge = Charge(connection, client)
 
     def add(self, text: str) -> bool:
-        """Keep one; False if there is no memory for it."""
+        """Add a string. Return False if the budget does not allow it."""
         if text not in self._texts:
             if not self._charge.add(len(text) + self._overhead):
                 return False
@@ -171,7 +171,7 @@ class ChargedTexts:
         return True
 
     def discard(self, text: str) -> None:
-        """Keep it no longer."""
+        """Remove a string, if it is there."""
         if text in self._texts:
             self._texts.discard(text)
             self._charge.add(-len(text) - self._overhead)
@@ -187,22 +187,22 @@ class ChargedTexts:
 
 
 def weigh(message: bytes) -> int:
-    """About how many bytes a JSON message takes: its own, and what its values become.
+    """Estimate the bytes that a JSON message and its decoded values take.
 
-    Of `[[],[],…` each 3 bytes become 64. Values are counted by the marks between them, at a few hundred places that
-    nobody can foresee: to look at all would take longer than to decode it.
+    In `[[],[],…`, each 3 bytes become 64. Values are counted by the punctuation between them, in a random sample:
+    counting all of it would take longer than decoding.
     """
     size = len(message)
-    # With 2, 3 and 5 it has no divisor in common: what repeats itself is hit at each of its bytes.
+    # The step has no divisor in common with 2, 3 and 5, so that repeated text is sampled at each of its bytes.
     step = 30 * ((size >> 16) + 1 + (perf_counter_ns() & 3)) + 1
     seen = message[perf_counter_ns() % 31 :: step]
     return 2 * size + (len(seen) - len(seen.translate(None, _MARKS))) * step * _MARK_BYTES
 
 
 def client_of(peer: str, principal: str = "") -> str:
-    """The client behind a request, for shares: who it is, as far as that is known, and from where; "" if unknown.
+    """Return the key of the client behind a request: its principal and its address; "" if both are unknown.
 
-    Of an IPv6 address the first half counts: a client chooses the second half freely.
+    Only the first half of an IPv6 address counts, because a client can choose the second half freely.
     """
     if ":" in peer:
         peer = _network(peer)
@@ -211,27 +211,27 @@ def client_of(peer: str, principal: str = "") -> str:
 
 @lru_cache(1024)
 def _network(peer: str) -> str:
-    # For the few servers that IPv6 reaches: it costs start-up.
+    # Imported here because few servers have clients with IPv6 addresses.
     from ipaddress import IPv6Address  # noqa: PLC0415
 
     try:
         packed = IPv6Address(peer.partition("%")[0]).packed
     except ValueError:
         return peer
-    return packed[:8].hex(":", 2) if any(packed[:8]) else peer  # else this machine, or an IPv4 address
+    return packed[:8].hex(":", 2) if any(packed[:8]) else peer  # all zero: loopback or an IPv4 address
 
 
 def address_of(client: str) -> str:
-    """What all clients of one address share, as the key for it."""
+    """Return the key that all clients of one address share."""
     return "@" + client[client.rfind("@") + 1 :]
 
 
 def machine_memory() -> int:
-    """The bytes of memory that this process may use: the machine's, or fewer by its control group."""
+    """Return the bytes of memory that this process may use, by the machine and its control groups."""
     try:
         least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        least = 4 << 30  # Windows; nothing was said of it
+        least = 4 << 30  # on Windows, where `sysconf` does not exist
 
     for path in _limit_files():
         try:
@@ -245,7 +245,7 @@ def machine_memory() -> int:
 
 
 def _limit_files() -> list[str]:
-    """The files that may hold the limit of this process's control group, or of one above it."""
+    """Return the files with the memory limits of this process's control group and of its parents."""
     found = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:

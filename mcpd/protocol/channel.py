@@ -1,8 +1,8 @@
-"""`Channel`: what a transport offers to send frames by. `Receiver`: what it pushes the frames into that it reads.
+"""The interfaces between transports and sessions.
 
-Frames are whole messages as bytes. A transport pushes what it reads (a pull costs one more turn of
-the event loop for each read), and joins what is sent while it pushes into one write.
-No protocol rule lives behind these names but framing, headers and status codes.
+A transport gives the session a `Channel` to send frames with, and pushes each frame that it reads into a `Receiver`.
+A `Listener` accepts clients. A frame is one whole message as bytes. Transports know framing, headers and status codes,
+and no other rule of the protocol.
 """
 
 from __future__ import annotations
@@ -18,199 +18,195 @@ from mcpd.protocol.principal import Origin
 
 
 class Channel(Protocol):
-    """The near end of one connection."""
+    """The sending side of one connection. All methods are called in the event loop's thread."""
 
     @property
     def is_congested(self) -> bool:
-        """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
+        """Whether more is queued than the peer reads; senders of many messages should `await drain()` first."""
 
     @property
     def is_multiplexed(self) -> bool:
-        """All requests and answers of the connection share this channel; false where each request has its own."""
+        """Whether all requests of the connection share this channel; false if each request has its own."""
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one frame, which need not be read to know what it is.
+        """Queue one frame. Never blocks and never raises: frames sent after the end are dropped.
 
-        `related_request_id` is that of the peer's request which the frame answers, or is sent for, if there is any; a
-        client's own request has its own id there, and so has what gives it up. `method` is that of the request or
-        notification that the frame is, or of the request that it answers; None for a batch, or if that was unreadable.
-
-        Never blocks and never raises: after the end frames are dropped.
+        Args:
+            frame: One message.
+            related_request_id: The id of the peer's request that the frame answers or belongs to. For a client, the
+                id of its own request, or of the request that it cancels.
+            method: The method of the frame, or of the request that it answers. None for a batch and if it is unknown.
         """
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue the answer to a request about which notifications were sent: they do not arrive in one piece.
+        """Queue an answer whose request sent notifications, so that it does not share a packet with the last of them.
 
-        Where a channel has pieces, it leaves a moment later than what is sent now; answers keep their order.
+        Some clients reorder messages that arrive together. Answers keep their order.
         """
 
     async def drain(self) -> None:
-        """Wait until the peer has taken enough of what was queued, or is gone."""
+        """Wait until the peer has read enough of the queue, or has disconnected."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """Where the peer's request of that id came from; without one, and once it was answered, the connection."""
+        """Return where a request of the peer came from; without an id, where the connection came from."""
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued, within bounds, and end the connection. Safe to call twice."""
+        """Send what is queued, for a limited time, and end the connection. Safe to call twice."""
 
 
 @runtime_checkable
 class ResumableChannel(Protocol):
-    """A channel whose client can lose the connection on which it waits for an answer, and come back for it."""
+    """A channel whose client may drop the HTTP response on which it waits, and resume the stream later."""
 
     def close_stream(self, related_request_id: Id) -> None:
-        """Let go of the connection on which that request's answer is waited for; nothing, if its version has no such.
+        """Close the response stream of a request; the client resumes it. Does nothing in versions without polling.
 
         Spec: 2025-11-25 basic/transports, sending messages 6.
         """
 
 
 class Heading(Struct, frozen=True):
-    """What a client says of a message beside it, where the transport has a place for that: HTTP has its headers."""
+    """What a client sends beside a message on a transport with headers (HTTP)."""
 
     is_request: bool
-    """Whether it is a request of ours, which waits for an answer; else a notification, or an answer of ours."""
+    """Whether the message is a request; otherwise it is a notification or an answer."""
     in_session: bool = True
-    """Whether it belongs to a session, which the transport keeps; else it stands alone."""
+    """Whether the message belongs to the session that the transport keeps."""
     version: str | None = None
-    """The protocol version of the message; None before one was agreed on."""
+    """The protocol version of the message; None before one is agreed."""
     fields: tuple[tuple[str, str], ...] = ()
-    """What of the message is repeated: names of header fields with their values."""
+    """Header fields that mirror parts of the message, as (name, value)."""
 
 
 @runtime_checkable
 class HeadedChannel(Protocol):
-    """A client's channel on which each request has a connection of its own, and more is said of a message."""
+    """A client's channel that sends each request on a connection of its own, with headers (HTTP)."""
 
     def send_headed(
         self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
     ) -> None:
-        """`Channel.send`, with a heading: for what is no request."""
+        """`Channel.send` with a heading, for notifications and answers."""
 
     async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
-        """Send a request, and hand to the receiver what comes on its connection.
+        """Send a request and pass the messages of its response to the receiver, until the response ends.
 
-        The caller's task does it: that costs no turn of the event loop. To cancel it is to cut the connection. Raises
-        nothing: failures are told to the receiver. It returns when its answer has come, or none will come here.
+        Runs in the caller's task; cancelling that closes the connection. Never raises: failures go to the receiver.
         """
 
 
 class Receiver(Protocol):
-    """The far side of a channel: what a transport calls. All calls come from the event loop's thread."""
+    """What a transport pushes messages into. All methods are called in the event loop's thread."""
 
     def receive(self, frame: bytes) -> None:
-        """One whole frame arrived."""
+        """Receive one whole frame."""
 
     def receive_error(self, error: ProtocolError) -> None:
-        """What arrived could not become a frame (too large, no text); the connection goes on."""
+        """Receive the error for bytes that are not a frame (too large, not text); the connection continues."""
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The peer will send no more; with `error` if it went without saying so."""
+        """The peer has closed the connection; `error` is given if the connection was lost."""
 
 
 @runtime_checkable
 class RequestReceiver(Protocol):
-    """A client's receiver, for channels on which each request has a way of its own, which can fail alone."""
+    """A client's receiver for channels whose requests can fail one by one (HTTP)."""
 
     def waits_for(self, request_id: Id) -> bool:
-        """Whether that request of ours still has no answer."""
+        """Return whether this request is still waiting for its answer."""
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
-        """No answer will come to that request, or a message that wants none did not arrive; the connection goes on."""
+        """A request will get no answer, or a notification was not delivered; the connection continues."""
 
 
 class Accept(Protocol):
-    """What a listener is given: it makes a connection to the server out of each channel."""
+    """Connects a channel to the server; listeners call it for each new client."""
 
     def __call__(self, channel: Channel, *, is_only: bool = False) -> Receiver:
-        """A new session for the client of this channel; what is given takes the frames that the client sends.
+        """Open a session for the client of this channel, and return the receiver of the client's frames.
 
-        `is_only` says that there is no other client and will be none, as on stdin: serving ends with this connection.
-        Call it in the event loop's thread.
+        Must be called in the event loop's thread. `is_only` means that there will never be another client, as on
+        stdin: serving ends with this connection.
         """
 
 
 class Listener(Protocol):
-    """Takes clients in. All of it is called in the event loop's thread, each once, in this order."""
+    """Accepts the clients of one transport: stdio, WebSocket, HTTP, a unix socket, or your own in `Settings.listeners`.
+
+    The methods are called once each, in this order, in the event loop's thread.
+    """
 
     @property
     def url(self) -> str:
-        """The address for clients, given to `announce` once it has started; "" if there is none."""
+        """The address that clients connect to, once started; "" if there is none."""
 
     async def start(self, accept: Accept) -> None:
-        """Begin to take clients in.
-
-        Raises ConfigurationError, and leaves nothing open, for an address that cannot be used.
-        """
+        """Start accepting clients. Raises ConfigurationError, with nothing left open, if the address cannot be used."""
 
     def pause(self) -> None:
-        """Accept no more clients and read nothing more; calls that run may still be answered."""
+        """Stop accepting clients and reading messages. Running calls can still be answered."""
 
     async def aclose(self) -> None:
-        """Send what is queued, within bounds, and end every connection."""
+        """Send what is queued, for a limited time, and end every connection."""
 
 
 class Ending(Protocol):
-    """A connection, as far as its end goes."""
+    """A connection that can be ended."""
 
     async def finish(self, grace: float) -> None:
-        """Let running calls answer for so many seconds, then stop the rest."""
+        """Give running calls `grace` seconds to finish, then cancel them."""
 
     def abort(self) -> None:
-        """Stop all running calls now."""
+        """Cancel all running calls now."""
 
 
 @runtime_checkable
 class HasConnections(Protocol):
-    """A listener with connections that it made itself, without `accept`: HTTP, whose sessions have many channels.
-
-    It is known by having that member.
-    """
+    """A listener that creates its connections itself instead of calling `accept` (HTTP)."""
 
     @property
     def connections(self) -> Iterable[Ending]:
-        """All that may have calls running, which get the time to be answered."""
+        """The connections that may have running calls; they get time to finish."""
 
 
 @runtime_checkable
 class Lingers(Protocol):
-    """A listener whose clients may be asking something when it pauses, on connections that they use again and again.
-
-    It is known by having that member.
-    """
+    """A listener whose clients reuse connections, so that requests may be on their way when it pauses (HTTP)."""
 
     async def linger(self) -> None:
-        """After `pause` take what was on its way then: within about a second, and at once if nothing can be."""
+        """After `pause`, serve the requests that were already on their way, for about one second."""
 
 
 class Watcher(Protocol):
-    """Watches one server: `observe.watching.Watching`."""
+    """Observes one server while it is served (status page, metrics)."""
 
     async def start(self) -> None:
-        """Begin, before anybody connects. Raises ConfigurationError."""
+        """Start, before the first client connects. Raises ConfigurationError."""
 
     def add(self, listener: object) -> None:
-        """It listens now."""
+        """A listener has started."""
 
     def ready(self, urls: list[str]) -> None:
-        """It serves now, at these addresses."""
+        """The server is ready, at these addresses."""
 
     def stopping(self) -> None:
-        """It is told to stop, and lets calls end."""
+        """The server is stopping and waits for running calls."""
 
     def stop(self) -> None:
-        """It has stopped."""
+        """The server has stopped."""
 
 
 class Overseer(Protocol):
-    """Whoever runs this process. All of it is called in the event loop's thread."""
+    """The parent process of a worker (`--workers`), as the server in the worker sees it: `Settings(overseer=…)`.
+
+    All methods are called in the event loop's thread.
+    """
 
     @property
     def is_last_on_sockets(self) -> bool:
-        """Whether nobody else listens on the sockets of `--http` that were given to this process, once it stops."""
+        """Whether no other process will listen on the inherited sockets once this process stops."""
 
     def take_stop(self, stop: Callable[[], None]) -> None:
-        """This stops serving, as a first signal does; it does nothing after one."""
+        """Store the function that stops serving, as a first signal does."""
 
     def new_watcher(self, server: object, connections: Callable[[], Iterable[Ending]]) -> Watcher:
-        """What watches the server, in the place of `Watching`; `connections` gives all that are open."""
+        """Return the watcher of the server; `connections` returns the open connections."""

@@ -1,7 +1,6 @@
-"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked; and what
-its transport knows before it has said anything, an `Opening`.
+"""Read and check what a peer says about itself and about the version of a request, in `initialize` and in `_meta`.
 
-What follows from all that for the connection is the session's.
+`Opening` is what a transport knows about a connection before the first message.
 Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
 """
 
@@ -28,44 +27,42 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 
 _MOST_SHARED = 1024
-"""So long a text of `initialize` may be to be kept for the next client that says the same."""
+"""Longest params of `initialize`, in bytes, that are cached for other clients with the same text."""
 
 _NO_CAPABILITIES = ClientCapabilities()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
 
 read_head = Decoder(Params).decode
-"""Only the `_meta` of params."""
+"""Decodes only the `_meta` of params."""
 
 read_initialize = Decoder(InitializeParams).decode
 
 
 Phase: TypeAlias = 'Literal["new", "initializing", "initialized", "modern"]'
-"""How far a connection is, see `session`. Words and no enum, whose class is dear to make at each start."""
+"""The phase of a connection, see `session.py`. Strings rather than an enum, which is slow to import."""
 
 
 class Opening(Struct, frozen=True, gc=False):
-    """How a connection begins: what its transport knows of it before the first message.
-
-    `version` fixes the era; None leaves that to the first request. A modern one stands for all modern ones, as each
-    request brings its own along; a legacy one was agreed on elsewhere. `principal` is who the peer is to the
-    transport, e.g. a digest of its token, "" for nobody in particular; what is sealed for one serves no other. `peer`
-    is the address that it connects from, without its port; "" if it is known by nothing but itself. With
-    `is_stateless` there is one request and no more: what an older client sets is not kept, and it is told of nothing
-    later. `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
-    """
+    """What a transport knows about a connection before the first message."""
 
     version: Version | None = None
+    """Fixes the era; None leaves it to the first request. Any modern version means all of them, since each request
+    names its own."""
     principal: str = ""
+    """The id of the authenticated user, "" if there is none. State sealed for one user cannot be opened by another."""
     peer: str = ""
+    """The address of the client, without its port; "" if there is none."""
     is_stateless: bool = False
+    """Whether the connection serves one request only: settings are not kept, and no notifications follow later."""
     subscribes: bool = True
+    """Whether the connection receives notifications of changes."""
 
 
 class ClientIdentity:
-    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for).
+    """What a client says about itself, in `initialize` or in the `_meta` of a request (decoded on first access).
 
-    Clients that say the same may have the same one: nothing of it is ever changed, and authors get a `copy`.
+    Clients that send the same text share one object, so it is never changed; authors receive a `copy`.
     """
 
     __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
@@ -84,7 +81,7 @@ class ClientIdentity:
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client offers. Raises InvalidParams if it said so in a shape that cannot be read."""
+        """The client's capabilities. Raises InvalidParams if they cannot be decoded."""
         if self._capabilities is None:
             if self._raw_capabilities is NO_JSON:
                 return _NO_CAPABILITIES
@@ -96,7 +93,7 @@ class ClientIdentity:
 
     @property
     def info(self) -> Implementation | None:
-        """The client's name and version, None if it did not say. Never a ground for behaviour."""
+        """The client's name and version, None if unknown. Behaviour must not depend on it."""
         if self._info is None and self._raw_info is not NO_JSON:
             try:
                 self._info = _decode_info(self._raw_info)
@@ -105,7 +102,7 @@ class ClientIdentity:
         return self._info
 
     def copy(self) -> ClientIdentity:
-        """One that may be changed, without another client's tools seeing it."""
+        """Return a copy that the caller may change."""
         from copy import deepcopy  # noqa: PLC0415  # few tools ask, and this costs start-up
 
         capabilities = deepcopy(self._capabilities)
@@ -114,23 +111,23 @@ class ClientIdentity:
         return ClientIdentity(capabilities, deepcopy(self._info), self._raw_capabilities, self._raw_info)
 
 
-def said_by(params: bytes, version: str) -> ClientIdentity:
-    """What a client says of itself in the params of `initialize`.
+def read_identity(params: bytes, version: str) -> ClientIdentity:
+    """Return the identity in the params of `initialize`.
 
-    Thousands of sessions may be of one program, which says the same in each: they have one object.
+    Cached: thousands of sessions of one program share one object.
     """
-    return (_said_by if len(params) <= _MOST_SHARED else _said_by.__wrapped__)(params, version)
+    return (_read_identity if len(params) <= _MOST_SHARED else _read_identity.__wrapped__)(params, version)
 
 
 @lru_cache(64)
-def _said_by(params: bytes, version: str) -> ClientIdentity:
+def _read_identity(params: bytes, version: str) -> ClientIdentity:
     read: InitializeParams = read_initialize(params)
-    # What the version does not know was not declared, whatever the client wrote.
+    # Capabilities that the version does not have are ignored.
     return ClientIdentity(table.get(version).shape(read.capabilities), read.client_info)
 
 
 def read_params(read: Any, raw: Raw) -> Any:
-    """Decode params, with the faults as protocol errors that name the field."""
+    """Decode params. Raises InvalidParams, which names the field, or ParseError."""
     if raw is ABSENT or bytes(raw) == b"null":
         raw = Raw(b"{}")
     try:
@@ -142,7 +139,7 @@ def read_params(read: Any, raw: Raw) -> Any:
 
 
 def has_envelope(raw: Raw) -> bool:
-    """Whether params say by themselves which version they are of, as every request of 2026-07-28 does."""
+    """Return whether params name their protocol version in `_meta`, as every request of 2026-07-28 does."""
     try:
         meta = read_head(b"{}" if raw is ABSENT else raw).meta
     except MALFORMED:
@@ -151,9 +148,9 @@ def has_envelope(raw: Raw) -> bool:
 
 
 def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
-    """The version of a modern request.
+    """Return the version of a modern request.
 
-    Raises for the first fault of its `_meta`: a missing key, then a version that is not served.
+    Raises InvalidParams for a missing key, then UnsupportedVersion for a version that is not served.
     """
     missing = []
     if meta is None or meta.protocol_version is UNSET:
@@ -171,7 +168,7 @@ def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
 
 
 def asked_version(raw: Raw) -> str:
-    """The version that the params of `initialize` ask for, as far as they can be read."""
+    """Return the version that the params of `initialize` request, "" if they cannot be decoded."""
     try:
         return str(read_initialize(raw).protocol_version)
     except MALFORMED:

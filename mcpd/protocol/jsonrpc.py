@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 messages: bytes to objects and objects to bytes, and nothing of MCP.
+"""JSON-RPC 2.0 messages: decode bytes into message structs and encode them. Nothing here knows MCP.
 
-`params` and `result` stay raw JSON (`msgspec.Raw`): who knows the method decodes them, once.
-Ids keep their JSON type; `0` and `""` are ids, `null` is not. Batches come out as a list of the
-raw parts, because only one protocol version has them and the session decides.
+`params` and `result` stay raw JSON (`msgspec.Raw`) and are decoded once, by the code that knows the method.
+Ids keep their JSON type; `0` and `""` are ids, `null` is not. A batch is returned as its raw parts, because only one
+protocol version has batches and the session decides.
 
 Spec: https://www.jsonrpc.org/specification and 2026-07-28 basic/index.
 """
@@ -30,15 +30,15 @@ from mcpd.errors import (
 Id: TypeAlias = int | str
 
 MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are no JSON, no UTF-8, nested too deep, or of the wrong shape."""
+"""The exceptions of msgspec for bytes that are not JSON, not UTF-8, nested too deeply, or of the wrong shape."""
 
 
 ABSENT = Raw(b"")
-"""What `params` is when the message has no such member; compare with `is`."""
+"""The value of `params` in a message without that member; compare with `is`."""
 
 
 class Request(Struct, gc=False):
-    """A call that wants an answer. `params` is raw JSON, empty if the member is absent."""
+    """A request. `params` is raw JSON, `ABSENT` if the member is missing."""
 
     jsonrpc: Literal["2.0"]
     id: Id
@@ -47,14 +47,14 @@ class Request(Struct, gc=False):
 
 
 class Notification(Struct):
-    """A call that wants no answer."""
+    """A notification: a message that gets no answer."""
 
     method: str
     params: Raw = ABSENT
 
 
 class ErrorObject(Struct, omit_defaults=True):
-    """The `error` member. `data` is whatever the error's kind defines."""
+    """The `error` member of an answer."""
 
     code: int
     message: str
@@ -62,21 +62,21 @@ class ErrorObject(Struct, omit_defaults=True):
 
 
 class Response(Struct):
-    """The answer to a request of ours; `result` is raw JSON."""
+    """A received answer with a result, which is raw JSON."""
 
     id: Id
     result: Raw
 
 
 class Failure(Struct, tag_field="jsonrpc", tag="2.0"):
-    """An error answer. `id` is UNSET, or None in versions whose schema wants the member, if it was unreadable."""
+    """An error answer. If the id is unknown, `id` is UNSET, or None in versions whose schema requires the member."""
 
     error: ErrorObject
     id: Id | None | UnsetType = UNSET
 
 
 class Result(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """An answer to send: `result` is a struct in the wire shape of its version, or raw JSON."""
+    """An answer to send. `result` is a struct in the shape of its version, or raw JSON."""
 
     id: Id
     result: Any
@@ -87,13 +87,13 @@ class Batch(list[Raw]):
 
 
 MOST_PARTS = 1024
-"""How many messages a batch may have."""
+"""The largest number of messages in a batch."""
 
 _LARGE_BATCH_BYTES = 1024 * 1024
 
 
 class _Envelope(Struct):
-    """Any message, where speed does not matter."""
+    """Any message, for the slower path that finds out its kind."""
 
     jsonrpc: Any = UNSET
     id: Any = UNSET
@@ -104,19 +104,19 @@ class _Envelope(Struct):
 
 
 class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
-    """What every part of a batch is, if it is a message."""
+    """The least that every part of a batch must have."""
 
 
 class Call(Struct, tag_field="jsonrpc", tag="2.0"):
-    """A request to send, or without an id a notification: see `call`. `params` is whatever can be written."""
+    """A request to send, or a notification if it has no id: see `call`."""
 
     method: str
     params: Any
     id: Id | UnsetType = UNSET
 
 
-class Told(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """A notification to send. `params` is whatever can be written, and not None."""
+class OutgoingNotification(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
+    """A notification to send. `params` must not be None."""
 
     method: str
     params: Any
@@ -130,7 +130,7 @@ class _BareCall(Struct, tag_field="jsonrpc", tag="2.0"):
 Message: TypeAlias = Request | Notification | Response | Failure
 
 decode_request = Decoder(Request).decode
-"""One frame as a request, for who mostly gets these. Raises MALFORMED for all else: `decode_other` is for that."""
+"""Decodes a frame that is a request. Raises MALFORMED for everything else, which `decode_other` decodes."""
 
 _envelope_decoder: Decoder[_Envelope] | None = None
 _batch_decoder: Decoder[list[Raw]] | None = None
@@ -139,10 +139,10 @@ _json_decoder: Decoder[Raw] | None = None
 
 
 def decode(frame: bytes | Raw | str) -> Message | Batch:
-    """One frame as a message, or a non-empty batch as its raw parts. Lone surrogates are read as U+FFFD.
+    """Decode one frame into a message, or a non-empty batch into its raw parts. Lone surrogates become U+FFFD.
 
-    Raises ParseError for what is no JSON, and InvalidRequest for JSON that is no JSON-RPC 2.0
-    message; the exception's `request_id` is the id, None if none could be read.
+    Raises ParseError for bytes that are not JSON and InvalidRequest for JSON that is not a JSON-RPC 2.0 message. The
+    exception's `request_id` is the id of the message, None if it is unknown.
     """
     try:
         return decode_request(frame)
@@ -155,13 +155,13 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
 
 
 def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
-    """The messages of a batch, in its order; in place of what is none the error to refuse it with."""
+    """Decode the parts of a batch, in order; each part that is not a message becomes the error to answer it with."""
     messages: list[Message | ProtocolError] = []
     for part in batch:
         try:
             message = decode(part)
         except ProtocolError as error:
-            forget_frames(error)  # its traceback has this frame, and this frame keeps it
+            forget_frames(error)  # the traceback and this frame would keep each other alive
             messages.append(error)
         else:
             messages.append(InvalidRequest("A batch cannot hold a batch") if isinstance(message, Batch) else message)
@@ -169,7 +169,7 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
 
 
 def decode_other(frame: bytes | Raw | str) -> Message | Batch:
-    """All that is no plain request: notifications, answers, batches, rubbish. Gives and raises what `decode` does."""
+    """Decode a frame that is not a plain request. Returns and raises the same as `decode`."""
     global _envelope_decoder, _json_decoder
     if _envelope_decoder is None or _json_decoder is None:
         _envelope_decoder, _json_decoder = Decoder(_Envelope), Decoder(Raw)
@@ -177,7 +177,7 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
         try:
             message = _envelope_decoder.decode(frame)
         except ValidationError as error:
-            # Found before the end was read: what follows may still be no JSON at all.
+            # msgspec stops at the first fault of shape: the rest may not even be JSON.
             _json_decoder.decode(frame)
             return _split(frame, error)
     except RecursionError:
@@ -192,9 +192,10 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
 
 
 def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
-    """The parts of a batch; `error` is why the frame is no message. Never does work without a bound for it.
+    """Split a batch into its parts; `error` is the reason why the frame is not a single message.
 
-    Each part costs a hundred times the bytes that a bad one is sent in. So what is large has to hold messages.
+    The work is bounded: each part costs a hundred times the bytes of an empty one, so the parts of a large frame must
+    look like messages.
     """
     global _batch_decoder, _probe_decoder
     if _batch_decoder is None or _probe_decoder is None:
@@ -217,10 +218,10 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
 
 
 def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
-    """The frame with U+FFFD for each lone surrogate; None if there is none.
+    """Return the frame with U+FFFD for each lone surrogate; None if it has none.
 
-    JavaScript writes them for text that was cut in the middle of a character, which happens to what models
-    write. JSON leaves open what they mean (RFC 8259 section 8.2); refused here, their request would have no id.
+    JavaScript writes lone surrogates for text that was cut inside a character, as text from models sometimes is. JSON
+    leaves their meaning open (RFC 8259 section 8.2). If they were refused, the error answer would lack the id.
     """
     data = frame.encode() if isinstance(frame, str) else bytes(frame)
     if len(data) > _MOST_SEARCHED or (b"\\ud" not in data and b"\\uD" not in data):
@@ -230,7 +231,7 @@ def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
 
 
 _MOST_SEARCHED = 1024 * 1024
-"""What is longer is not looked through: that takes a hundred times as long as reading it."""
+"""The longest frame, in bytes, that is searched for lone surrogates: the search is slow."""
 
 # A pair of surrogates, one alone (group 1), or any other escape.
 _ESCAPE = (
@@ -240,13 +241,13 @@ _ESCAPE = (
 
 
 def _sort(message: _Envelope) -> Message:
-    """Which kind of message this is; the checks run in the order of JSON-RPC 2.0 section 4."""
+    """Return the message as its kind. The checks run in the order of JSON-RPC 2.0 section 4."""
     request_id: Any = message.id
     is_answer = message.result is not ABSENT or (message.error is not UNSET and message.error is not None)
     if is_answer and message.method is None:
-        message.method = UNSET  # some servers write all members of their class
+        message.method = UNSET  # some servers write `"method": null` in their answers
     is_call = message.method is not UNSET
-    # bool is an int to Python and no id to JSON-RPC.
+    # bool is a subclass of int, but not an id in JSON-RPC.
     readable = isinstance(request_id, (int, str)) and not isinstance(request_id, bool)
     if message.jsonrpc != "2.0":
         raise _refuse(InvalidRequest('The member "jsonrpc" must be "2.0"'), request_id if readable else None)
@@ -263,8 +264,11 @@ def _sort(message: _Envelope) -> Message:
 
 
 def _answer(message: _Envelope) -> Response | Failure:
-    """What has no method is an answer. A bad one is refused without its id: that is one of ours, and an error
-    under it would be taken for the answer to a request of the peer's own."""
+    """Return a message without a method as an answer.
+
+    A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with it for
+    the answer to a request of its own.
+    """
     has_result = message.result is not ABSENT
     has_error = message.error is not UNSET and not (has_result and message.error is None)
     request_id = message.id
@@ -292,7 +296,7 @@ def _refuse(error: ProtocolError, request_id: Id | None = None) -> ProtocolError
 
 
 def explain(error: BaseException) -> str:
-    """A msgspec error as text for the peer: which field, and what was expected of it."""
+    """Return a msgspec error as text for the peer: the field, and what was expected there."""
     if isinstance(error, RecursionError):
         return "nested too deep"
     text = str(error).replace("`", "")
@@ -304,16 +308,16 @@ def explain(error: BaseException) -> str:
 
 
 def encoder(enc_hook: Callable[[Any], Any] | None = None) -> Callable[[Any], bytes]:
-    """The function that turns message structs into bytes; `enc_hook` as in msgspec."""
+    """Return the function that encodes message structs; `enc_hook` as in msgspec."""
     return Encoder(enc_hook=enc_hook).encode
 
 
 encode = encoder()
-"""A message struct (Result, Failure, Request …) as bytes, without a newline at the end."""
+"""Encodes a message struct as bytes, without a trailing newline."""
 
 
 def as_json(data: Any, to_builtins: Callable[[Any], Any]) -> Any:
-    """Any object as JSON values that can be sent, its `repr` if `to_builtins` has no better form. Never raises."""
+    """Convert any object to JSON values, or to its `repr` if `to_builtins` cannot convert it. Never raises."""
     try:
         plain = replace_lone_surrogates(to_builtins(data))
         encode(plain)
@@ -329,14 +333,14 @@ _read_any = Decoder().decode
 
 
 def is_object(raw: Raw | bytes) -> bool:
-    """Whether JSON is an object, and no other value: its first character tells."""
+    """Return whether a JSON text is an object."""
     return bytes(raw).lstrip()[:1] == b"{"
 
 
 def as_object(value: Any, what: str) -> Raw:
-    """A mapping or struct of ours as a JSON object, taken as it is now. JSON that is written already stays as it is.
+    """Encode a mapping or struct as a JSON object. Raw JSON is returned as it is.
 
-    Raises LocalProtocolError, with `what` as its name, for what is no object or cannot be written as JSON.
+    Raises LocalProtocolError, which names the value `what`, if it is not an object or cannot be encoded.
     """
     try:
         raw = value if isinstance(value, Raw) else Raw(encode(dict(value) if isinstance(value, Mapping) else value))
@@ -348,9 +352,9 @@ def as_object(value: Any, what: str) -> Raw:
 
 
 def read_object(raw: Raw | bytes, what: str) -> dict[str, Any]:
-    """The JSON object that a peer sent; nothing at all and `null` are an empty one.
+    """Decode a JSON object from a peer; no bytes and `null` are an empty object.
 
-    Raises InvalidParams, with `what` as its name, for anything else.
+    Raises InvalidParams, which names the value `what`, for anything else.
     """
     data = bytes(raw)
     try:
@@ -366,10 +370,10 @@ def read_object(raw: Raw | bytes, what: str) -> dict[str, Any]:
 
 
 def replace_lone_surrogates(value: Any) -> Any:
-    """A message, or part of one, with U+FFFD for lone surrogates.
+    """Return a copy of a message, or of a part of one, with U+FFFD for lone surrogates.
 
-    Python has them in names of files that are no UTF-8, and in text that was cut in the middle of a pair; JSON and
-    UTF-8 have not. Subclasses of str become plain ones. For what could not be encoded: it copies everything.
+    Python has lone surrogates in file names that are not UTF-8 and in text that was cut inside a pair; UTF-8 cannot
+    encode them. Subclasses of str become plain strings.
     """
     if isinstance(value, str):
         return str.__str__(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -388,22 +392,25 @@ def replace_lone_surrogates(value: Any) -> Any:
 def error_answer(
     error: ProtocolError | RemoteError, request_id: Id | None | UnsetType = UNSET, code: int | None = None
 ) -> Failure:
-    """The answer that says this error; `code` where it is not the error's own.
+    """Return the error answer for an exception.
 
-    Without an id it has no such member; None is for versions whose schema wants the member all the same.
+    Args:
+        error: The exception.
+        request_id: UNSET leaves the member out; None writes `null`, for versions whose schema requires the member.
+        code: Replaces the error's own code.
     """
     data = UNSET if error.data is None else error.data
     return Failure(ErrorObject(error.code if code is None else code, error.message, data), request_id)
 
 
 def remote_error(answer: Failure) -> RemoteError:
-    """The exception for an error that the peer answered with; `data` is None if it sent none."""
+    """Return the exception for an error answer of the peer."""
     error = answer.error
     return RemoteError(error.code, error.message, None if error.data is UNSET else error.data)
 
 
 def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
-    """A request, or without an id a notification, as bytes; `params` None leaves the member out."""
+    """Encode a request, or a notification if there is no id. With `params` None the member is left out."""
     if params is None:
         return encode(_BareCall(method, request_id))
     return encode(Call(method, params, request_id))

@@ -1,7 +1,7 @@
-"""Who sends a request, and which way it came: a `Principal` (decision D15), and an `Origin`.
+"""The user behind a request (`Principal`, decision D15) and how the request arrived (`Origin`).
 
-A principal is known by issuer, subject and client, never by a token: tokens are refreshed, and nobody should find one
-in a debugger or a log. Pure, and known to every layer.
+A principal is identified by issuer, subject and client, never by a token: tokens are refreshed, and must not appear in
+a debugger or a log.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 Transport: TypeAlias = Literal["stdio", "websocket", "http", "memory"]
-"""What carries the messages of a connection."""
+"""The transport of a connection."""
 
 
 class Principal:
-    """Who sends a request: a `subject` that an `issuer` knows, by way of a `client`; each is "" where it means nothing.
+    """The authenticated user behind a request. Immutable.
 
-    These three are who it is: the same three with other scopes or claims, as after a token was refreshed, are the
-    same principal. `scopes` are what it may do, `claims` all else that is known of it, neither of which can be
-    changed. `expires` is when that ends, in seconds since 1970, as the token it came with: streams and WebSockets of
-    this principal end then; None for never. Raises TypeError for anything but texts, and for `scopes` that are one
-    text.
+    Issuer, subject and client together are the identity: after a token is refreshed, the principal is the same even if
+    scopes and claims differ.
+
+    Args:
+        subject: The user's id at the issuer.
+        issuer: The URL of the authorization server, "" if there is none.
+        client: The id of the client application, "" if unknown.
+        scopes: The granted scopes, as an iterable of strings.
+        claims: Everything else that the token says.
+        expires: When the token expires, in seconds since 1970. Streams and WebSockets of this principal end then.
+            None means never.
+
+    Raises:
+        TypeError: A name is not a string, or `scopes` is a single string.
     """
 
     __slots__ = ("_id", "claims", "client", "expires", "issuer", "scopes", "subject", "upstream")
@@ -35,7 +44,7 @@ class Principal:
     claims: Mapping[str, object]
     expires: float | None
     upstream: Callable[[], Awaitable[str]] | None
-    """Gives the token of the provider by which it signed in, where the server's own login keeps these."""
+    """Returns the user's token at the identity provider, if the server's own login server keeps these tokens."""
     _id: str | None
 
     def __init__(
@@ -50,10 +59,10 @@ class Principal:
     ) -> None:
         for name, value in (("subject", subject), ("issuer", issuer), ("client", client)):
             if not isinstance(value, str):
-                raise TypeError(f"Principal: {name} is a text, not {value!r}")
+                raise TypeError(f"Principal: {name} must be a string, not {value!r}")
         if isinstance(scopes, str):
-            raise TypeError('Principal: scopes are a set of texts; write scopes=text.split() for "read write"')
-        # Not by assignment, which is refused below.
+            raise TypeError('Principal: scopes must be several strings; write scopes=text.split() for "read write"')
+        # Assignment is refused below.
         keep = object.__setattr__
         keep(self, "subject", subject)
         keep(self, "issuer", issuer)
@@ -66,19 +75,19 @@ class Principal:
 
     @property
     def id(self) -> str:
-        """A text that is the same for the same issuer, subject and client, and tells nothing of them; "" for nobody."""
+        """A hash of issuer, subject and client, as a string; "" for the anonymous principal."""
         found = self._id
         if found is None:
-            from hashlib import sha256  # costs start-up, and on stdio nobody is asked who they are
+            from hashlib import sha256  # not needed on stdio
 
             parts = [part.encode("utf-8", "surrogatepass") for part in (self.issuer, self.subject, self.client)]
-            # With their lengths: else "ab" of "c" would be "a" of "bc".
+            # The lengths keep ("ab", "c") and ("a", "bc") apart.
             found = sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
             object.__setattr__(self, "_id", found)
         return found
 
     def with_scopes(self, scopes: Iterable[str]) -> Principal:
-        """The same with other scopes."""
+        """Return a copy with other scopes."""
         found = Principal(
             self.subject,
             issuer=self.issuer,
@@ -90,7 +99,7 @@ class Principal:
         return found if self.upstream is None else found.with_upstream(self.upstream)
 
     def with_upstream(self, upstream: Callable[[], Awaitable[str]]) -> Principal:
-        """The same, with what gives its provider's token."""
+        """Return a copy with a function that returns the user's token at the identity provider."""
         found = Principal(
             self.subject,
             issuer=self.issuer,
@@ -104,14 +113,14 @@ class Principal:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether it is not anonymous."""
+        """Whether this is not the anonymous principal."""
         return bool(self.subject or self.issuer or self.client)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Principal cannot be changed: make another one ({name})")
+        raise AttributeError(f"a Principal is immutable: create a new one ({name})")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Principal cannot be changed ({name})")
+        raise AttributeError(f"a Principal is immutable ({name})")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Principal):
@@ -122,7 +131,7 @@ class Principal:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        # Without the claims, which are personal, and end up in logs.
+        # Claims are personal data and must not end up in logs.
         more = "".join(
             f", {name}={value!r}" for name, value in (("issuer", self.issuer), ("client", self.client)) if value
         )
@@ -133,18 +142,18 @@ class Principal:
 
 
 ANONYMOUS = Principal("")
-"""The principal of all requests without an authenticator, or of those that one lets in without a name."""
+"""The principal of requests that were not authenticated."""
 
 
 class Origin(Struct, frozen=True):
-    """Where a request came from. `fields` are the headers as they came; names may be in any case."""
+    """How a request arrived: its transport, its user, and its headers as received."""
 
     transport: Transport
     user: Principal = ANONYMOUS
     fields: Sequence[tuple[bytes, bytes]] = ()
 
     def headers(self) -> dict[str, str]:
-        """The headers by lower-case name, without credentials; one that came twice is joined by a comma."""
+        """Return the headers by lower-case name, without credentials. Repeated headers are joined by commas."""
         found: dict[str, str] = {}
         for raw, value in self.fields:
             name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
@@ -154,13 +163,13 @@ class Origin(Struct, frozen=True):
 
 
 _TELLING = ("authorization", "cookie", "token", "secret", "passw", "credential", "jwt", "apikey", "assertion", "bearer")
-# A browser's WebSocket can set no header but the last, so that some programs put their token there.
+# Browsers can set no header of a WebSocket but the last one, so some programs put their token there.
 _WHOLE = frozenset(("dpop", "x-auth", "sec-websocket-protocol"))
 _HARMLESS_KEYS = frozenset(("idempotency-key", "x-idempotency-key"))
 
 
 def _is_credential(name: str) -> bool:
-    """Whether a header of that name may hold what a tool should not see, log or pass on; rather once too often."""
+    """Return whether a header may hold a secret. Errs on the side of hiding it."""
     if name in _WHOLE or any(word in name for word in _TELLING):
         return True
     return "key" in name.replace("_", "-").split("-") and name not in _HARMLESS_KEYS

@@ -1,8 +1,7 @@
-"""Escapes text from peers for logs, error messages and terminals.
+"""Make text from peers safe for logs, error messages and terminals, and mask secrets in it.
 
-What a peer sends may hold newlines, which forge lines of a log, escape sequences, which command a terminal, and marks
-that turn the direction of text around. Every log line of ours that names something of a peer takes it from here;
-tests/test_log_lines.py looks.
+Text from a peer may contain newlines, which forge log lines, escape sequences, which control a terminal, and marks that
+reverse the direction of text. Every log call that quotes a peer uses `printable`; tests/test_log_lines.py checks it.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from msgspec import DecodeError
 from msgspec.json import decode, encode
 
 MOST_CHARACTERS = 200
-"""How much of one text is shown, unless more is asked for."""
+"""The default length to which `printable` cuts a text."""
 
 
 def printable(value: object, most: int = MOST_CHARACTERS) -> str:
-    """`str(value)` on one line, at most `most` characters of it; what does not print is written as `\\n` or `\\u202e`.
+    """Return `str(value)` on one line, cut to `most` characters, with escapes such as `\\n` and `\\u202e`.
 
-    Bytes are read as Latin-1. Never raises, whatever `value` does.
+    Bytes are decoded as Latin-1. Never raises, even if `str(value)` does.
     """
     try:
         if isinstance(value, (bytes, bytearray)):
@@ -35,13 +34,13 @@ def printable(value: object, most: int = MOST_CHARACTERS) -> str:
         return f"<{type(value).__name__}>"
     if length <= most and text.isprintable():
         return text
-    # What Python calls printable leaves out controls, direction marks, lone surrogates and odd spaces.
+    # `isprintable` is false for control characters, direction marks, lone surrogates and unusual spaces.
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
     return shown if length <= most else f"{shown}… ({length} characters)"
 
 
 def printable_lines(text: str) -> str:
-    """The whole text with its lines and tabs as they are; everything else that does not print is written as `\\x1b`."""
+    """Return the whole text with its newlines and tabs, and with escapes for other characters that do not print."""
     if text.isprintable():
         return text
     lines = text.replace("\r\n", "\n").split("\n")
@@ -54,10 +53,10 @@ _NAMES = frozenset((
     "secret", "secretkey", "privatekey", "password", "passwd", "passphrase", "credential", "credentials",
     "codeverifier",
 ))  # fmt: skip
-"""Names of members, in small letters and without `-` and `_`."""
+"""Names of members that hold secrets, in lower case and without `-` and `_`."""
 
-# Wider than the names: what has none of them needs no second look. Several searches for words are a hundred times
-# faster than one for a pattern.
+# A quick test: a text without any of these words contains no secret. Searching for a few words is a hundred times
+# faster than searching for one pattern.
 _HINTS = (
     b"authori", b"cookie", b"key", b"token", b"secret", b"pass", b"bearer", b"basic", b"credential", b"assertion",
     b"verifier", b"\\u",
@@ -83,7 +82,7 @@ def _patterns() -> _Patterns:
         flag=re.compile(
             r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$"
         ),
-        # postgres://user:password@host. Not what begins as a port does; a password may hold @ and, by mistake, a slash.
+        # postgres://user:password@host, but not host:port. A password may contain @ and, by mistake, a slash.
         url=re.compile(
             r"""(?ix) ( \b [a-z][a-z0-9+.-]* : (?:\\?/){2} [^\s"'`<>/?\#:@\[]* : ) (?! \d+ [/?\#] )
             ( [^\s"'`<>/?\#]+ (?=@) | [^\s"'`<>@]+ (?=@) )"""
@@ -92,21 +91,21 @@ def _patterns() -> _Patterns:
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Whether these bytes have to be looked at more closely. An escape may hide a name, so that it counts as one."""
+    """Return False if these bytes certainly contain no secret."""
     small = data.lower()
-    # The password of a URL stands before an @.
+    # `user:password@host` in a URL. The hints include `\\u`, because an escape may hide a name.
     return any(hint in small for hint in _HINTS) or (b"@" in small and (b"://" in small or b":\\/\\/" in small))
 
 
 def mask_json(data: bytes) -> bytes:
-    """A JSON text without the secrets in it. Raises what msgspec raises if it is none."""
+    """Mask the secrets in a JSON text. Raises what msgspec raises for bytes that are not JSON."""
     value = decode(data)
     masked = _masked(value)
     return data if masked == value else encode(masked)
 
 
 def mask_text(text: str) -> str:
-    """A text without what stands behind the name of a secret, behind `Bearer`, or as the password of a URL."""
+    """Mask values that follow the name of a secret or the word `Bearer`, and passwords in URLs."""
     patterns = _patterns()
     text = patterns.url.sub(lambda found: found[1] + _stand_in(found[2]), text)
     text = patterns.scheme.sub(lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
@@ -114,7 +113,7 @@ def mask_text(text: str) -> str:
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
-    """A command line without secrets: `--token X`, `--token=X`, `Authorization: Bearer X`."""
+    """Mask the secrets in a command line: `--token X`, `--token=X`, `Authorization: Bearer X`."""
     if not may_hold_secrets(" ".join(words).encode(errors="replace")):
         return list(words)
     masked: list[str] = []
@@ -136,7 +135,7 @@ def _masked(value: object) -> object:
 
 
 def _masked_string(text: str) -> str:
-    """A string, which may hold JSON itself, as the text of a tool's result often does."""
+    """Mask a string, which may contain JSON, as the text of a tool's result often does."""
     if text[:1] in ("{", "["):
         try:
             value = decode(text)
@@ -148,12 +147,12 @@ def _masked_string(text: str) -> str:
 
 
 def is_secret(name: object) -> bool:
-    """Whether what stands below this name is a secret."""
+    """Return whether a member of this name holds a secret."""
     return isinstance(name, str) and name.lower().replace("-", "").replace("_", "") in _NAMES
 
 
 def _mask_assigned(found: re.Match[str]) -> str:
-    # "Authorization: Bearer …": the scheme is no secret, and what follows is masked already.
+    # In "Authorization: Bearer …", the scheme is not a secret, and the token is already masked.
     value = found[2]
     is_known = value.lower() in ("bearer", "basic", "null", "none", "true", "false") or value.startswith("<masked")
     return found[0] if is_known else found[1] + _stand_in(value)

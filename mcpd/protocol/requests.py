@@ -1,16 +1,10 @@
-"""Requests of ours that the peer has not answered yet: their ids, who waits for which answer, and how long.
+"""The two tables of open requests that each side of a connection keeps.
 
-One table for everybody who asks: the server its client (`dispatcher/outgoing.py`), the client its server
-(`client/session.py`), the host its View (`host/view/outgoing.py`). What they are asked is in `in_flight.py`. Without
-I/O and without a clock: a deadline is a number of seconds that the caller gives, and who waits is anything that an
-`asyncio.Future` is one of.
+`PendingRequests` has the requests that this side has sent and that still wait for an answer. The server uses it for its
+requests to the client, the client for its requests to the server, and an Apps host for its requests to a View.
+`RequestsInFlight` has the requests that the peer has sent and that this side has not answered yet.
 
-    add        the request gets its id and waits
-    receive    its answer is here: it leaves the table, and its waiter has the result or the error
-    take       whoever asked gives it up, or sees to the answer: it leaves the table, and its waiter is left alone
-    fail_all   no answer will come: the waiters hear that, and each takes its own request out when it gives up
-
-An answer to an id that is not in the table is late, or answers nothing: it is ignored.
+Neither does I/O or reads a clock: a deadline is a time that the caller gives. Answers to unknown ids are ignored.
 Spec: JSON-RPC 2.0 section 5; 2025-11-25 basic, requests: ids are not used twice.
 """
 
@@ -26,30 +20,30 @@ from mcpd.protocol.jsonrpc import Failure, Id, Response, remote_error
 
 
 class Waiter(Protocol):
-    """Who waits for one answer, as an `asyncio.Future` does."""
+    """The part of `asyncio.Future` that is used here."""
 
     def done(self) -> bool:
-        """Whether it waits no more."""
+        """Return whether a result or an exception was set."""
 
     def set_result(self, result: Raw, /) -> None:
-        """Here is the result."""
+        """Set the result of the request."""
 
     def set_exception(self, exception: Exception, /) -> None:
-        """There will be none."""
+        """Set the reason why there is no result."""
 
 
 class PendingRequest(Struct, eq=False):
-    """One request that waits for its answer. Who asks derives from it to keep more."""
+    """One request that waits for its answer. Subclasses keep more about it."""
 
     method: str
     waiter: Waiter | None = None
     deadline: float | None = None
-    """When it is overdue, None if `take_overdue` is not to give it."""
+    """The time after which `take_overdue` returns it; None for never."""
     id: Id = 0
-    """Given by `PendingRequests.add`."""
+    """Set by `PendingRequests.add`."""
 
     def settle(self, outcome: Raw | Exception) -> None:
-        """Hand the result or the error to the waiter, if there is one and it still waits."""
+        """Set the result or the exception on the waiter, if there is one and it is not done."""
         waiter = self.waiter
         if waiter is None or waiter.done():
             return
@@ -63,7 +57,7 @@ Pending = TypeVar("Pending", bound=PendingRequest)
 
 
 class PendingRequests(Generic[Pending]):
-    """The requests of one connection that wait, in the order in which they were sent.
+    """The requests that one side has sent and that wait for an answer, in the order of sending.
 
     Ids are 1, 2, 3, …; with a `prefix` they are strings that begin with it.
     """
@@ -74,14 +68,13 @@ class PendingRequests(Generic[Pending]):
         self._prefix = prefix
         self._last = 0
         self.by_id: dict[object, Pending] = {}
-        """In the order in which they were sent. A client takes what is answered out of here, as that is to make no
-        function calls; all others use the methods."""
+        """The client's hot path reads this directly; other code uses the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def __iter__(self) -> Iterator[Pending]:
-        """Those that wait now; what comes or goes meanwhile changes nothing."""
+        """Iterate over a copy, so that requests may be added and removed meanwhile."""
         return iter(list(self.by_id.values()))
 
     def __contains__(self, request_id: object) -> bool:
@@ -89,24 +82,24 @@ class PendingRequests(Generic[Pending]):
 
     @property
     def next_id(self) -> Id:
-        """The id that the next request gets; no two ever get the same."""
+        """The id that the next request will get. Ids are never reused."""
         number = self._last + 1
         return f"{self._prefix}{number}" if self._prefix else number
 
     @property
     def deadline(self) -> float | None:
-        """When the first of them is overdue; None if none ever is."""
+        """The earliest deadline of all requests; None if no request has one."""
         return min((one.deadline for one in self.by_id.values() if one.deadline is not None), default=None)
 
     def add(self, request: Pending) -> Id:
-        """It begins to wait: gives its id, which was `next_id`."""
+        """Add a request and return its id."""
         number = self._last = self._last + 1
         request_id = request.id = f"{self._prefix}{number}" if self._prefix else number
         self.by_id[request_id] = request
         return request_id
 
     def get(self, request_id: object) -> Pending | None:
-        """The request with this id, if it waits. Some peers write a number back as text."""
+        """Return the request with this id, None if there is none. Some peers return a number as a string."""
         found = self.by_id.get(request_id)
         if found is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
             number = int(request_id)
@@ -114,44 +107,44 @@ class PendingRequests(Generic[Pending]):
         return found
 
     def receive(self, answer: Response | Failure) -> Pending | None:
-        """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
+        """Remove and settle the request that this answers, with RemoteError for an error. Return it, or None."""
         request = self.take(answer.id)
         if request is not None:
             request.settle(outcome_of(answer))
         return request
 
     def take(self, request_id: object) -> Pending | None:
-        """Wait for this no longer; None if it does not wait."""
+        """Remove a request and return it, or None. Its waiter is left alone."""
         request = self.get(request_id)
         return None if request is None else self.by_id.pop(request.id, None)
 
     def take_unread(self, request_id: Id | None) -> list[Pending]:
-        """Those that an answer which could not be read was for: the one that it names, all if it names none."""
+        """Remove the requests that an unreadable answer may belong to: the one with its id, or all without an id."""
         if request_id is None:
             return self.take_all()
         request = self.take(request_id)
         return [] if request is None else [request]
 
     def take_overdue(self, now: float) -> list[Pending]:
-        """Those whose time is up."""
+        """Remove and return the requests whose deadline has passed."""
         overdue = [one for one in self if one.deadline is not None and one.deadline <= now]
         for request in overdue:
             del self.by_id[request.id]
         return overdue
 
     def take_all(self) -> list[Pending]:
-        """All of them."""
+        """Remove and return all requests."""
         requests, self.by_id = list(self.by_id.values()), {}
         return requests
 
     def fail_all(self, reason: str) -> None:
-        """The peer is gone: all waiters get ConnectionLost. The requests stay until they are taken."""
+        """Set ConnectionLost on all waiters. Each caller then takes its own request out of the table."""
         for request in self:
             request.settle(ConnectionLost(reason))
 
 
 def outcome_of(answer: Response | Failure) -> Raw | RemoteError:
-    """What an answer says: its result, or its error as what is raised for it."""
+    """Return the result of an answer, or the exception for its error."""
     return answer.result if isinstance(answer, Response) else remote_error(answer)
 
 
@@ -160,10 +153,10 @@ ID_IN_USE: Final = "This id belongs to a request that is still being answered"
 
 
 class RequestInFlight(Struct, eq=False):
-    """One request of the peer. Who is asked derives from it to keep more."""
+    """One request of the peer. Subclasses keep more about it."""
 
     id: Id
-    """As the peer wrote it: 1 and "1" are two."""
+    """As the peer wrote it: 1 and "1" are different ids."""
     method: str
 
 
@@ -171,40 +164,39 @@ InFlight = TypeVar("InFlight", bound=RequestInFlight)
 
 
 class RequestsInFlight(Struct, Generic[InFlight], eq=False):
-    """The requests of one connection that wait for an answer. A struct, for over HTTP each call may make one."""
+    """The requests that one side has received and not answered yet, in the order of arrival."""
 
     by_id: dict[Id, InFlight] = {}
-    """In the order in which they came. A call is added, looked up and closed in here by `Session`, which is to make no
-    function calls for it; all others use the methods."""
+    """`Session` reads and writes this directly on its hot path; other code uses the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def __iter__(self) -> Iterator[InFlight]:
-        """Those that wait now; what comes or goes meanwhile changes nothing."""
+        """Iterate over a copy, so that requests may be added and removed meanwhile."""
         return iter(list(self.by_id.values()))
 
     def __contains__(self, request_id: object) -> bool:
-        """Whether an id is in use."""
+        """Return whether an id is in use."""
         return request_id in self.by_id
 
     def add(self, request: InFlight) -> None:
-        """It is in flight. Its id must not be in use."""
+        """Add a request, whose id must not be in use."""
         self.by_id[request.id] = request
 
     def is_open(self, request: InFlight) -> bool:
-        """Whether its answer is still wanted: not so if it was given, or the request given up."""
+        """Return whether the request is neither answered nor cancelled."""
         return self.by_id.get(request.id) is request
 
     def close(self, request: InFlight) -> bool:
-        """It is answered now; False if that is not wanted any more, and nothing may be sent."""
+        """Remove a request that is answered now; False if it was cancelled, so that nothing may be sent."""
         if self.by_id.get(request.id) is not request:
             return False
         del self.by_id[request.id]
         return True
 
     def cancel(self, request_id: Id | None) -> InFlight | None:
-        """The peer gave up the request with this id; None if it is not in flight, or must not be cancelled.
+        """Remove and return the request that the peer cancelled; None if there is none or it cannot be cancelled.
 
         Spec: 2025-11-25 basic/utilities/cancellation: "The `initialize` request MUST NOT be cancelled by clients".
         """
@@ -215,6 +207,6 @@ class RequestsInFlight(Struct, Generic[InFlight], eq=False):
         return request
 
     def cancel_all(self) -> list[InFlight]:
-        """The peer is gone, or has forgotten what it asked for: gives all of them."""
+        """Remove and return all requests, for a peer that has disconnected."""
         requests, self.by_id = list(self.by_id.values()), {}
         return requests

@@ -54,7 +54,7 @@ from mcpd.protocol.envelope import (
     read_head,
     read_initialize,
     read_params,
-    said_by,
+    read_identity,
 )
 from mcpd.protocol.jsonrpc import (
     ABSENT,
@@ -63,8 +63,10 @@ from mcpd.protocol.jsonrpc import (
     Notification,
     Request,
     Result,
-    Told,
+    OutgoingNotification,
     call as encode_call,
+    OutgoingNotification,
+    call,
     decode_request,
     encode,
     error_answer,
@@ -380,7 +382,7 @@ class Session:
             if not self.client_charge.set(weigh(bytes(request.params))):
                 raise InternalError(OVER)
         self.phase, self.version = "initializing", table.negotiate(params.protocol_version)
-        self.client = said_by(bytes(request.params), self.version.name)
+        self.client = read_identity(bytes(request.params), self.version.name)
         return Call(request.id, request.method, self, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:
@@ -474,7 +476,7 @@ class Session:
         if version is None or not (method in version.server_notifications or self.vocabulary.may_say(version, method)):
             return None
         shaped = params if params.__class__ in version.plain else version.shape(params)
-        return encode_call(method) if shaped is None else encode(Told(method, shaped))
+        return encode_call(method) if shaped is None else encode(OutgoingNotification(method, shaped))
 
     def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
         """Return a request of the server as a frame, with the members of `meta` in its `_meta`.

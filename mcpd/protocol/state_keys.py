@@ -1,6 +1,6 @@
-"""The secret of a service, the same for all its processes: one key, or several of which the first seals and all open.
+"""The secret keys of a service, shared by all its processes. The first key seals, and every key opens.
 
-A new key is taken in three roll-outs: `old,new`, then `new,old`, then `new` once nothing is left that `old` sealed.
+To replace a key, roll out `old,new`, then `new,old`, then `new` once nothing sealed with `old` is left.
 """
 
 from __future__ import annotations
@@ -9,32 +9,32 @@ import os
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce"]'  # a text: `Literal[…]` is made at each start
-"""What a key seals: each has a key of its own, so that what is sealed for one never opens for another."""
+Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce"]'
+"""What is sealed. Each purpose has a key of its own, so that data sealed for one cannot be opened for another."""
 
 
 class StateKeys:
-    """Keys of at least 16 bytes, the first of which seals; it may have none. Raises ValueError for a short one."""
+    """Zero or more keys of at least 16 bytes. Raises ValueError for a shorter key."""
 
     __slots__ = ("_derived", "keys")
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
         self.keys = tuple(keys)
         if any(len(key) < 16 for key in self.keys):
-            raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
+            raise ValueError("the state key (state_key or MCPD_STATE_KEY) must have at least 16 bytes")
         self._derived: dict[Purpose, tuple[bytes, ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.keys)
 
     def __repr__(self) -> str:
-        return f"<StateKeys: {len(self.keys)}>"  # a key has no business in a log
+        return f"<StateKeys: {len(self.keys)}>"  # keys must not appear in logs
 
     def of(self, purpose: Purpose) -> tuple[bytes, ...]:
-        """The keys for one purpose, 32 bytes each, the one that seals first."""
+        """Return the keys for one purpose, 32 bytes each."""
         found = self._derived.get(purpose)
         if found is None:
-            import hmac  # costs start-up, and most servers seal nothing
+            import hmac  # most servers seal nothing
 
             found = tuple(hmac.digest(key, b"mcpd " + purpose.encode(), "sha256") for key in self.keys)
             self._derived[purpose] = found
@@ -45,17 +45,16 @@ _handed_over = ""
 
 
 def hand_over_keys(text: str) -> None:
-    """What the keys of this process are if its environment says nothing: what its tools start inherits that, and has no
-    business with them."""
+    """Set the keys of a worker process. They are not in its environment, which its child processes inherit."""
     global _handed_over
     _handed_over = text
 
 
 def keys_of_process() -> StateKeys:
-    """Those of the environment, else those that were handed over; none if there are neither. Raises ValueError."""
+    """Return the keys from MCPD_STATE_KEY, or those handed over by the parent process. Raises ValueError."""
     return read_keys(os.environ.get("MCPD_STATE_KEY", "") or _handed_over)
 
 
 def read_keys(text: str) -> StateKeys:
-    """Keys with commas between them, as MCPD_STATE_KEY has them. Raises ValueError."""
+    """Parse comma-separated keys. Raises ValueError for a short key."""
     return StateKeys(part.strip().encode() for part in text.split(",") if part.strip())
