@@ -1,5 +1,6 @@
-"""What host and server say to each other, written to a file as it passes by: `mcpd trace`, and what reads such files.
+"""Records what a host and a server send to each other (`mcpd trace`), and prints such recordings.
 
-`proxy` stands between the two and changes no byte, `recorder` writes, `records` says what is written,
-`files` where; `reading` and `showing` are for people who look at it later. `channel` records what a client says itself.
+`proxy` runs the server for the host; begin reading there. `reading` turns the records of a file into
+entries, and `showing` prints them. The format and the recorder are not here but in `transports.recorder`, because the
+server, the client and the preview record in the same way.
 """

@@ -1,9 +1,10 @@
-"""Runs a server's command in our place: what the host writes goes to it, what it writes goes to the host.
+"""Runs a server's command in our place, and passes on what the host and the server write.
 
-For the host we are the server. Its bytes pass unchanged and at once, signals go to the server, and we end as it ends:
-with its exit code, or by the signal that ended it.
+For the host we are the server. The bytes pass unchanged and at once, signals go to the server, and we end as it ends:
+with its exit code, or by the same signal.
 
-The server leads a process group of its own: a host that signals ours reaches us alone, and we pass it on, once.
+The server leads a process group of its own. A host that signals our group therefore reaches only us, and we pass the
+signal on once.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ from mcpd.transports.child import ChildProcess
 from mcpd.transports.recorder import Recorder, Source
 
 GRACE_SECONDS = 2.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _MOST_DESCRIPTORS = 65536
 
 
 class Guardian:
-    """Watches over the process group that it is told of. Make it before any thread is started."""
+    """A process that ends the server if we cannot, because SIGKILL leaves us no time.
+
+    Create it before any thread is started: it is a fork of this process. It holds no descriptor but one end of a pipe,
+    whose other end closes with us however we end. It leads a session of its own, so that it is not killed along with
+    us.
+    """
 
     def __init__(self) -> None:
         ours, self._pipe = os.pipe()
@@ -45,13 +51,15 @@ class Guardian:
         self._group = 0
 
     def watch(self, group: int) -> None:
-        """When we end, end this group."""
+        """End this process group when we end."""
         self._group = group
         os.write(self._pipe, b"%d\n" % group)
 
     def close(self) -> None:
-        """The server has ended. If it left anything in its group that is ended too, and nobody waits for it."""
-        if self._group and _lives(self._group):
+        """Stop watching, because the server has ended. Processes that it left in its group are still ended, without
+        waiting.
+        """
+        if self._group and _group_runs(self._group):
             os.close(self._pipe)
             return
 
@@ -66,7 +74,7 @@ def _guard(pipe: int) -> None:
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    # What it holds open nobody would see the end of.
+    # Readers of our descriptors would otherwise not see their end.
     os.dup2(pipe, 0)
     os.closerange(1, _MOST_DESCRIPTORS)
 
@@ -77,7 +85,7 @@ def _guard(pipe: int) -> None:
         _end_group(group)
 
 
-def _lives(group: int) -> bool:
+def _group_runs(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
@@ -86,12 +94,12 @@ def _lives(group: int) -> bool:
 
 
 def _end_group(group: int) -> None:
-    """SIGTERM to all in a process group, and SIGKILL to who is still there two seconds later."""
+    """Send SIGTERM to a process group, and SIGKILL two seconds later if something still runs."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
         while time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             os.killpg(group, 0)
         os.killpg(group, signal.SIGKILL)
 
@@ -100,20 +108,24 @@ _READ_BYTES = 128 * 1024
 
 
 class Pump:
-    """Passes bytes from the descriptor `source` to `target`, and closes both at the end."""
+    """Passes bytes from the descriptor `source` to `target`, and closes both at the end.
+
+    Nothing is kept back and nothing is read ahead, so that a slow reader holds up the writer, as a pipe does. The end
+    of the source and the end of the reader pass through as well. `note` is called with the bytes before they are passed
+    on. `ended` is called once, with whether the reader closed first.
+    """
 
     def __init__(self, source: int, target: int, note: Callable[[bytes], None], ended: Callable[[bool], None]) -> None:
-        """`note` is told of bytes before they are passed on, `ended` once: whether it was the reader that went."""
         self._source = source
         self._target = target
         self._note = note
         self._ended = ended
         self._woken, self._wake = os.pipe()
         self.is_writing = False
-        """The reader has not taken yet what was read."""
+        """Whether the reader has not yet taken what was read."""
 
     def run(self) -> None:
-        """Until one of both ends is closed, or `stop`."""
+        """Pass on bytes until either end is closed, or until `stop`."""
         reader_went = False
         try:
             reader_went = self._pass_on()
@@ -123,15 +135,15 @@ class Pump:
             self._ended(reader_went)
 
     def stop(self) -> None:
-        """Pass on what is there already, then end. From another thread."""
+        """Pass on what has already arrived, then end. Called from another thread."""
         os.write(self._wake, b"x")
 
     def _pass_on(self) -> bool:
-        """Whether the reader went first."""
+        """Pass on bytes, and return whether the reader closed first."""
         source, target, note = self._source, self._target, self._note
         poll = select.poll()
         poll.register(source, select.POLLIN)
-        poll.register(target, 0)  # an error is told unasked: that nobody reads it any more
+        poll.register(target, 0)  # an error is reported unasked: nobody reads it any more
         poll.register(self._woken, select.POLLIN)
 
         while True:
@@ -141,7 +153,7 @@ class Pump:
                     data = os.read(source, _READ_BYTES)
                 except BlockingIOError:
                     continue
-                except OSError:  # a terminal that is gone
+                except OSError:  # the terminal is gone
                     return False
                 if not data:
                     return False
@@ -157,12 +169,12 @@ class Pump:
 
 
 def _write(target: int, data: bytes) -> bool:
-    """All of it, however long the reader takes; whether there is a reader."""
+    """Write all of the data, however long the reader takes. Returns whether there is a reader."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(target, view) :]
-        except BlockingIOError:  # its other owner has made it so
+        except BlockingIOError:  # another process that holds it has made it non-blocking
             poll = select.poll()
             poll.register(target, select.POLLOUT)
             poll.poll()
@@ -172,18 +184,18 @@ def _write(target: int, data: bytes) -> bool:
 
 
 CANNOT_RUN, NOT_FOUND = 126, 127
-"""Exit codes for commands that cannot be started, as shells and `env` have them."""
+"""Exit codes for commands that cannot be started, as in shells and `env`."""
 
 DRAIN_SECONDS = 1.0
-"""How long something that the server left behind may hold its output open."""
+"""Seconds for which a process that the server left behind may hold its output open."""
 
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 
 
 def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
-    """Serve as this command until it ends; its exit code, or the negative number of the signal that ended it.
+    """Serve as this command until it ends. Returns its exit code, or the negative number of the signal that ended it.
 
-    To be called on the main thread, of which the signal handlers are. Descriptors 0, 1 and 2 are used up.
+    Call it on the main thread, where signal handlers run. It uses up the descriptors 0, 1 and 2.
     """
     signals = _Signals(recorder)
     try:
@@ -198,12 +210,12 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
 
     guardian.watch(child.pid)
     recorder.record_event("started", pid=child.pid)
-    signals.pass_to(child)
+    signals.start_passing(child)
     inward, *outward = _pumps(child, recorder)
 
     code = child.wait_blocking()
     for each in outward:
-        each.finish(DRAIN_SECONDS, waits_for_reader=lambda: not signals.heard)
+        each.finish(DRAIN_SECONDS, waits_for_reader=lambda: not signals.has_any)
     inward.finish(0)
 
     recorder.record_event("exited", **({"code": code} if code >= 0 else {"signal": signal.Signals(-code).name}))
@@ -211,7 +223,7 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
 
 
 def end_like(code: int) -> int:
-    """The exit code to end with. If a signal ended the server we end by the same, and this does not return."""
+    """Return the exit code to end with. If a signal ended the server, end by the same signal instead."""
     if code >= 0:
         return code
     with suppress(ValueError, OSError):
@@ -222,9 +234,7 @@ def end_like(code: int) -> int:
     return 128 - code
 
 
-class _Pumping(threading.Thread):
-    """A pump on its thread."""
-
+class _PumpThread(threading.Thread):
     def __init__(self, source: Source, read: int, write: int, recorder: Recorder) -> None:
         def ended(reader_went: bool) -> None:
             recorder.record_event("reader gone" if reader_went else "end", **{"from": source})
@@ -234,42 +244,44 @@ class _Pumping(threading.Thread):
         self.start()
 
     def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
-        """Wait for its end, which comes when nobody writes any more; tell it to stop after so many quiet seconds.
+        """Wait for the end of the source, and stop after `seconds` without any.
 
-        A server ends when the host has taken what it wrote: so do we, as long as `waits_for_reader()`.
+        A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
         """
         left = seconds
         while self.is_alive() and left > 0:
-            self.join(_LOOK_SECONDS)
-            left = seconds if self._pump.is_writing and waits_for_reader() else left - _LOOK_SECONDS
+            self.join(_POLL_SECONDS)
+            left = seconds if self._pump.is_writing and waits_for_reader() else left - _POLL_SECONDS
         if self.is_alive():
             self._pump.stop()
             self.join(seconds)
 
 
-def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pumping]:
+def _pumps(child: ChildProcess, recorder: Recorder) -> list[_PumpThread]:
     ends = []
     for file in (child.stdin, child.stdout, child.stderr):
         assert file is not None
         ends.append(os.dup(file.fileno()))
         file.close()
-    ours = [_taken(number) for number in (0, 1, 2)]
+    ours = [_duplicated(number) for number in (0, 1, 2)]
     return [
-        _Pumping("host", ours[0], ends[0], recorder),
-        _Pumping("server", ends[1], ours[1], recorder),
-        _Pumping("stderr", ends[2], ours[2], recorder),
+        _PumpThread("host", ours[0], ends[0], recorder),
+        _PumpThread("server", ends[1], ours[1], recorder),
+        _PumpThread("stderr", ends[2], ours[2], recorder),
     ]
 
 
-def _taken(number: int) -> int:
-    """A descriptor of ours that stands for 0, 1 or 2, which are nobody's then: the host sees it when we close it."""
+def _duplicated(number: int) -> int:
+    """Duplicate descriptor 0, 1 or 2, and replace 0 and 1 with the null device. The host sees the end when we close
+    the copy.
+    """
     empty = os.open(os.devnull, os.O_RDWR)
     try:
         taken = os.dup(number)
     except OSError:  # the host gave us none
         return empty
     if number == 2:
-        os.close(empty)  # what we have to say ourselves still goes there
+        os.close(empty)  # our own error messages still go there
         return taken
     os.dup2(empty, number)
     os.close(empty)
@@ -277,27 +289,27 @@ def _taken(number: int) -> int:
 
 
 class _Signals:
-    """Passes on what we are sent; what comes before the server is started as soon as it is."""
+    """Passes signals on to the server. Signals that arrive before the server is started are passed on then."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._child: ChildProcess | None = None
         self._early: list[int] = []
-        self.heard = False
-        """Whether any came."""
+        self.has_any = False
+        """Whether any signal has arrived."""
         for name in _PASSED_ON:
             number = getattr(signal, name)
             if signal.getsignal(number) is not signal.SIG_IGN:  # the server ignores it then, too
-                signal.signal(number, self._heard)
+                signal.signal(number, self._on_signal)
 
-    def pass_to(self, child: ChildProcess) -> None:
+    def start_passing(self, child: ChildProcess) -> None:
         self._child = child
         early, self._early = self._early, []
         for number in early:
-            self._heard(number, None)
+            self._on_signal(number, None)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
-        self.heard = True
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.has_any = True
         if self._child is None:
             self._early.append(number)
             return

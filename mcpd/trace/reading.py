@@ -1,7 +1,4 @@
-"""Reads trace files: records become entries that say what was asked, what was answered, and how long that took.
-
-Three programs write such files: `mcpd trace`, `mcpd serve --wire-log` and the preview, each with members of its own.
-"""
+"""Reads recordings: records become entries with their method, their answer and how long that took."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ from mcpd.transports.files import state_folder, try_lock
 from mcpd.transports.recorder import Head, head_of
 
 Role: TypeAlias = Literal["request", "notification", "result", "error", "text", "stderr", "event", "run"]
-"""What an entry is. `text` is a line that is no message; `run` is the beginning of a process."""
+"""The kind of an entry. `text` is a line that is not a message; `run` is the beginning of a process."""
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class Entry(Struct, kw_only=True):
@@ -34,26 +31,26 @@ class Entry(Struct, kw_only=True):
     at: float
     """Seconds since 1970."""
     source: str = ""
-    """`host`, `server` or `stderr`; empty for what is ours."""
+    """`host`, `server` or `stderr`; empty for events of the recorder."""
     id: Any = None
     method: str = ""
-    """Of an answer that of its request, if it is known."""
+    """For a response, the method of its request, if it is known."""
     seconds: float | None = None
-    """How long it took: of an answer."""
+    """For a response, how long it took."""
     size: int = 0
     """In bytes, as it passed."""
     head: Head | None = None
-    """The message itself, unless it is cut."""
+    """The message itself, unless it was cut."""
     text: str = ""
-    """What is no message, or the beginning of one that is cut."""
+    """A line that is not a message, or the beginning of a message that was cut."""
     event: dict[str, Any] = field(default_factory=dict)
     way: tuple[int | None, str, str] = (None, "", "")
-    """The connection, where a file has several, and who sends to whom."""
+    """The connection, if the file has several; the sender; and the receiver."""
     is_cut: bool = False
     is_failure: bool = False
-    """An error, a tool that failed, a line on stdout that is no message, a process that failed."""
+    """An error, a failed tool, a line on stdout that is not a message, or a failed process."""
     line: bytes = b""
-    """The record, as it stands in the file."""
+    """The record, as it is in the file."""
 
 
 class _Record(Struct):
@@ -63,7 +60,7 @@ class _Record(Struct):
     message: Raw = Raw()
     text: str = ""
     bytes: str | int | None = None
-    """The data of a line that is no text, in base64; of the event `left out` how many."""
+    """The data of a line that is not UTF-8, in base64; for the event `left out` the number of bytes."""
     connection: int | None = None
     to: str = ""
     cut: bool = False
@@ -82,16 +79,16 @@ _FAILED = frozenset(("not started", "left out", "reader gone", "failed", "unread
 
 
 class TraceReader:
-    """The records of a file, in order. Memory is that of the requests without an answer."""
+    """Reads the records of a file in order. Memory is needed only for requests without a response."""
 
     def __init__(self) -> None:
         self.unreadable = 0
-        """Lines that were no records."""
+        """How many lines were not records."""
         self._began = 0.0
         self._open: dict[tuple[tuple[int | None, str, str], str], Entry] = {}
 
     def feed(self, line: bytes) -> list[Entry]:
-        """What one line of the file says; a batch is several entries."""
+        """Return the entries of one line of the file. A batch of messages is several entries."""
         try:
             record = _read_record(line)
         except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError):
@@ -126,7 +123,7 @@ class TraceReader:
         return [entry]
 
     def unanswered(self) -> list[Entry]:
-        """The requests without an answer so far, oldest first."""
+        """Return the requests without a response so far, oldest first."""
         return sorted(self._open.values(), key=lambda entry: entry.at)
 
     def _run(self, record: _Record, line: bytes) -> list[Entry]:
@@ -164,7 +161,7 @@ class TraceReader:
             return entry
 
         entry.role = "error" if head.error else "result"
-        entry.is_failure = entry.role == "error" or not head.result or b'"isError":true' in _dense(head.result)
+        entry.is_failure = entry.role == "error" or not head.result or b'"isError":true' in _compact(head.result)
         connection, sender, receiver = entry.way
         asked = self._open.pop(((connection, receiver, sender), repr(head.id)), None)
         if asked is not None:
@@ -188,14 +185,15 @@ def _messages(message: Raw) -> list[Head | None]:
         return [None]
 
 
-def _dense(result: Raw) -> bytes:
-    """Enough of a result to see whether a tool failed: it says so beside its content."""
+def _compact(result: Raw) -> bytes:
+    """Return enough of a result to find its `isError`, which is beside the content."""
     data = bytes(result)
     return (data if len(data) <= 4096 else data[:2048] + data[-2048:]).replace(b" ", b"")
 
 
 def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterator[bytes]:
-    """The lines of a file. With `is_over` also those that are written later, in it and in what takes its place.
+    """Yield the lines of a file. With `is_over`, wait for further lines until it returns true, also in a file that
+    replaces this one.
 
     Raises OSError.
     """
@@ -213,9 +211,9 @@ def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterato
             if is_over is None or is_over():
                 break
             if not _is_another(path, file.fileno()):
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
                 continue
-            # Its last lines may have come between the two looks.
+            # The last lines may have been written after the read above.
             half += file.readline()
             if not half:
                 file.close()
@@ -227,7 +225,7 @@ def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterato
 
 
 def _is_another(path: Path, descriptor: int) -> bool:
-    """Whether there is another file by this name by now."""
+    """Whether another file has this name by now."""
     try:
         found = path.stat()
     except OSError:
@@ -235,19 +233,19 @@ def _is_another(path: Path, descriptor: int) -> bool:
     return (found.st_dev, found.st_ino) != (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino)
 
 
-MOST_KEPT = 20
-"""How many traces the default folder keeps; the oldest go. Those that are written just now stay."""
+MAX_RECORDINGS = 20
+"""How many recordings the default folder keeps. The oldest are removed, unless they are being written."""
 
 _NAME = re.compile(r"[\w.+-]{1,40}-\d{8}-\d{6}-\d{1,10}\.jsonl(\.1)?")
 
 
 def default_folder() -> Path:
-    """The folder `traces` of mcpd's state folder."""
+    """Return the folder of recordings in mcpd's state folder."""
     return Path(state_folder()) / "traces"
 
 
 def new_default_path(command: str) -> Path:
-    """A name for the trace of a command, in the default folder, which is made; old traces there are removed.
+    """Return a path for the recording of a command. Makes the default folder, and removes old recordings from it.
 
     Raises ConfigurationError if the folder cannot be made.
     """
@@ -256,20 +254,20 @@ def new_default_path(command: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ConfigurationError(f"{folder} cannot be made: {error.strerror}; name a file: --file FILE") from error
+        raise ConfigurationError(f"{folder} cannot be created: {error.strerror}; name a file: --file FILE") from error
     _remove_old(folder)
     name = re.sub(r"[^\w.+-]", "_", os.path.basename(command))[:40] or "server"
     return folder / f"{name}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.jsonl"
 
 
 def newest_trace() -> Path | None:
-    """The trace in the default folder that was written last."""
+    """Return the recording in the default folder that was written last; None in an empty folder."""
     found = [path for path, _ in _traces(default_folder()) if path.suffix == ".jsonl"]
     return found[0] if found else None
 
 
 def _traces(folder: Path) -> list[tuple[Path, float]]:
-    """Our files in a folder, newest first, with when they were written."""
+    """The recordings in a folder and when they were written, newest first."""
     found = []
     with suppress(OSError):
         for path in folder.iterdir():
@@ -281,8 +279,8 @@ def _traces(folder: Path) -> list[tuple[Path, float]]:
 
 def _remove_old(folder: Path) -> None:
     runs = [path for path, _ in _traces(folder) if path.suffix == ".jsonl"]
-    for path in runs[MOST_KEPT - 1 :]:
+    for path in runs[MAX_RECORDINGS - 1 :]:
         with suppress(OSError), path.open("rb") as file:
-            if try_lock(file.fileno()):  # a trace that is being written is locked
+            if try_lock(file.fileno()):  # it is locked while it is being written
                 path.unlink()
                 path.with_name(path.name + ".1").unlink(missing_ok=True)

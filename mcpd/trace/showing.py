@@ -1,6 +1,6 @@
-"""Entries of a trace as lines for people, or as JSON; which of them are wanted.
+"""Selects entries of a recording, and formats them as lines for people or as JSON.
 
-Nothing of what was recorded reaches a terminal as it is: control characters are shown as escapes.
+Recorded control characters are shown as escapes, so that they never reach a terminal.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _MOST_DECODED = 256 * 1024
 
 
 class Filter(Struct, frozen=True):
-    """Which entries are wanted: those that every one of these agrees to."""
+    """Selects entries. An entry has to match every criterion that is set."""
 
     methods: tuple[str, ...] = ()
-    """Names, in which `*` stands for anything; answers go with their requests."""
+    """Names of methods, in which `*` matches anything. Responses go with their requests."""
     ids: tuple[str, ...] = ()
     failures: bool = False
     slow_ms: float | None = None
-    """Answers that took so many milliseconds or more."""
+    """Only responses that took at least this many milliseconds."""
     pattern: re.Pattern[str] | None = None
-    """Found in the record."""
+    """Searched for in the record."""
 
     def wants(self, entry: Entry) -> bool:
-        """Whether this one is wanted. The beginning of a run always is, unless a pattern is looked for."""
+        """Return whether the entry matches. The beginning of a run always does, unless a pattern is searched for."""
         if self.pattern is not None and not self.pattern.search(entry.line.decode("utf-8", "replace")):
             return False
         if entry.role == "run":
@@ -46,12 +46,14 @@ class Filter(Struct, frozen=True):
         return self.slow_ms is None or (entry.seconds is not None and entry.seconds * 1000 >= self.slow_ms)
 
     def wants_unanswered(self, entry: Entry) -> bool:
-        """Whether a request that has no answer is wanted: it is slow, and a failure."""
+        """Return whether a request without a response matches. It counts as slow, and as a failure."""
         return Filter(methods=self.methods, ids=self.ids, pattern=self.pattern).wants(entry)
 
 
 def as_line(entry: Entry, most: int = 120) -> str:
-    """One line: time, direction, id, method, how long it took, size, and `most` characters of what it says."""
+    """Format an entry as one line: time, direction, id, method, duration, size, and `most` characters of its
+    content.
+    """
     time = f"{datetime.fromtimestamp(entry.at):%H:%M:%S.%f}"[:-3]
     if entry.role == "run":
         return f"── {datetime.fromtimestamp(entry.at):%Y-%m-%d} {time}  {printable(entry.text, max(most, 200))}"
@@ -62,7 +64,7 @@ def as_line(entry: Entry, most: int = 120) -> str:
 
     arrow = "→" if entry.source == "host" else "←"
     if entry.role == "text":
-        return f"{time} {arrow}  no message: {printable(entry.text, most)}"
+        return f"{time} {arrow}  not a message: {printable(entry.text, most)}"
     took = "" if entry.seconds is None else readable_time(entry.seconds)
     shown_id = "" if entry.id is None else printable(entry.id, 12)
     method = printable(entry.method, 40) or "(an answer to nothing)"
@@ -72,7 +74,9 @@ def as_line(entry: Entry, most: int = 120) -> str:
 
 
 def as_json(entry: Entry) -> str:
-    """The record, with what reading adds: `at`, `role`, `id`, `method`, `ms`. ASCII where it would not print."""
+    """Format an entry as its record with the members `at`, `role`, `id`, `method` and `ms` added. Unprintable
+    characters are escaped.
+    """
     added: dict[str, Any] = {"at": datetime.fromtimestamp(entry.at).astimezone().isoformat(), "role": entry.role}
     if entry.id is not None:
         added["id"] = entry.id
@@ -84,19 +88,19 @@ def as_json(entry: Entry) -> str:
         added["failure"] = True
     record = decode(entry.line, type=dict[str, Raw])
     text = encode({**record, **added}).decode()
-    # What does not print stands inside of strings, where an escape is the same.
+    # Unprintable characters are inside strings, where an escape means the same.
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
 def readable_time(seconds: float) -> str:
-    """A few digits with their unit."""
+    """Format a duration with a few digits and its unit."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.1f} ms"
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def readable_size(size: int) -> str:
-    """Bytes, KB or MB."""
+    """Format a size in B, KB or MB."""
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.1f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
@@ -116,13 +120,13 @@ def _event(entry: Entry) -> str:
         "started": f"the server is started, process {event.get('pid')}",
         "not started": f"the server cannot be started: {event.get('error')}",
         "end": f"{who} has closed its side" if entry.source != "stderr" else "the server has closed its stderr",
-        "reader gone": f"{reader} reads no more",
+        "reader gone": f"{reader} has stopped reading",
         "signal": f"{event.get('signal')} was sent to the server",
         "exited": f"the server has ended, exit code {event.get('code')}",
         "failed": f"no answer to id {event.get('id')}: {event.get('error')}",
-        "unreadable": f"the server sent what cannot be taken: {event.get('error')}",
+        "unreadable": f"the server sent an unreadable message: {event.get('error')}",
         "note": str(event.get("text")),
-        "left out": f"{event.get('bytes')} bytes were not recorded: the disk did not take them in time",
+        "left out": f"{event.get('bytes')} bytes were not recorded: the disk was too slow",
     }
     if name == "exited" and "signal" in event:
         return f"the server was ended by {printable(event['signal'])}"
@@ -130,7 +134,7 @@ def _event(entry: Entry) -> str:
 
 
 def _content(entry: Entry) -> str:
-    """What a message says, shortly."""
+    """The content of a message in short."""
     head = entry.head
     if head is None:
         return ""

@@ -1,10 +1,10 @@
 """Several processes on one machine, `mcpd serve --workers N`: a parent that serves nobody, and its workers.
 
-Theory of operation. The parent (`parent.py`) binds the addresses (`places.py`), starts the workers by the command line
-that it was started by, and hands each its sockets and a pair of control sockets (`handover.py`). A worker (`worker.py`)
-is `mcpd serve` as ever, but for these. Each place in the line of workers has listening sockets of its own, among which
-the kernel spreads connections (SO_REUSEPORT), and which the parent keeps open: a worker that dies or is replaced
-leaves its queue to the next one in its place. What is shared is in the parent's memory (`backplane.shared_memory`).
+The parent (`parent`) binds the addresses, starts the workers by its own command line, and gives each its sockets over a
+control socket (`handover`). A worker (`worker`) is otherwise an ordinary `mcpd serve`. Each worker number has listening
+sockets of its own, among which the kernel spreads connections (SO_REUSEPORT). The parent keeps them open, so that a
+worker that dies or is replaced leaves its queue to its successor. `overview` adds up metrics and status. What workers
+share is in the parent's memory, in `backplane`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a parent hands to a worker, and the frames on the control sockets between them.
+"""The settings that a parent hands to a worker, and the frames on the control socket between them.
 
-To a worker: "hello" with the `Handover`, "stop" with whether another one goes on in its place, "look" at what it counts
-and does, "all" with what was asked of the parent. From a worker: "say" a line for people, "ready", "seen", "ask" for
-the whole, "last".
+To a worker: "hello" with the `Handover`, "stop" with whether a successor takes over, "look" to request its counters and
+status, "all" with the sum over all workers. From a worker: "say" a line for people, "ready", "stopping", "seen" as the
+response to "look", "ask" to request "all", and "last" before it ends.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from mcpd.observe.families import Family
 from mcpd.observe.status import Status
 
 VARIABLE = "_MCPD_WORKER"
-"""Names the descriptor of a worker's control socket. Nothing that is secret is in the environment."""
+"""The environment variable with the descriptor of a worker's control socket. No secret is in the environment."""
 
 
 class Handover(Struct, frozen=True):
-    """What makes a process a worker. Descriptors are those that it inherits."""
+    """The settings of a worker. Descriptors are those that it inherits."""
 
     number: int
-    """Its place among the workers, from 1."""
+    """The worker's number, from 1."""
     count: int
     addresses: dict[str, str]
     """By option: http, ws, metrics."""
     sockets: dict[str, list[int]]
     backplane: int | None = None
-    """What leads to the parent's memory; None if another backplane was given, or none is needed."""
+    """The descriptor of the connection to the parent's memory; None if there is another backplane, or none."""
     state_key: str = ""
-    """The secret of all workers; empty if the environment has one."""
+    """The secret that all workers share; empty if the environment has one."""
     ends_sockets: bool = False
-    """Whether the sockets of `http` are the parent's own: they end with it, and nobody else has them."""
+    """Whether the parent has made the sockets of `http`, so that they end with it."""
     says: bool = False
-    """Whether it says to people what every worker would say."""
+    """Whether this worker prints the lines that every worker would print."""
     max_memory: int = 0
-    """Its share, in bytes."""
+    """The worker's share of the memory limit, in bytes."""
 
 
-class Seen(Struct, frozen=True):
-    """What a worker counts and does."""
+class WorkerReport(Struct, frozen=True):
+    """The metrics and status of a worker."""
 
     families: list[Family]
     status: Status | None = None
     late: float = 0.0
-    """For how many seconds its event loop owes an answer."""
+    """For how many seconds its event loop has been stuck."""
 
 
 encode_body = Encoder().encode
 _handover = Decoder(Handover)
-_seen = Decoder(Seen)
+_report = Decoder(WorkerReport)
 
 
 def decode_handover(body: bytes) -> Handover:
@@ -61,13 +61,13 @@ def decode_handover(body: bytes) -> Handover:
     return _handover.decode(body)
 
 
-def decode_seen(body: bytes) -> Seen:
+def decode_report(body: bytes) -> WorkerReport:
     """Raises MsgspecError."""
-    return _seen.decode(body)
+    return _report.decode(body)
 
 
 def read_frame(connected: socket.socket) -> Frame:
-    """The next frame; waits for it. Raises OSError, EOFError at the end."""
+    """Wait for the next frame, and return it. Raises OSError, or EOFError at the end."""
     size = int.from_bytes(_read(connected, 4), "big")
     number, word, body = decode(_read(connected, size), type=tuple[int, str, Any])
     return number, word, body

@@ -1,4 +1,4 @@
-"""All workers as one server: the sum of what they count, and what `mcpd status` and health checks are told."""
+"""All workers as one server: the sum of their metrics, and what `mcpd status` and health checks report."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mcpd.observe.site import Site
 from mcpd.observe.status import MOST_CALLS, LastErrors, Status, WorkerNow
 from mcpd.serve_options import Options
 from mcpd.transports.address import parse
-from mcpd.workers.handover import Seen
+from mcpd.workers.handover import WorkerReport
 from mcpd.workers.process import Worker
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _PARENT = "parent"
 _STATES = ("starting", "ready", "stuck", "stopping")
 
@@ -31,28 +31,30 @@ log = getLogger("mcpd")
 
 
 class Overview(Site):
-    """What is seen of all workers. `workers` gives those that there are, `count` is how many there should be."""
+    """The metrics and status of all workers. `workers` returns the current ones; `count` is how many there should
+    be.
+    """
 
     def __init__(self, options: Options, count: int, workers: Callable[[], Iterable[Worker]]) -> None:
         super().__init__(options)
         self.count = count
         self.deaths: Counter[int] = Counter()
-        """By place, how many have died there."""
+        """How many workers have died, by their number."""
         self.is_serving = False
-        """Whether all have been ready, and people are told so."""
+        """Whether all workers have been ready."""
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._workers = workers
         self._since = time.time()
         self._total = Total()
-        self._hanging: set[str] = set()
-        """Those of which it was logged, by their names."""
+        self._stuck_names: set[str] = set()
+        """The names of the stuck workers that were logged."""
         self._errors = LastErrors()
         self._outside: Outside | None = None
         self._pulsing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to look, and to answer where it is asked. Raises ConfigurationError."""
+        """Begin to poll the workers, and to answer requests for metrics and status. Raises ConfigurationError."""
         log.addHandler(self._errors)
         metrics = self._settings.metrics
         sockets = [] if metrics in (None, "http") else await self._bind(parse(metrics or ""))
@@ -66,10 +68,10 @@ class Overview(Site):
         if sockets or control is not None:
             self._outside = Outside(self.answer, sockets, control, lambda: None)
             self._outside.start()
-        self._pulsing = self._loop.create_task(self._pulse(), name="mcpd-look")
+        self._pulsing = self._loop.create_task(self._pulse(), name="mcpd-poll")
 
     def stop(self) -> None:
-        """It is over. Safe to call twice."""
+        """Stop polling and answering. Safe to call twice."""
         log.removeHandler(self._errors)
         if self._pulsing is not None:
             self._pulsing.cancel()
@@ -79,39 +81,41 @@ class Overview(Site):
             self._outside = None
 
     async def _pulse(self) -> None:
-        """Look at all workers once a second: what one has counted shortly before it was killed is not lost."""
+        """Poll all workers once a second, so that little of a killed worker's metrics is lost."""
         while True:
-            await self.look()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await self.poll()
+            await asyncio.sleep(_POLL_SECONDS)
 
-    # -- counting ----------------------------------------------------------------------------
+    # -- metrics -----------------------------------------------------------------------------
 
-    async def look(self) -> None:
-        """Ask each worker what it counts and does."""
+    async def poll(self) -> None:
+        """Poll each worker for its metrics and status."""
         workers = list(self._workers())
-        found = await asyncio.gather(*(worker.look(_LOOK_SECONDS) for worker in workers))
+        found = await asyncio.gather(*(worker.poll(_POLL_SECONDS) for worker in workers))
         for worker, seen in zip(workers, found, strict=True):
             if worker.code is None:
                 self._total.put(worker.name, seen.families)
                 self._log(worker)
 
     def _log(self, worker: Worker) -> None:
-        """Say that a worker hangs, and that it does no more."""
-        was_hanging = worker.name in self._hanging
-        if _hangs(worker) and not was_hanging:
-            self._hanging.add(worker.name)
-            log.error("Worker %d (pid %d) hangs: nothing has moved in it for %.0f s", worker.number, worker.pid,
+        """Log that a worker is stuck, or that it works again."""
+        was_stuck = worker.name in self._stuck_names
+        if _is_stuck(worker) and not was_stuck:
+            self._stuck_names.add(worker.name)
+            log.error(
+                "Worker %d (pid %d) is stuck: its event loop has not responded for %.0f s"
+            , worker.number, worker.pid,
                       worker.late)  # fmt: skip
-        elif was_hanging and not worker.late:
-            self._hanging.discard(worker.name)
-            log.info("Worker %d (pid %d) goes on", worker.number, worker.pid)
+        elif was_stuck and not worker.late:
+            self._stuck_names.discard(worker.name)
+            log.info("Worker %d (pid %d) works again", worker.number, worker.pid)
 
     def gone(self, worker: Worker) -> None:
-        """It has ended: what it counted stays in the sum."""
-        last = worker.last or worker.seen
+        """Keep what the worker had counted before it ended."""
+        last = worker.last or worker.latest
         self._total.put(worker.name, last.families)
         self._total.gone(worker.name)
-        self._hanging.discard(worker.name)
+        self._stuck_names.discard(worker.name)
 
     def _families(self) -> list[Family]:
         self._total.put(_PARENT, process_families())
@@ -119,43 +123,45 @@ class Overview(Site):
         samples = tuple(Sample((("state", state),), states[state]) for state in _STATES)
         return [
             *self._total.families(),
-            Family("mcpd_workers", "gauge", "Worker processes, by what they do.", samples),
+            Family("mcpd_workers", "gauge", "Worker processes, by state.", samples),
             Family(
-                "mcpd_worker_deaths", "counter", "Workers that ended though nobody wanted them to.",
+                "mcpd_worker_deaths", "counter", "Workers that ended unexpectedly.",
                 (Sample(value=self.deaths.total()),),
             ),
         ]  # fmt: skip
 
-    async def whole(self) -> Seen:
-        """What all count and do, now."""
-        await self.look()
-        return Seen(self._families(), self._status())
+    async def whole(self) -> WorkerReport:
+        """Return the metrics and status of all workers."""
+        await self.poll()
+        return WorkerReport(self._families(), self._status())
 
-    # -- what is asked, on the thread outside ------------------------------------------------
+    # -- requests, on the thread of `Outside` ------------------------------------------------
 
-    async def _there(self) -> Seen:
+    async def _in_loop(self) -> WorkerReport:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.whole(), self._loop))
 
     async def asked_families(self) -> Sequence[Family]:
         """See `Site`."""
-        return (await self._there()).families
+        return (await self._in_loop()).families
 
     async def asked_status(self) -> Status:
         """See `Site`."""
-        found = (await self._there()).status
+        found = (await self._in_loop()).status
         assert found is not None
         return found
 
     def health(self) -> Said:
         """See `Site`."""
-        stuck = [worker for worker in self._workers() if _hangs(worker)]
+        stuck = [worker for worker in self._workers() if _is_stuck(worker)]
         if stuck:
-            lines = (f"the event loop of worker {each.number} has not turned for {each.late:.0f} s" for each in stuck)
+            lines = (
+                f"the event loop of worker {each.number} has not responded for {each.late:.0f} s" for each in stuck
+            )
             return Said(503, "".join(f"{line}\n" for line in lines).encode())
         return Said(200, b"ok\n")
 
     def readiness(self) -> Said:
-        """See `Site`: once all have been ready, one is enough that does not hang."""
+        """See `Site`. Once all workers have been ready, one that is not stuck is enough."""
         if self.is_stopping:
             return Said(503, b"shutting down\n")
         ready = len({worker.number for worker in self._workers() if _state(worker) == "ready"})
@@ -168,13 +174,13 @@ class Overview(Site):
 
     def _status(self) -> Status:
         workers = sorted(self._workers(), key=lambda worker: worker.number)
-        each = [worker.seen.status for worker in workers if worker.seen.status is not None]
+        each = [worker.latest.status for worker in workers if worker.latest.status is not None]
         clients: Counter[str] = Counter()
         for status in each:
             clients.update(status.clients)
 
-        errors = sorted((*self._errors.kept(), *(error for status in each for error in status.errors)), key=_when)
-        is_stuck = any(status.state == "stuck" for status in each) or any(map(_hangs, workers))
+        errors = sorted((*self._errors.kept(), *(error for status in each for error in status.errors)), key=_error_time)
+        is_stuck = any(status.state == "stuck" for status in each) or any(map(_is_stuck, workers))
         state: Literal["starting", "ready", "stopping", "stuck"]
         state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
         return Status(
@@ -201,7 +207,7 @@ class Overview(Site):
                     pid=worker.pid,
                     state=_state(worker),
                     uptime_seconds=round(time.time() - worker.since, 3),
-                    in_flight=0 if worker.seen.status is None else worker.seen.status.in_flight,
+                    in_flight=0 if worker.latest.status is None else worker.latest.status.in_flight,
                     deaths=self.deaths[worker.number],
                 )
                 for worker in workers
@@ -209,13 +215,13 @@ class Overview(Site):
         )
 
 
-def _hangs(worker: Worker) -> bool:
+def _is_stuck(worker: Worker) -> bool:
     return worker.late > STUCK_SECONDS
 
 
 def _state(worker: Worker) -> str:
-    return "stuck" if worker.state == "ready" and _hangs(worker) else worker.state
+    return "stuck" if worker.state == "ready" and _is_stuck(worker) else worker.state
 
 
-def _when(error: object) -> float:
+def _error_time(error: object) -> float:
     return float(getattr(error, "at", 0.0))

@@ -1,4 +1,4 @@
-"""The parent of `--workers`: starts the workers, starts the dead again, lets them end, and exchanges them on SIGHUP."""
+"""The parent of `--workers`: starts workers, restarts dead ones, ends them, and replaces them on SIGHUP."""
 
 from __future__ import annotations
 
@@ -28,24 +28,30 @@ _SPREADS = sys.platform == "linux"
 
 
 class Places:
-    """The sockets of `--http` and `--ws`. `addresses` are those that they have, by the option."""
+    """The listening sockets of `--http` and `--ws`. `addresses` has their addresses, by option.
+
+    The parent binds them once, so that an error is reported once and free ports are known. On TCP each worker number
+    has sockets of its own (SO_REUSEPORT), among which the kernel spreads connections: with one socket for all, one
+    event loop could take a whole burst. Unix sockets, sockets of a service manager, and systems whose kernel does not
+    spread connections have one queue for all workers.
+    """
 
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}
         self._paths: list[str] = []
         self._kept: dict[str, list[socket.socket]] = {}
-        """By option what keeps the address: not listened on where each place has its own."""
+        """By option, the sockets that reserve the address. They do not listen where each worker number has its own."""
         self._for_all: dict[str, list[socket.socket]] = {}
         self._own: dict[int, dict[str, list[socket.socket]]] = {}
         self._ours: set[str] = set()
 
     async def bind(self, options: Options) -> None:
-        """Bind what the options say. Raises ConfigurationError."""
+        """Bind the addresses of the options. Raises ConfigurationError."""
         for name in ("http", "ws"):
             text: str | None = getattr(options, name)
             if text is None:
                 continue
-            if name in options.sockets:  # handed over, and listened on by whoever did that
+            if name in options.sockets:  # a service manager listens on them
                 self._for_all[name] = list(options.sockets[name])
                 self.addresses[name] = text
                 continue
@@ -67,7 +73,9 @@ class Places:
                 self._for_all[name] = kept
 
     def sockets_of(self, number: int) -> dict[str, list[socket.socket]]:
-        """Those of one place, by option. They stay open here, so that their queue outlives a worker."""
+        """Return the sockets of one worker number, by option. They stay open here, so that their queue outlives a
+        worker.
+        """
         if number not in self._own:
             self._own[number] = {
                 name: bind_beside(kept) for name, kept in self._kept.items() if name not in self._for_all
@@ -75,25 +83,25 @@ class Places:
         return {**self._own[number], **self._for_all}
 
     def ends(self, name: str) -> bool:
-        """Whether what that option listens on was bound here, and is nobody else's."""
+        """Return whether the sockets of this option were bound here."""
         return name in self._ours
 
-    def give_up(self, number: int) -> None:
-        """Nobody will listen in that place for a while: let the kernel give its connections to the others."""
+    def release(self, number: int) -> None:
+        """Close the sockets of a worker number for a while, so that the kernel gives its connections to the others."""
         for sockets in self._own.pop(number, {}).values():
             close(sockets)
 
     def close(self) -> None:
-        """Nobody listens any more. Safe to call twice."""
+        """Close all sockets. Safe to call twice."""
         for number in list(self._own):
-            self.give_up(number)
+            self.release(number)
         for sockets in (*self._kept.values(), *self._for_all.values()):
             close(sockets)
         for path in self._paths:
             try:
                 os.unlink(path)
             except OSError:
-                pass  # gone already
+                pass  # already removed
         self._paths.clear()
 
 
@@ -103,7 +111,9 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0
 
 
 class Restarts:
-    """The deaths in one place. Three within 10 s slow it down: 1 s, then twice as long each time, 10 s at most."""
+    """Delays restarts. Three deaths within 10 s delay the next start by 1 s, then twice as long each time, up to 10
+    s.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -111,7 +121,7 @@ class Restarts:
         self._wait = 0.0
 
     def died(self, now: float) -> float:
-        """One has died, at that time in seconds; gives for how long to wait before the next is started."""
+        """Note a death at the time `now`, in seconds. Returns for how many seconds to wait before the next start."""
         self.count += 1
         if self._deaths and now - self._deaths[-1] > _WITHIN + self._wait:
             self._deaths.clear()
@@ -127,15 +137,15 @@ class Restarts:
 log = logging.getLogger("mcpd")
 
 _ENDING_SECONDS = 5.0
-"""Beyond `--grace`: then a worker that still runs is killed."""
+"""A worker that still runs this many seconds after `--grace` is killed."""
 _LONG_START = 30.0
-"""After so many seconds it is said that a worker does not get ready: a reload waits for it, and nobody would know."""
+"""After this many seconds a warning says that a worker is not ready, because a reload waits for it."""
 _HIDDEN = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Variables of a service manager that are for the parent."""
+"""Variables by which a service manager addresses the parent."""
 
 
 def run(options: Options, say: Callable[[str], object]) -> int:
-    """Serve with `options.workers` processes until told to stop; the exit code. `say` is for what people are told.
+    """Serve with `options.workers` processes until stopped, and return the exit code. `say` prints lines for people.
 
     Raises ConfigurationError for an address that cannot be used.
     """
@@ -154,27 +164,27 @@ class _Parent:
         self._memory: SharedMemory | None = None
         self._overview: Overview
         self._workers: dict[int, list[Worker]] = {}
-        """By place: the one that serves there last; before it, one that it replaces."""
+        """By number: the current worker last; before it, the one that it replaces."""
         self._restarts = {number: Restarts() for number in range(1, self._count + 1)}
         self._tasks: set[asyncio.Task[object]] = set()
         self._stopped = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._wants_reload = False
         self._has_begun = False
-        """Whether the first worker has served: from then on who dies is started again."""
+        """Whether the first worker has been ready. From then on dead workers are restarted."""
         self._is_at_terminal = os.isatty(2)
         self._environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
-        # The workers of other machines share a backplane: they could not open what a key made here has sealed.
+        # Workers on other machines share the backplane, and could not open what a key made here has sealed.
         is_shared = options.http is not None and not (options.backplane or "memory:").startswith("memory:")
         self._state_key = "" if is_shared or os.environ.get("MCPD_STATE_KEY") else secrets.token_urlsafe(32)
-        # As this process was started, with the options of the interpreter; it may be a program of the user's.
+        # As this process was started, with the options of the interpreter; it may be the user's own program.
         self._command = [sys.executable, *sys.orig_argv[1:]]
 
     async def run(self) -> int:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._be_stopped, number)
-        self._loop.add_signal_handler(signal.SIGHUP, self._be_reloaded)
+            self._loop.add_signal_handler(number, self._on_stop, number)
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         self._overview = Overview(self._options, self._count, self._all)
         try:
             await self._places.bind(self._options)
@@ -202,13 +212,13 @@ class _Parent:
     # -- the start ---------------------------------------------------------------------------
 
     async def _begin(self) -> int | None:
-        """Start all; None once they serve, or are told to stop before. Else the exit code of the command.
+        """Start all workers. Returns None once they serve or all are to stop; otherwise the exit code of the command.
 
-        The first goes ahead: what is wrong with the target or the options it says, and all would.
+        The first one starts alone: every worker would report the same errors of the target or the options.
         """
         first = await self._start(1)
         if not await self._is_ready(first):
-            self._tell()
+            self._print_lines()
             return None if self._stopped.is_set() else self._code_of(first)
         self._has_begun = True
 
@@ -217,19 +227,21 @@ class _Parent:
         if self._stopped.is_set():
             return None
 
-        self._tell()
+        self._print_lines()
         self._overview.is_serving = True
         pids = ", ".join(str(worker.pid) for worker in self._all())
-        self._say(f"mcpd: {self._count} worker{'s' if self._count > 1 else ''} (pid {pids}); kill -HUP {os.getpid()} "
-                  "starts them anew, one after the other")  # fmt: skip
+        self._say(
+            f"mcpd: {self._count} worker{'s' if self._count > 1 else ''} (pid {pids}); kill -HUP "
+            f"{os.getpid()} replaces them one after the other"
+        )  # fmt: skip
         if is_told():
             tell("READY=1")
-        if self._wants_reload:  # asked for while they were started: what they have loaded may be old by now
+        if self._wants_reload:  # a reload was requested during the start
             self._do(self._loop.create_task(self._reload()))
         return None
 
     async def _is_ready(self, worker: Worker) -> bool:
-        """Wait until it serves; False if it ended, or all are to stop."""
+        """Wait until a worker is ready. Returns False if it ended, or if all are to stop."""
         stopped = asyncio.ensure_future(self._stopped.wait())
         either: list[asyncio.Future[Any]] = [worker.ready, stopped]
         done, _ = await asyncio.wait(either, timeout=_LONG_START, return_when=asyncio.FIRST_COMPLETED)
@@ -240,15 +252,15 @@ class _Parent:
         stopped.cancel()
         return worker.ready.done() and worker.ready.result()
 
-    def _tell(self) -> None:
+    def _print_lines(self) -> None:
         for line in self._said:
             self._say(line)
         self._said.clear()
 
     async def _start(self, number: int) -> Worker:
-        """Start a worker in one place, which is the one that serves there from now on."""
+        """Start a worker, which is the current one of its number from now on."""
         is_first = number == 1 and not self._workers
-        worker = Worker(number, self._said.append, self._be_asked)
+        worker = Worker(number, self._said.append, self._on_request)
         self._workers.setdefault(number, []).append(worker)
 
         most = self._options.max_memory or BUDGET.most
@@ -270,7 +282,7 @@ class _Parent:
             worker.ended.set()
             raise ConfigurationError(f"no worker can be started: {error}") from None
         if self._stopped.is_set():
-            worker.signal(signal.SIGTERM)  # all were told to end while it was on its way
+            worker.signal(signal.SIGTERM)  # all were stopped while it was being started
         self._do(self._loop.create_task(self._watch(worker)))
         return worker
 
@@ -284,9 +296,9 @@ class _Parent:
         worker.ended.set()
         is_served = any(each.state != "stopping" for each in place)
         if not is_served and not self._stopped.is_set() and self._has_begun:
-            await self._replace_dead(worker, code)
+            await self._restart(worker, code)
 
-    async def _replace_dead(self, worker: Worker, code: int) -> None:
+    async def _restart(self, worker: Worker, code: int) -> None:
         number = worker.number
         self._overview.deaths[number] += 1
         wait = self._restarts[number].died(self._loop.time())
@@ -297,7 +309,7 @@ class _Parent:
                 others = any(each.state == "ready" for each in self._all())
                 log.error("Worker %d (pid %d) ended %s; the next one starts in %g s", number, worker.pid, how, wait)
                 if others:
-                    self._places.give_up(number)
+                    self._places.release(number)
                 try:
                     async with asyncio.timeout(wait):
                         await self._stopped.wait()
@@ -305,7 +317,7 @@ class _Parent:
                 except TimeoutError:
                     pass
             else:
-                log.error("Worker %d (pid %d) ended %s; it is started again", number, worker.pid, how)
+                log.error("Worker %d (pid %d) ended %s; restarting it", number, worker.pid, how)
             if any(each.state != "stopping" for each in self._workers[number]):
                 return  # a reload was faster
             try:
@@ -314,30 +326,30 @@ class _Parent:
             except ConfigurationError as error:
                 wait, how = 10.0, f"and {error}"
 
-    def _be_asked(self, worker: Worker, number: int) -> None:
+    def _on_request(self, worker: Worker, number: int) -> None:
         async def answer() -> None:
             worker.answer(number, await self._overview.whole())
 
         self._do(self._loop.create_task(answer()))
 
-    # -- new code ----------------------------------------------------------------------------
+    # -- reloading ---------------------------------------------------------------------------
 
-    def _be_reloaded(self) -> None:
+    def _on_reload(self) -> None:
         if self._is_at_terminal and not os.isatty(2):
-            self._be_stopped(signal.SIGHUP)  # the terminal is gone, which is what this signal was for
+            self._on_stop(signal.SIGHUP)  # the terminal is gone, which is what this signal meant
             return
         self._wants_reload = True
         self._do(self._loop.create_task(self._reload()))
 
     async def _reload(self) -> None:
-        """Replace all workers, one after the other; what came while that was done once more, all at once."""
+        """Replace all workers, one after the other. Requests that arrive meanwhile cause one further reload."""
         async with self._reloading:
             if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
                 return
             self._wants_reload = False
             if is_told():
                 tell("RELOADING=1")
-            log.info("Reloading: %d workers are replaced, one after the other", self._count)
+            log.info("Reloading: replacing %d workers, one after the other", self._count)
 
             done = 0
             for number in range(1, self._count + 1):
@@ -350,10 +362,10 @@ class _Parent:
             if done == self._count:
                 log.info("Reloaded: all %d workers are new", done)
             elif not self._stopped.is_set():
-                log.error("Not reloaded: a new worker ended before it served; %d of %d are new", done, self._count)
+                log.error("Not reloaded: a new worker ended before it was ready; %d of %d are new", done, self._count)
 
     async def _exchange(self, number: int) -> bool:
-        """Replace the worker of one place, by one that listens on the same sockets; whether that is done."""
+        """Replace a worker by one that listens on the same sockets. Returns whether the new one is ready."""
         before = list(self._workers.get(number, ()))
         try:
             new = await self._start(number)
@@ -370,15 +382,15 @@ class _Parent:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def _be_stopped(self, number: int) -> None:
+    def _on_stop(self, number: int) -> None:
         if self._stopped.is_set():
             for worker in self._all():
-                worker.signal(signal.SIGTERM)  # it was told before, so this is a wish to hurry
+                worker.signal(signal.SIGTERM)  # the second signal asks to hurry
             return
         self._stopped.set()
 
     async def _end(self) -> None:
-        """Let all workers end, and end those that do not."""
+        """Stop all workers, and kill those that do not end in time."""
         self._stopped.set()
         self._overview.is_stopping = True
         if is_told():
@@ -390,21 +402,21 @@ class _Parent:
             if worker.ready.done():
                 worker.stop()
             else:
-                worker.signal(signal.SIGTERM)  # it loads its target, and has nobody to let go
+                worker.signal(signal.SIGTERM)  # it is still loading its target, and has no connections
         await self._ended(workers)
 
     async def _ended(self, workers: Sequence[Worker]) -> None:
-        """Wait for the end of these; who does not end in time is killed."""
+        """Wait for these workers to end, and kill those that do not end in time."""
         ends: asyncio.Future[Any] = asyncio.gather(*[worker.ended.wait() for worker in workers])
         await asyncio.wait([ends], timeout=self._options.grace + _ENDING_SECONDS)
         for worker in workers:
             if not worker.ended.is_set():
-                log.error("Worker %d (pid %d) did not end in time, and is killed", worker.number, worker.pid)
+                log.error("Worker %d (pid %d) did not end in time and is killed", worker.number, worker.pid)
                 worker.signal(signal.SIGKILL)
         await ends
 
     def _code_of(self, worker: Worker) -> int:
         code = worker.code or 0
         if code < 0:
-            self._say(f"mcpd: the first worker was ended by signal {-code} before it served")
+            self._say(f"mcpd: the first worker was ended by signal {-code} before it was ready")
         return code if code > 0 else 1

@@ -1,4 +1,4 @@
-"""One worker, as its parent sees it: a process, its control socket, and what it said last."""
+"""A worker as its parent sees it: a process, its control socket, and its latest metrics and status."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from msgspec.structs import replace
 from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
 from mcpd.backplane.shared_memory import SharedMemory
 from mcpd.transports.child import ChildProcess
-from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_seen, encode_body
+from mcpd.workers.handover import VARIABLE, Handover, WorkerReport, decode_report, encode_body
 
 _SERIAL = count(1)
 _LAST_SECONDS = 1.0
-"""So long after a process's end what it has said is read."""
+"""Seconds after a process's end in which its last frames are read."""
 
 
 class Worker:
-    """A worker in one place. `asked` is called with its number for what it wants to know of all; `said` with lines."""
+    """A worker. `asked` is called with the number of a request for the metrics and status of all; `said` with lines
+    for people.
+    """
 
     def __init__(self, number: int, said: Callable[[str], object], asked: Callable[[Worker, int], object]) -> None:
         self.number = number
         self.name = f"{number}.{next(_SERIAL)}"
-        """No other worker ever has it; the system gives numbers of processes again."""
+        """A unique name. The system reuses process ids."""
         self.pid = 0
         self.since = time.time()
         self.state: Literal["starting", "ready", "stopping"] = "starting"
-        self.seen = Seen([])
-        self.last: Seen | None = None
-        """What it counted until its orderly end."""
+        self.latest = WorkerReport([])
+        self.last: WorkerReport | None = None
+        """Its metrics at its orderly end."""
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """True once it serves, False if it has ended without."""
+        """True once it serves; False if it ended before that."""
         self.code: int | None = None
-        """How it ended; negative for a signal."""
+        """Its exit code, negative for a signal."""
         self.ended = asyncio.Event()
-        """Nothing of it is left, and what it counted is in the sum."""
+        """Set when nothing of it is left, and its metrics are in the sum."""
         self._said = said
         self._asked = asked
-        self._control = FrameProtocol(self._take, self._lost)
+        self._control = FrameProtocol(self._on_frame, self._on_close)
         self._is_handed_over = False
-        self._is_lost = asyncio.Event()
-        self._looks: dict[int, asyncio.Future[Seen]] = {}
-        self._look_number = 0
+        self._is_closed = asyncio.Event()
+        self._polls: dict[int, asyncio.Future[WorkerReport]] = {}
+        self._poll_number = 0
         self._owes_since: float | None = None
         self._process: ChildProcess | None = None
 
@@ -60,7 +62,7 @@ class Worker:
         sockets: Mapping[str, Sequence[socket.socket]],
         memory: SharedMemory | None,
     ) -> None:
-        """Start the process, and hand over to it. Raises OSError."""
+        """Start the process, and send it the handover. Raises OSError."""
         ours, its = socket.socketpair()
         passed = [its]
         try:
@@ -73,12 +75,12 @@ class Worker:
             handover = replace(handover, sockets=descriptors)
 
             await connect_frames(self._control, ours)
-            # Nothing may come first, not a look at it while it is being made either.
+            # No other frame may come first, not even a poll while the process is being started.
             self._is_handed_over = True
             self._send(0, "hello", encode_body(handover))
             if self.state == "stopping":
                 self._send(0, "stop", False)
-            # In a group of its own: Ctrl-C in a terminal is for the parent, which lets the workers end in order.
+            # In a group of its own: Ctrl-C in a terminal is for the parent, which ends the workers in order.
             self._process = ChildProcess(
                 command,
                 env={**environment, VARIABLE: str(its.fileno())},
@@ -93,14 +95,14 @@ class Worker:
         self.pid = self._process.pid
 
     async def wait(self) -> int:
-        """Until the process has ended, and all that it said is read; its exit code."""
+        """Wait until the process has ended and its last frames are read. Returns its exit code."""
         assert self._process is not None
         self.code = await self._process.wait()
         try:
             async with asyncio.timeout(_LAST_SECONDS):
-                await self._is_lost.wait()
+                await self._is_closed.wait()
         except TimeoutError:
-            pass  # a child of its own has its end of the socket
+            pass  # a child of the worker still holds the socket
         if self._control.transport is not None:
             self._control.transport.abort()
         if not self.ready.done():
@@ -109,64 +111,64 @@ class Worker:
 
     @property
     def late(self) -> float:
-        """For how many seconds its event loop has not turned, or, while it serves, nothing of it was heard at all: it
-        is stopped, or something holds up all its threads. On any thread."""
+        """For how many seconds its event loop has been stuck, or all of its threads. Safe to call on any thread."""
         since = self._owes_since
         if since is None or self.state != "ready":
-            return self.seen.late
-        return max(self.seen.late, time.monotonic() - since)
+            return self.latest.late
+        return max(self.latest.late, time.monotonic() - since)
 
-    # -- what it is told ---------------------------------------------------------------------
+    # -- frames to the worker ----------------------------------------------------------------
 
     def stop(self, *, is_exchanged: bool = False) -> None:
-        """Let it end: its calls get their time, and unless another one goes on in its place it takes in who waits to
-        be connected. Only the first wish counts."""
+        """Stop the worker. Its calls may finish; unless a successor takes over (`is_exchanged`), it also serves the
+        connections that still wait to be accepted. Only the first call counts.
+        """
         self.state = "stopping"
         self._send(0, "stop", is_exchanged)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it is there."""
+        """Send it a signal, unless it has ended."""
         if self._process is not None and self.code is None:
             self._process.send_signal(number)
 
-    async def look(self, seconds: float) -> Seen:
-        """What it counts and does now; if it does not say within `seconds`, what it said last."""
+    async def poll(self, seconds: float) -> WorkerReport:
+        """Return its metrics and status; the previous ones if it does not respond within `seconds`."""
         if not self._is_handed_over:
-            return self.seen
-        self._look_number += 1
-        number = self._look_number
+            return self.latest
+        self._poll_number += 1
+        number = self._poll_number
 
-        answer = self._looks[number] = asyncio.get_running_loop().create_future()
+        answer = self._polls[number] = asyncio.get_running_loop().create_future()
         self._owes_since = self._owes_since or time.monotonic()
         self._send(number, "look", None)
         try:
             async with asyncio.timeout(seconds):
-                self.seen = await answer
+                self.latest = await answer
         except TimeoutError:
             pass
         finally:
-            del self._looks[number]
-        return self.seen
+            del self._polls[number]
+        return self.latest
 
-    def answer(self, number: int, whole: Seen) -> None:
-        """What it wanted to know of all."""
+    def answer(self, number: int, whole: WorkerReport) -> None:
+        """Respond with the metrics and status of all workers."""
         self._send(number, "all", encode_body(whole))
 
     def _send(self, number: int, word: str, body: object) -> None:
         if self._control.transport is not None and self._is_handed_over:
             self._control.transport.write(encode_frame(number, word, body))
 
-    # -- what it says ------------------------------------------------------------------------
+    # -- frames from the worker --------------------------------------------------------------
 
-    def _take(self, number: int, word: str, body: Any) -> None:
+    def _on_frame(self, number: int, word: str, body: Any) -> None:
         try:
             if word == "seen":
                 self._owes_since = None
-                answer = self._looks.get(number)
+                answer = self._polls.get(number)
                 if answer is not None and not answer.done():
-                    answer.set_result(decode_seen(body))
+                    answer.set_result(decode_report(body))
             elif word == "last":
-                self.last = decode_seen(body)
+                self.last = decode_report(body)
             elif word == "say":
                 self._said(str(body))
             elif word == "ask":
@@ -179,10 +181,10 @@ class Worker:
             elif word == "stopping":
                 self.state = "stopping"
         except (MsgspecError, TypeError):
-            pass  # of another version of this program, which a reload has started
+            pass  # of another version of mcpd, which a reload has started
 
-    def _lost(self) -> None:
-        self._is_lost.set()
-        for answer in self._looks.values():
+    def _on_close(self) -> None:
+        self._is_closed.set()
+        for answer in self._polls.values():
             if not answer.done():
-                answer.set_result(self.seen)
+                answer.set_result(self.latest)

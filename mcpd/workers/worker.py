@@ -1,7 +1,7 @@
-"""A worker's side: what its parent handed over becomes its settings, and a thread hears the parent while it lives.
+"""A worker's side: applies the handover to its options, and reads the control socket on a thread.
 
-A thread, since it has to be heard while a tool holds up the event loop: that the parent wants to know what the worker
-does, and that the parent is gone, after which no worker stays.
+It is a thread because the parent's requests must be answered while a tool blocks the event loop, and because no worker
+may outlive its parent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec.json import encode
 
@@ -30,37 +30,32 @@ from mcpd.protocol.state_keys import hand_over_keys
 from mcpd.serve_options import Options, Settings
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.address import Address
-from mcpd.workers.handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
+from mcpd.workers.handover import (
+    VARIABLE,
+    Handover,
+    WorkerReport,
+    decode_handover,
+    decode_report,
+    encode_body,
+    read_frame,
+)
 
 _PATIENCE = 0.5
 
 
-class Asking(Protocol):
-    """Who wants to know: `worker.Parent`."""
-
-    def attach(self, look: Callable[[], Seen]) -> None:
-        """This says what is counted and done here; called on any thread."""
-
-    def detach(self, last: Seen) -> None:
-        """Nothing is counted any more after this."""
-
-    async def ask(self) -> Seen:
-        """What all workers count and do, together. Raises TimeoutError if the parent does not say."""
-
-
 class WorkerWatching(Watching):
-    """Watches one worker's server. Nothing is asked of it directly: the parent knows of all workers."""
+    """Watches one worker's server. It binds nothing: the parent answers for all workers."""
 
     def __init__(
-        self, parent: Asking, server: object, settings: Settings, connections: Callable[[], Iterable[Ending]]
+        self, parent: Parent, server: object, settings: Settings, connections: Callable[[], Iterable[Ending]]
     ) -> None:
         super().__init__(server, settings, connections)
         self._parent = parent
 
     def stop(self) -> None:
-        """See `Watching`; what was counted last is told."""
+        """See `Watching`. Sends the final metrics."""
         super().stop()
-        self._parent.detach(Seen(self.report.families()))
+        self._parent.detach(WorkerReport(self.report.families()))
 
     async def _bind(self, address: Address) -> list[socket.socket]:
         return []
@@ -69,29 +64,29 @@ class WorkerWatching(Watching):
         return None
 
     def _go_outside(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
-        self._parent.attach(self._look)
+        self._parent.attach(self._collect)
 
-    def _look(self) -> Seen:
-        """Called on the thread that hears the parent: found in the loop that serves, unless that does not turn."""
+    def _collect(self) -> WorkerReport:
+        """Called on the thread of the control socket. Runs in the event loop, unless that is blocked."""
         self.report.pulse()
-        found: Future[Seen] = Future()
+        found: Future[WorkerReport] = Future()
 
-        def see() -> None:
+        def collect() -> None:
             if found.set_running_or_notify_cancel():
-                found.set_result(self._seen())
+                found.set_result(self._report())
 
         try:
-            self._loop.call_soon_threadsafe(see)
+            self._loop.call_soon_threadsafe(collect)
             return found.result(_PATIENCE)
         except (TimeoutError, RuntimeError):
             found.cancel()
-            return self._seen()
+            return self._report()
 
-    def _seen(self) -> Seen:
-        return Seen(self.report.families(), self.report.status(), self._heartbeat.late)
+    def _report(self) -> WorkerReport:
+        return WorkerReport(self.report.families(), self.report.status(), self._heartbeat.late)
 
     def _routes(self) -> tuple[Route, ...]:
-        """They tell of all workers, so that it is the same whichever of them is asked (OBS-14)."""
+        """These routes report on all workers, whichever of them is asked (OBS-14)."""
 
         async def metrics(request: RouteRequest) -> RouteResponse:
             said = exposed((await self._parent.ask()).families, request.headers.get("accept"))
@@ -108,19 +103,19 @@ log = logging.getLogger("mcpd")
 _SEND_SECONDS = 5
 _ASK_SECONDS = 3.0
 _LAST_SECONDS = 5.0
-"""Beyond `--grace`: so long after the parent's death a worker ends whatever it does."""
+"""A worker ends this many seconds after `--grace` when its parent has died."""
 
 
 def take_over(options: Options) -> Parent:
-    """Let this process be the worker that its environment says it is: puts what was handed over into `options`.
+    """Make this process the worker that its environment names: puts the handover into `options`.
 
-    Raises ConfigurationError if nobody is there who hands something over.
+    Raises ConfigurationError without a parent.
     """
     number = os.environ.pop(VARIABLE)
     try:
         parent = Parent(socket.socket(fileno=int(number)), options)
     except (OSError, ValueError, EOFError):
-        raise ConfigurationError(f"{VARIABLE} is for what mcpd serve --workers starts; take it away") from None
+        raise ConfigurationError(f"{VARIABLE} is set by mcpd serve --workers; unset it") from None
 
     given = parent.given
     for name, address in given.addresses.items():
@@ -146,12 +141,12 @@ def _socket(descriptor: int) -> socket.socket:
 
 
 class Parent:
-    """The parent, over this worker's control socket; see `Overseer`. Raises OSError or EOFError."""
+    """The parent, at the other end of this worker's control socket; see `Overseer`. Raises OSError or EOFError."""
 
     def __init__(self, connected: socket.socket, options: Options) -> None:
         connected.set_inheritable(False)
         connected.setblocking(True)
-        # Nothing that is said to a parent that does not read may hold this process up.
+        # A parent that does not read must not block this process.
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
         self._socket = connected
         self._options = options
@@ -160,23 +155,23 @@ class Parent:
         self._stop: Callable[[], None] | None = None
         self._is_to_stop = False
         self._is_exchanged = False
-        self._look: Callable[[], Seen] | None = None
-        self._asked: dict[int, asyncio.Future[Seen]] = {}
+        self._collect: Callable[[], WorkerReport] | None = None
+        self._asked: dict[int, asyncio.Future[WorkerReport]] = {}
         self._number = 0
 
         _, _, body = read_frame(connected)
         self.given: Handover = decode_handover(body)
-        threading.Thread(target=self._hear, name="mcpd-parent", daemon=True).start()
+        threading.Thread(target=self._read_frames, name="mcpd-parent", daemon=True).start()
 
-    # -- speaking ----------------------------------------------------------------------------
+    # -- frames to the parent ----------------------------------------------------------------
 
     def say(self, line: str) -> None:
-        """A line for people, once all workers are ready; of all workers the parent lets one say it."""
+        """Print a line for people once all workers are ready. Only one worker's lines are printed."""
         if self.given.says:
             self._send(0, "say", line)
 
     def on_state(self, state: Literal["ready", "stopping"]) -> None:
-        """What serving tells of itself."""
+        """Report the state of serving."""
         self._send(0, state, None)
 
     def _send(self, number: int, word: str, body: object) -> None:
@@ -184,13 +179,13 @@ class Parent:
             with self._sending:
                 self._socket.sendall(encode_frame(number, word, body))
         except OSError:
-            pass  # it is gone, which the thread hears
+            pass  # the parent is gone, which the thread notices
 
     # -- the overseer of serving -------------------------------------------------------------
 
     @property
     def is_last_on_sockets(self) -> bool:
-        """See `Overseer`. Who is exchanged has a successor on them; who waits to be started again has none yet."""
+        """See `Overseer`. An exchanged worker has a successor on its sockets; a dead one has none yet."""
         return self.given.ends_sockets and not self._is_exchanged
 
     def take_stop(self, stop: Callable[[], None]) -> None:
@@ -204,24 +199,24 @@ class Parent:
         """See `Overseer`."""
         return WorkerWatching(self, server, self._options, connections)
 
-    # -- what is seen ------------------------------------------------------------------------
+    # -- metrics and status ------------------------------------------------------------------
 
-    def attach(self, look: Callable[[], Seen]) -> None:
-        """This says what is counted and done here; called on any thread."""
-        self._look = look
+    def attach(self, collect: Callable[[], WorkerReport]) -> None:
+        """Set the function that returns this worker's metrics and status. It is called on any thread."""
+        self._collect = collect
 
-    def detach(self, last: Seen) -> None:
-        """Nothing is counted any more after this."""
-        self._look = None
+    def detach(self, last: WorkerReport) -> None:
+        """Stop counting; `last` are the final metrics."""
+        self._collect = None
         self._send(0, "last", encode_body(last))
 
-    async def ask(self) -> Seen:
-        """What all workers count and do, together. Raises TimeoutError if the parent does not say."""
+    async def ask(self) -> WorkerReport:
+        """Return the metrics and status of all workers. Raises TimeoutError if the parent does not respond."""
         loop = asyncio.get_running_loop()
         self._number += 1
         number = self._number
 
-        answer: asyncio.Future[Seen]
+        answer: asyncio.Future[WorkerReport]
         answer = self._asked[number] = loop.create_future()
         try:
             await loop.run_in_executor(None, self._send, number, "ask", None)
@@ -230,9 +225,9 @@ class Parent:
         finally:
             del self._asked[number]
 
-    # -- hearing, on the thread --------------------------------------------------------------
+    # -- frames from the parent, on the thread -----------------------------------------------
 
-    def _hear(self) -> None:
+    def _read_frames(self) -> None:
         try:
             while True:
                 number, word, body = read_frame(self._socket)
@@ -240,40 +235,40 @@ class Parent:
                     self._show(number)
                 elif word == "stop":
                     self._is_to_stop, self._is_exchanged = True, bool(body)
-                    self._call(self._be_stopped)
+                    self._call(self._on_stop)
                 elif word == "all":
-                    self._call(self._be_told, number, body)
+                    self._call(self._on_all, number, body)
         except (OSError, EOFError):
-            self._outlive()
+            self._end_without_parent()
 
     def _show(self, number: int) -> None:
-        look = self._look
+        collect = self._collect
         try:
-            seen = Seen([]) if look is None else look()
+            report = WorkerReport([]) if collect is None else collect()
         except Exception:
-            log.exception("what this worker does could not be told")
+            log.exception("the metrics of this worker could not be collected")
             return
-        self._send(number, "seen", encode_body(seen))
+        self._send(number, "seen", encode_body(report))
 
     def _call(self, what: Callable[..., object], *arguments: object) -> None:
         if self._loop is None:
-            return  # it does not serve yet
+            return  # not serving yet
         try:
             self._loop.call_soon_threadsafe(what, *arguments)
         except RuntimeError:
             pass  # it has ended
 
-    def _be_stopped(self) -> None:
+    def _on_stop(self) -> None:
         if self._stop is not None:
             self._stop()
 
-    def _be_told(self, number: int, body: bytes) -> None:
+    def _on_all(self, number: int, body: bytes) -> None:
         answer = self._asked.get(number)
         if answer is not None and not answer.done():
-            answer.set_result(decode_seen(body))
+            answer.set_result(decode_report(body))
 
-    def _outlive(self) -> None:
-        """The parent is gone: let calls end as after SIGTERM, which ends the process too if it does not serve yet."""
+    def _end_without_parent(self) -> None:
+        """End after the parent's death: SIGTERM lets calls finish, or ends the process if it does not serve yet."""
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(self._options.grace + _LAST_SECONDS)
         os._exit(1)

@@ -63,11 +63,11 @@ class Daemon:
 
     def _call_tell(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._tell()))
+            self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._print_lines()))
         except RuntimeError:  # the test is over, and its loop closed
             pass
 
-    async def _tell(self) -> None:
+    async def _print_lines(self) -> None:
         async with self._heard:
             self._heard.notify_all()
 

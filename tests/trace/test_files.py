@@ -13,7 +13,7 @@ import pytest
 from conftest import Child
 
 from mcpd.errors import ConfigurationError
-from mcpd.trace.reading import MOST_KEPT, default_folder, new_default_path, newest_trace
+from mcpd.trace.reading import MAX_RECORDINGS, default_folder, new_default_path, newest_trace
 from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
 
@@ -44,7 +44,7 @@ def test_the_oldest_traces_go(state: Path) -> None:
     state.mkdir(parents=True)
     other = state / "mine.jsonl"
     other.write_text("")
-    for number in range(MOST_KEPT + 5):
+    for number in range(MAX_RECORDINGS + 5):
         path = state / f"server-20260101-000000-{number}.jsonl"
         path.write_text("{}\n")
         (state / f"{path.name}.1").write_text("{}\n")
@@ -54,13 +54,13 @@ def test_the_oldest_traces_go(state: Path) -> None:
 
     assert new_default_path("/usr/bin/a b").name.startswith("a_b-")
     left = sorted(int(path.stem.rpartition("-")[2]) for path in state.glob("server*.jsonl"))
-    assert left == [0, *range(6, MOST_KEPT + 5)]
+    assert left == [0, *range(6, MAX_RECORDINGS + 5)]
     assert not (state / "server-20260101-000000-3.jsonl.1").exists()
     assert other.exists()
     held.close()
     newest = newest_trace()
     assert newest is not None
-    assert newest.name == f"server-20260101-000000-{MOST_KEPT + 4}.jsonl"
+    assert newest.name == f"server-20260101-000000-{MAX_RECORDINGS + 4}.jsonl"
 
 
 def test_the_state_folder_is_never_a_relative_one(monkeypatch: pytest.MonkeyPatch) -> None:

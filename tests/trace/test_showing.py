@@ -80,7 +80,7 @@ def test_lines_are_for_people() -> None:
         '→ 1     initialize                              ',
         "← a     tools/call                    2.0 s",
         "the tool failed: no\\x1b]0;x",
-        "no message: Listening...",
+        "not a message: Listening...",
         "stderr  \\x1b[31mwarning",
         'echo {"x":1}',
         "error -32601: no such\\u202e method",

@@ -31,7 +31,7 @@ class Stage:
         self.parent._overview = Overview(Options(), 1, self.parent._all)
         monkeypatch.setattr(module, "_ENDING_SECONDS", 0.01)
         monkeypatch.setattr(Worker, "start", lambda *_: self._start())
-        monkeypatch.setattr(Worker, "signal", lambda _, number: self._hear(number))
+        monkeypatch.setattr(Worker, "signal", lambda _, number: self._read_frames(number))
         monkeypatch.setattr(Worker, "wait", lambda _: self._wait())
         self._has_ended = asyncio.Event()
 
@@ -41,7 +41,7 @@ class Stage:
         if self.error is not None:
             raise self.error
 
-    def _hear(self, number: int) -> None:
+    def _read_frames(self, number: int) -> None:
         if self.go.is_set():
             self.signals.append(number)
             self._has_ended.set()
@@ -94,7 +94,7 @@ async def test_new_code_that_is_asked_for_during_the_start_is_taken_after_it(mon
     stage.parent._exchange, stage.parent._is_ready = exchange, is_ready
     beginning = asyncio.create_task(stage.parent._begin())
     await stage.started.wait()
-    stage.parent._be_reloaded()
+    stage.parent._on_reload()
     await asyncio.gather(*stage.parent._tasks)
     assert not exchanged.is_set()
     stage.go.set()

@@ -31,7 +31,7 @@ async def test_a_look_while_the_process_is_being_made_does_not_come_before_it(mo
 
     async def connect(*arguments: Any) -> None:
         await connect_frames(*arguments)
-        looks.append(asyncio.create_task(made.look(0.01)))
+        looks.append(asyncio.create_task(made.poll(0.01)))
 
     def spawn(*_: Any, pass_fds: list[int], **__: Any) -> Any:
         its_end.append(socket.socket(fileno=os.dup(pass_fds[0])))
@@ -57,7 +57,7 @@ async def test_nor_does_what_it_is_told_while_its_socket_is_being_connected(monk
 
     async def connect(*arguments: Any) -> None:
         await connect_frames(*arguments)
-        await worker.look(10)
+        await worker.poll(10)
         worker.stop()
 
     def spawn(*_: Any, pass_fds: list[int], **__: Any) -> Any:
@@ -82,7 +82,7 @@ async def test_the_key_that_is_made_for_all_is_not_what_tools_inherit(monkeypatc
     monkeypatch.delenv("MCPD_STATE_KEY", raising=False)
     monkeypatch.setattr(state_keys, "_handed_over", "")
     is_gone = threading.Event()
-    monkeypatch.setattr(worker.Parent, "_outlive", lambda self: is_gone.set())
+    monkeypatch.setattr(worker.Parent, "_end_without_parent", lambda self: is_gone.set())
     assert not Server("alone")._state_keys
     ours, its = socket.socketpair()
     handover = Handover(number=1, count=2, addresses={}, sockets={}, state_key="a key for all workers")

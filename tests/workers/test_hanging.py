@@ -14,7 +14,7 @@ from support.clock import until
 from mcpd.backplane.frames import connect_frames, encode_frame
 from mcpd.serve_options import Options
 from mcpd.workers import overview as module
-from mcpd.workers.handover import Seen, encode_body, read_frame
+from mcpd.workers.handover import WorkerReport, encode_body, read_frame
 from mcpd.workers.overview import Overview
 from mcpd.workers.process import Worker
 
@@ -33,12 +33,12 @@ async def ready(number: int) -> AsyncIterator[tuple[Worker, socket.socket]]:
         its.sendall(encode_frame(0, "ready", None))
         await worker.ready
         yield worker, its
-    await worker._is_lost.wait()
+    await worker._is_closed.wait()
 
 
 async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """OBS-13: health, readiness, status and metrics say so, the log once."""
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(module, "STUCK_SECONDS", 0.02)
     caplog.set_level(logging.INFO, "mcpd")
     async with ready(1) as (worker, its), ready(2) as (other, _):
@@ -46,10 +46,10 @@ async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, cap
         seen.is_serving = True
         assert seen.readiness().body == b"ok\n"
 
-        monkeypatch.setattr(other, "look", lambda seconds: _nothing(other))  # the second one answers at once
+        monkeypatch.setattr(other, "poll", lambda seconds: _nothing(other))  # the second one answers at once
         while not worker.late > 0.02:
-            await seen.look()
-        await seen.look()
+            await seen.poll()
+        await seen.poll()
         assert (seen.health().status, b"worker 1" in seen.health().body) == (503, True)
         assert seen.readiness() == module.Said(200, b"ok\n1 of 2 workers are ready\n")
         status = seen._status()
@@ -61,16 +61,16 @@ async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, cap
 
         number, word, _ = read_frame(its)
         assert word == "look"
-        its.sendall(encode_frame(number, "seen", encode_body(Seen([]))))
+        its.sendall(encode_frame(number, "seen", encode_body(WorkerReport([]))))
         await until(lambda: not worker.late)
         assert seen.health().status == 200
-        monkeypatch.setattr(Worker, "look", lambda self, seconds: _nothing(self))
-        await seen.look()
+        monkeypatch.setattr(Worker, "poll", lambda self, seconds: _nothing(self))
+        await seen.poll()
         said = [record.getMessage() for record in caplog.records if "Worker" in record.getMessage()]
         assert len(said) == 2, said
         assert said[0].startswith("Worker 1 (pid 1) hangs: nothing has moved in it for 0 s")
         assert said[1] == "Worker 1 (pid 1) goes on"
 
 
-async def _nothing(worker: Worker) -> Seen:
-    return worker.seen
+async def _nothing(worker: Worker) -> WorkerReport:
+    return worker.latest
