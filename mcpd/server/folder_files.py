@@ -1,7 +1,7 @@
-"""Reads files of a folder that others may write into, and nothing else of the machine.
+"""Reads files in folders that other people may write to.
 
-Whoever may write into the folder must not be able to publish what only the server may read: a link may lead to another
-file of the folder, and nowhere else. Pipes and devices are not waited for.
+Anyone who can write to a folder must not be able to publish files that only the server may read. A link may therefore
+point to another file in the same folder, but not outside it. Pipes and devices are never opened for reading.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import stat
 
 
 def read_within(path: str, folder: str, size: int) -> bytes:
-    """What a file holds, up to `size` bytes; with a `folder` it has to be in there, behind all links.
+    """Return at most `size` bytes of a file. If `folder` is given, the file must be in it after all links are resolved.
 
-    Raises OSError for what is no regular file, and for a link that leads out of the folder. A pipe is not waited for,
-    as nobody may ever write to it. What is checked is what was opened, so that nobody can put something else in its
-    place between the two.
+    Raises OSError if the path is not a regular file or if a link leads out of the folder. The checks apply to the file
+    that was opened, so that nobody can replace it between the check and the read.
     """
     mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says so itself
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # `open` reports a folder itself
         raise OSError(errno.EINVAL, "not a regular file")
     with open(path, "rb", opener=_open_at_once) as file:
         opened = os.fstat(file.fileno())
@@ -31,7 +30,7 @@ def read_within(path: str, folder: str, size: int) -> bytes:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path stands, behind all links, in the folder or in one below it."""
+    """Return whether a path, after all links are resolved, is the folder or is inside it."""
     real, root = os.path.realpath(path), os.path.realpath(folder)
     return real == root or real.startswith(os.path.join(root, ""))
 
@@ -41,7 +40,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_within(path: str, folder: str, opened: os.stat_result) -> bool:
-    """Whether what was opened is what stands there."""
+    """Return whether the opened file is still the file at that path."""
     if not is_below(path, folder):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Pages that show the results of tools: `apps/x.html`, with `x.json` beside it, is the View of the tool `x`."""
+"""The `apps/` folder: `apps/x.html`, with optional metadata in `apps/x.json`, is the View of the tool `x`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 
 class Page(Struct, frozen=True, eq=False):
-    """One HTML file. `stamp` is another one when it has changed."""
+    """One HTML file. `stamp` changes when the file or its metadata changes."""
 
     name: str
     stamp: object
@@ -28,9 +28,9 @@ class Page(Struct, frozen=True, eq=False):
 
 
 def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Page]) -> dict[str, Page]:
-    """The HTML files of a folder by path; those in sub-folders have its name before theirs, as tools have.
+    """Return the apps in a folder by path. An app in a sub-folder has the sub-folder's name as a prefix, like tools.
 
-    `before` is what they were: one that has not changed is the same, one that cannot be read any more stays.
+    `before` is the previous result: unchanged apps are reused, and an app that can no longer be read stays.
     """
     found: dict[str, Page] = {}
     names: set[str] = set()
@@ -38,10 +38,10 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Pa
     for file in files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
         name = "_".join((*file.parts[:-1], file.stem))
         if not _NAME.issuperset(name):
-            report.error(file.path, "its name is to have letters, digits, '_', '-' and '.' only; it is left out")
+            report.error(file.path, "its name may contain only letters, digits, '_', '-' and '.'; it is left out")
             continue
         if name in names:
-            report.error(file.path, f"there is an app {name} already; it is left out")
+            report.error(file.path, f"another file already has the app name {name}; it is left out")
             continue
         names.add(name)
         page, stamp = before.get(file.path), (file.size, file.modified_ns, _stamp(file.path))
@@ -57,7 +57,6 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Pa
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
-    """That of the metadata beside an HTML file."""
     try:
         found = os.stat(os.path.splitext(path)[0] + ".json")
     except OSError:
@@ -66,5 +65,5 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def has_page(options: dict[str, object]) -> bool:
-    """Whether a tool says itself what shows its results."""
+    """Return whether a tool's options already name its View."""
     return any(options.get(option) is not None for option in ("ui", "view", "meta"))

@@ -1,8 +1,9 @@
-"""The Python files of a folder: what `tools/` has, and what `lifespan.py` opens for it.
+"""The Python files of a folder: the functions in `tools/` and the lifespan in `lifespan.py`.
 
-Theory of operation. When a file has changed, all of them are imported anew, as a package of another name: tools see
-what changed in their neighbours, and calls that run go on in the modules that they began in. What `lifespan.py` loaded
-stays as it is, since what it opened is of its classes. A file that cannot be imported any more keeps what it had.
+Theory of operation. When a file changes, all files are imported again, as a package with a new name. Tools therefore
+see the changes in the modules that they import, and running calls continue in the modules in which they started.
+Modules that `lifespan.py` imported are not reloaded, because the objects that it opened are instances of their classes.
+If a file can no longer be imported, its previous tools are still served.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
 
 
 class Code:
-    """The code of one folder. Raises ConfigurationError if what its tools share cannot be had."""
+    """The code of one folder. Raises ConfigurationError if the lifespan cannot be loaded."""
 
     def __init__(
         self, root: str, tools: str, configuration: Configuration, file: str, left_out: Mapping[str, str]
     ) -> None:
-        """`tools` is the path of the sub-folder, `file` that of mcpd.toml; `left_out` says why of which files."""
+        """`tools` is the path of the sub-folder and `file` the path of `mcpd.toml`. `left_out` maps the paths of files
+        that must not be imported to the reasons.
+        """
         self._root = root
         self._folder = tools
         self._seconds = configuration.tools.import_timeout
@@ -47,12 +50,12 @@ class Code:
         self._entries: list[ToolEntry] = []
         self._problems: list[Problem] = []
         self._good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
-        """What each file had when it could last be imported."""
+        """The tools of each file from its last successful import, with the package that they are in."""
         self.sharing = self._find_sharing(configuration.lifespan, file)
         self._kept = self._package.stamps()
 
     def tools(self, server: Server, pages: frozenset[str], report: Report) -> list[ToolEntry]:
-        """The tools of all files; those with a page of their name open it."""
+        """Return the tools of all files. A tool with an app of the same name opens that app."""
         files, others = self._files(), self._others()
         if (files, others, pages) != self._seen:
             found, before = Report(self._root), {**others, **files}
@@ -61,20 +64,21 @@ class Code:
             self._entries = self._load(server, pages, found)
             self._problems = found.problems
 
-            # Each as it was before it was read: who writes meanwhile, half of it as it may be, is heard of again.
+            # Stamps from before the files were read, so that a file written during the import is seen as changed next
+            # time.
             since = {path: before.get(path, stamp) for path, stamp in self._others().items()}
             self._seen = (files, since, pages)
         report.problems += self._problems
         return self._entries
 
     def _files(self) -> FileStamps:
-        """Size and time of each file in the sub-folder."""
         files = files_of(self._folder, Report(self._root), most=MOST_OF_A_KIND, is_wanted=_is_python)
         return {file.path: (file.size, file.modified_ns) for file in files}
 
     def _others(self) -> FileStamps:
-        """Size and time of those that were imported, None for one that is gone. Where something could not be imported
-        of all that are there: what it lacks may be in any of them."""
+        """Return the stamps of imported files, or None for a deleted file. If an import failed, the stamps of all
+        Python files are included, because the missing name may appear in any of them.
+        """
         found = dict(self._package.stamps().values())
         if self._is_broken:
             for folder in folders_below([self._root]):
@@ -83,9 +87,7 @@ class Code:
 
     def _begin_anew(self, report: Report) -> None:
         for path in self._first.changed(self._kept):
-            text = (
-                "has changed, and is what lifespan.py opened things with; it is read when the server is started again"
-            )
+            text = "has changed, but lifespan.py uses it; restart the server to load the new version"
             report.warning(path, text)
         invalidate_caches()
         before, self._before = self._before, self._package
@@ -106,7 +108,7 @@ class Code:
             if (why := self._left_out.get(file.path)) and why[1] == file.modified_ns:
                 report.error(file.path, f"{why[0]}; it is left out")
                 continue
-            instead = "what it had before is served" if file.path in self._good else "it is left out"
+            instead = "its previous tools are served" if file.path in self._good else "it is left out"
             module = self._package.load(file.path, self._seconds, report, instead)
             self._is_broken |= module is None
             if module is not None:
@@ -120,7 +122,7 @@ class Code:
 
             for entry in good[file.path][1] if file.path in good else ():
                 if entry.key in found:
-                    text = f"there is a tool {entry.key} already ({places[entry.key]}); this one is left out"
+                    text = f"{places[entry.key]} already has a tool {entry.key}; this one is left out"
                     report.error(file.path, text, _line_of(entry))
                     continue
                 found[entry.key], places[entry.key] = entry, "/".join(file.parts)
@@ -130,9 +132,9 @@ class Code:
     # -- what tools share --------------------------------------------------------------------
 
     def _find_sharing(self, said: str | None, file: str) -> Sharing | None:
-        """What tools share. Raises ConfigurationError if it cannot be had.
+        """Return the lifespan of the folder. Raises ConfigurationError if it cannot be loaded.
 
-        Without it a parameter of its types would be one that clients set.
+        Serving without it is not safe: clients could then set the parameters that the lifespan provides.
         """
         place, _, name = (said or _LIFESPAN).rpartition(":")
         path = os.path.normpath(os.path.join(self._root, place))
@@ -140,15 +142,15 @@ class Code:
             return None
         where = f"{file}: lifespan" if said else path
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
-            raise ConfigurationError(f"{where} is to be FILE:FUNCTION in this folder, as {_LIFESPAN}, not {said!r}")
+            raise ConfigurationError(f"{where} must be FILE:FUNCTION in this folder, such as {_LIFESPAN}, not {said!r}")
         from mcpd.sources.lifespan import sharing_of
 
         report = Report(self._root)
         module = self._package.load(path, self._seconds, report) if os.path.isfile(path) else None
         report.tell([problem for problem in report.problems if not problem.is_error])
         if module is None:
-            problems = "; ".join(map(str, report.problems)) or f"there is no file {place}"
-            raise ConfigurationError(f"{where}: what the tools share cannot be opened: {problems}")
+            problems = "; ".join(map(str, report.problems)) or f"{place}: no such file"
+            raise ConfigurationError(f"{where}: the lifespan cannot be loaded: {problems}")
         found = getattr(module, name, None)
         if found is None:
             raise ConfigurationError(f"{where}: {place} has no function {name}")
@@ -166,7 +168,6 @@ def _time_of(path: str) -> int:
 
 
 def _stamps_in(folder: str) -> FileStamps:
-    """Size and time of the Python files of one folder."""
     found: FileStamps = {}
     try:
         with os.scandir(folder) as entries:
@@ -175,7 +176,7 @@ def _stamps_in(folder: str) -> FileStamps:
                     status = entry.stat()
                     found[entry.path] = status.st_size, status.st_mtime_ns
     except OSError:
-        pass  # what is gone already has no stamps
+        pass  # the folder has been deleted
     return found
 
 
@@ -192,10 +193,10 @@ def _tool(
     sharing: Sharing | None,
     report: Report,
 ) -> ToolEntry | None:
-    """A function as a tool; None if it cannot be one, which is reported."""
+    """Return the tool for a function, or None if it cannot be a tool, which is reported."""
     options: dict[str, Any] = {"name": "_".join((*above, each.name)), **each.options}
     if options["name"] in pages:
-        from mcpd.sources.apps import has_page  # what only folders with pages need
+        from mcpd.sources.apps import has_page  # only needed for folders with apps
 
         if not has_page(options):
             options["ui"] = options["name"]
@@ -205,14 +206,13 @@ def _tool(
         installed = server.extensions.values()
         check_options("tool", options, [one for extension in installed for one in extension.tool_options])
         return tool_entry(server.catalog, installed, each.function, _typed(options))
-    except Exception as error:  # whatever an annotation or a default of the author's raises
+    except Exception as error:  # annotations and defaults of the author may raise anything
         what = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
         report.error(path, f"{what}; {each.name} is left out", each.line)
         return None
 
 
 def _typed(options: dict[str, Any]) -> Any:
-    """What the decorator takes too; its names were checked."""
     return options
 
 

@@ -1,7 +1,7 @@
-"""`mcpd.toml`, or `[tool.mcpd]` of a pyproject.toml: what a folder says of the server that it is.
+"""Reads `mcpd.toml`, or `[tool.mcpd]` in a `pyproject.toml`.
 
-Every mistake is named with its file and line, and none is passed over: a misspelt `token-file` would leave a server
-open.
+Every mistake is an error and is reported with its line: a misspelt `tokens-file` would leave a server without
+authorization.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_BYTES = 1024 * 1024
 
 
 def read(path: str) -> Configuration:
-    """What a file says. Raises ConfigurationError that names each mistake, with its line, on a line of its own."""
+    """Return the settings in a file. Raises ConfigurationError, with one line per mistake, if the file is not valid."""
     shown = os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path
     text, members, prefix = _load(path, shown)
     problems: list[tuple[int, str]] = []
@@ -43,14 +43,14 @@ def read(path: str) -> Configuration:
 
 
 def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-    """The text of a file, what it says to us, and below which keys that stands."""
-    import tomllib  # many folders have no such file
+    """Return the text of a file, its members, and the keys of the table that they are in."""
+    import tomllib  # many folders do not have such a file
 
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"{shown} is larger than {_MOST_BYTES} bytes; that is no configuration")
+            raise ConfigurationError(f"{shown} is larger than {_MOST_BYTES} bytes, the limit for a configuration file")
         text = data.decode().removeprefix("\ufeff")
         members = tomllib.loads(text)
     except OSError as error:
@@ -58,7 +58,7 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{shown} is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{shown} is no TOML: {printable(error)}") from None
+        raise ConfigurationError(f"{shown} is not valid TOML: {printable(error)}") from None
 
     if os.path.basename(path) == FILE:
         return text, members, ()
@@ -67,20 +67,20 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     return text, table if isinstance(table, dict) else {}, ("tool", "mcpd")
 
 
-# Keys of Configuration that take any text that is not empty. Most files have no others, and for these msgspec need
-# not be told of all tables and their patterns first: a twentieth of the time to the first answer.
+# Keys of Configuration that accept any non-empty string. Most files have only these, and for them msgspec need not
+# build its decoder for all tables and patterns, which takes 5 % of the time to the first response.
 _TEXTS = {"name", "version", "title", "description", "instructions", "website-url"}
 
 
 def _texts(members: dict[str, Any]) -> Configuration | None:
-    """A file that has nothing but such texts; None is for msgspec to read."""
+    """Return the configuration of a file that has only such strings, otherwise None."""
     if not all(key in _TEXTS and type(value) is str and value for key, value in members.items()):
         return None
     return Configuration(**{key.replace("-", "_"): value for key, value in members.items()})
 
 
 def _converted(members: dict[str, Any], kind: Any, say: Any, above: tuple[str, ...] = ()) -> Any:
-    """A table that stands at `above` as its struct, without the members that are wrong, each of which is said."""
+    """Convert the table at the path `above` to its struct. Invalid members are removed and reported."""
     members = msgspec.convert(members, dict[str, Any])
     for _ in range(1000):
         try:
@@ -89,16 +89,16 @@ def _converted(members: dict[str, Any], kind: Any, say: Any, above: tuple[str, .
             where = _take_out(members, str(error), kind, say, above)
             if not where:
                 raise ConfigurationError(f"{'.'.join((FILE, *above))}: {printable(error)}") from None
-    raise ConfigurationError(f"{FILE}: has more mistakes than anybody would read")
+    raise ConfigurationError(f"{FILE} has more than 1,000 mistakes")
 
 
-# Compiled by `re` when there is a mistake.
+# `re` compiles these when there is a mistake.
 _UNKNOWN = r"(?s)Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?$"
 _AT = r"(?s)(.*) - at `\$(.*)`$"
 
 
 def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tuple[str, ...]) -> tuple[str, ...]:
-    """Take out the member that an error of msgspec's is about, and say what is wrong with it; gives where it was."""
+    """Remove the member that a msgspec error is about, report it, and return its path."""
     if unknown := re.match(_UNKNOWN, text):
         path = (*_keys(unknown[2] or ""), unknown[1])
         what = _no_such_key(path, kind, above)
@@ -121,11 +121,11 @@ def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tu
 
 
 def _in_words(text: str) -> str:
-    """What msgspec says of a value, with TOML's words for the types."""
+    """Translate a msgspec message to the names that TOML has for types."""
     if " matching regex " in text:
         return in_words(text)
     said = f"{text[0].lower()}{text[1:]}".replace("`", "")
-    words = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
+    words = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
              "array": "list"}  # fmt: skip
     if said.startswith("expected "):
         said = re.sub(rf"\b(?:{'|'.join(words)})\b", lambda one: words[one[0]], said.replace(" | null", ""))
@@ -137,7 +137,7 @@ def _keys(path: str) -> tuple[str, ...]:
 
 
 def _no_such_key(path: tuple[str, ...], kind: Any, above: tuple[str, ...]) -> str:
-    """That the last key of a path is not known, and what may stand there instead."""
+    """Return a message that says that a key is unknown, with a suggestion."""
     for key in path[:-1]:
         kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if kind is not None else {}
         kind = next((one for one in _parts(kinds.get(key)) if isinstance(one, type) and issubclass(one, Struct)), None)
@@ -146,48 +146,49 @@ def _no_such_key(path: tuple[str, ...], kind: Any, above: tuple[str, ...]) -> st
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
-    """The types that a union is made of, without what is annotated; a type itself."""
+    """Return the members of a union, or the type itself, without annotations."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return tuple(one for part in get_args(kind) for one in _parts(part)) or (kind,)
 
 
 def _unknown(shown: str, key: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # on the way to an error only
+    from difflib import get_close_matches  # only needed for errors
 
     near = get_close_matches(key, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    return f"there is no key {printable(shown)}; {hint}"
+    hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
+    return f"unknown key {printable(shown)}; {hint}"
 
 
 def _check_tools(tools: str | dict[str, Any], say: Any) -> None:
-    """The tables of tools over documents, whose names the author may choose."""
+    """Check the tables in `[docs.tools]`, whose names the author may choose."""
     if isinstance(tools, str):
         if tools not in PROFILES:
             say(
-                ("docs", "tools"), f"docs.tools: there is no profile {printable(tools)}; there is {', '.join(PROFILES)}"
+                ("docs", "tools"),
+                f"docs.tools: unknown profile {printable(tools)}; known profiles: {', '.join(PROFILES)}",
             )
         return
     for name, table in tools.items():
         where = ("docs", "tools", name)
         if not isinstance(table, dict):
-            say(where, f"{'.'.join(where)}: expected a table, as [docs.tools.{printable(name)}]")
+            say(where, f"{'.'.join(where)}: expected a table such as [docs.tools.{printable(name)}]")
             continue
         found = _converted(table, ToolTable, say, where)
         if found.does is None and name not in DOING:
-            say(where, f"{'.'.join(where)}: what it does is not known; write does = one of {', '.join(DOING)} in it")
+            say(where, f"{'.'.join(where)}: unknown operation; add does = one of {', '.join(DOING)}")
 
 
 def _check_folders(found: Configuration, say: Any) -> None:
     for name in FOLDERS:
-        if name == "docs":  # documents may lie elsewhere
+        if name == "docs":  # documents may be outside the folder
             continue
         folder = getattr(found, name).folder
         parts = folder.replace("\\", "/").split("/")
         if os.path.isabs(folder) or ".." in parts:
             say(
                 (name, "folder"),
-                f"{name}.folder: {printable(folder)} is not below this file's folder; name one that is",
+                f"{name}.folder: {printable(folder)} is not below the folder of this file; name a folder below it",
             )
 
 
@@ -195,8 +196,8 @@ def _check_folders(found: Configuration, say: Any) -> None:
 
 
 def serve_keys() -> dict[str, tuple[str, str, Option, Any]]:
-    """Each key of `[serve]`: the extension whose it is ("" for none), the member, its `Option` and its type."""
-    from mcpd.extensions.serving import serve_options  # few files say anything of it
+    """Map each key of `[serve]` to its extension ("" for none), its member, its `Option` and its type."""
+    from mcpd.extensions.serving import serve_options  # few files have a [serve] table
 
     found = {
         option.flag.removeprefix("--"): ("", name, option, kind) for name, (option, kind) in command_options().items()
@@ -207,7 +208,6 @@ def serve_keys() -> dict[str, tuple[str, str, Option, Any]]:
 
 
 def _serve_values(table: Mapping[str, Any], say: Any) -> dict[str, Any]:
-    """The options by key, each as its type."""
     if not table:
         return {}
     known = serve_keys()
@@ -225,7 +225,7 @@ def _serve_values(table: Mapping[str, Any], say: Any) -> dict[str, Any]:
 
 
 def _serve_value(option: Option, kind: Any, given: Any) -> Any:
-    """One option as its type. Raises ValueError that says what is expected."""
+    """Convert one option to its type. Raises ValueError that says what is expected."""
     kinds = (kind, *get_args(kind))
     if kind is bool:
         if isinstance(given, bool):
@@ -251,10 +251,10 @@ def _serve_value(option: Option, kind: Any, given: Any) -> Any:
     if get_origin(kind) is tuple:
         if isinstance(given, list) and all(isinstance(item, str) for item in given):
             return tuple(given)
-        raise ValueError("expected a list of texts")
+        raise ValueError("expected a list of strings")
     if isinstance(given, str):
         return given
-    raise ValueError("expected a text")
+    raise ValueError("expected a string")
 
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]#]+?)\s*\]")
@@ -265,9 +265,10 @@ _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """The line, from 1, of the key at `path`, or of what it stands in if it has none of its own; None if neither has.
+    """Return the line, from 1, of the key at `path`, or of the innermost table around it. None if neither is in the
+    file.
 
-    Texts over several lines are passed over, whatever is in them.
+    The contents of multi-line strings are skipped. The parser in the standard library does not report lines.
     """
     wanted, best, length = tuple(path), None, 0
     table: tuple[str, ...] = ()

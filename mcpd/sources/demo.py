@@ -1,4 +1,4 @@
-"""The built-in starter: what `mcpd serve` offers when it is given nothing. Read-only, and safe to leave on."""
+"""The demo server: the server of `mcpd serve --demo`. It is read-only and safe to leave running."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from mcpd.server.context.context import Context
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
 _DIAGNOSTICS = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "diagnostics")
-"""The app that shows what a host can do, in a checkout: it is no part of the installed package."""
+"""The app that shows what a host supports. It is in the repository but not in the installed package."""
 
 _WELCOME = """# mcpd demo server
 
-You are talking to mcpd without a server of your own. Point it at one:
+This is the demo server of mcpd. To serve your own server, name its file:
 
     mcpd serve --stdio my_server.py
 
-where my_server.py holds
+with this content of my_server.py:
 
     from mcpd import Server
 
@@ -42,7 +42,7 @@ where my_server.py holds
         return f"Hello, {name}!"
 """
 
-# A blue dot, 8 by 8.
+# A blue dot, 8 by 8 pixels.
 _DOT = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000008000000080806000000c40fbe8b000000254944415478da636040028a"
     "c9afff8330033a8049a063e214e092842b22a880723710f22600dee66ae9f119af940000000049454e44ae426082"
@@ -50,7 +50,7 @@ _DOT = bytes.fromhex(
 
 
 class ServerInfo(Struct, rename="camel"):
-    """What `server_info` tells."""
+    """The result of the tool `server_info`."""
 
     name: str
     version: str
@@ -64,13 +64,13 @@ class ServerInfo(Struct, rename="camel"):
 
 
 def make_server(apps: AppsMode = "auto") -> Server:
-    """A fresh starter server."""
+    """Return a new demo server."""
     server = Server(
         "mcpd",
         version=__version__,
         title="mcpd demo server",
-        description="The demo server of mcpd, to try a host with",
-        instructions="A starter with a few harmless tools. Read mcpd://welcome to replace it with your own.",
+        description="The demo server of mcpd, for trying out a host",
+        instructions="A demo server with a few harmless tools. Read mcpd://welcome to replace it with your own.",
         apps=apps,
     )
     started = time.monotonic()
@@ -111,7 +111,7 @@ def _add_tools(server: Server, info: Callable[[Context], ServerInfo]) -> None:
 
     @server.tool(title="Server information", annotations=_READ_ONLY)
     async def server_info(ctx: Context) -> ServerInfo:
-        """Tell what this server is, and in which protocol version it speaks to you."""
+        """Show which server this is and which protocol version it uses with you."""
         return info(ctx)
 
     @server.tool(title="Count slowly", annotations=_READ_ONLY)
@@ -120,7 +120,7 @@ def _add_tools(server: Server, info: Callable[[Context], ServerInfo]) -> None:
         steps: Annotated[int, Meta(ge=1, le=100, description="How far to count.")] = 5,
         seconds: Annotated[float, Meta(ge=0, le=60, description="Pause between two steps.")] = 0.5,
     ) -> str:
-        """Count up, reporting progress at every step; can be cancelled."""
+        """Count up and report progress at every step. The call can be cancelled."""
         for step in range(1, steps + 1):
             await asyncio.sleep(seconds)
             await ctx.progress(step, total=steps, message=f"step {step} of {steps}")
@@ -133,7 +133,7 @@ def _add_resources(server: Server) -> None:
 
     @server.resource("mcpd://greeting/{name}", name="greeting", mime_type="text/plain")
     async def greeting(name: str) -> str:
-        """A greeting for whoever is named in the URI."""
+        """A greeting for the name in the URI."""
         if not name.strip():
             raise ResourceNotFound(f"mcpd://greeting/{name}")
         return f"Hello, {name}!"
@@ -148,18 +148,18 @@ def _add_diagnostics(server: Server, info: Callable[[Context], ServerInfo]) -> N
     async def apps_diagnostics(
         ctx: Context, note: Annotated[str, Meta(description="Any text; the app shows that it arrived.")] = ""
     ) -> ViewResult:
-        """Show what this host can do with MCP Apps; without them, tell about the server as text."""
+        """Show what this host supports of MCP Apps. Hosts without MCP Apps get text about the server."""
         found = info(ctx)
         lines = [
             f"mcpd {found.version} on Python {found.python_version} ({found.platform})",
-            f"You are {found.client or 'a client without a name'} and speak MCP {found.protocol_version}.",
-            "MCP Apps are agreed on: a host that can show them shows the diagnostics now."
+            f"You are {found.client or 'a client without a name'} and use MCP {found.protocol_version}.",
+            "MCP Apps are enabled: your host now shows the diagnostics."
             if found.apps
-            else "You do not offer MCP Apps, so this text is all there is.",
+            else "Your host does not support MCP Apps, so only this text is shown.",
         ]
         if note:
             lines.append(f"Note: {note}")
-        # The app names what of this did not arrive: some hosts drop one of the three.
+        # The app reports which of these did not arrive: some hosts drop one of them.
         channels = ["content", "structuredContent", "_meta"]
         data = {**to_builtins(found), "note": note, "channels": channels}
         return view_result("\n".join(lines), data, meta={"mcpd/channels": channels})

@@ -1,7 +1,7 @@
-"""The files of a folder that are served: regular ones, in the order of their paths, and no more than so many.
+"""The files of a served folder, and the problems found in it.
 
-Whoever may put something into the folder publishes what stands in it, and nothing else of the machine: links that lead
-out are left out, links to folders are not followed, pipes and devices are never opened.
+Everything that somebody puts into the folder is published, but nothing else of the machine: links that lead out of the
+folder are left out, links to folders are not followed, and pipes and devices are never opened.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from mcpd.server.registry.entries import Problem
 log = logging.getLogger("mcpd")
 
 MOST_TOLD = 50
-"""How many problems of one folder are told one by one."""
+"""How many problems of one folder are logged one by one."""
 
 _ONCE = {"mcpd_told_once": True}
-"""Of them there are few, and each is of another file: the log writes all."""
+"""Exempts these messages from the rate limit of the log: there are few, and each names a different file."""
 
 MOST_FOLDERS = 2000
-"""How many folders are watched; what is in others is not seen to change."""
+"""How many folders are watched. Changes in further folders are not noticed."""
 _MOST_NAMES = 20_000
 _NOT_WATCHED = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
 
 
 class Report:
-    """The problems of one folder, in the order in which they were found. What names files can be printed."""
+    """The problems of one folder, in the order in which they were found. File names in it are printable."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.problems: list[Problem] = []
 
     def error(self, path: str, text: str, line: int | None = None) -> None:
-        """Something is left out."""
+        """Add a problem that causes something to be left out."""
         self._add(path, text, line, is_error=True)
 
     def warning(self, path: str, text: str, line: int | None = None) -> None:
-        """Something is served, but not as its author may have meant it."""
+        """Add a problem with something that is served, but perhaps not as its author intended."""
         self._add(path, text, line, is_error=False)
 
     def tell(self, problems: Iterable[Problem]) -> None:
-        """Write these into the log."""
+        """Write problems to the log."""
         for problem in problems:
             level = logging.ERROR if problem.is_error else logging.WARNING
             log.log(level, "%s", printable(problem, 2500), extra=_ONCE)
 
     @property
     def found(self) -> list[Problem]:
-        """All, those about what is left out first; of very many the first ones."""
+        """The first problems, the errors before the warnings."""
         found = sorted(self.problems, key=lambda problem: not problem.is_error)
         if len(found) <= MOST_TOLD:
             return found
@@ -69,13 +69,13 @@ class Report:
 
 
 MOST_LOOKED_AT = 200_000
-"""How many names in one folder and all below it are looked at."""
+"""How many directory entries of a folder, including its sub-folders, are examined."""
 
 MOST_OF_A_KIND = 1000
-"""How many Python files of tools, pages or prompts a folder may have."""
+"""How many Python files of tools, how many apps and how many prompts a folder may have."""
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-"""The bytes that a segment of a path may have as they are (RFC 3986 section 2.3)."""
+"""Bytes that a path segment may contain unescaped (RFC 3986 section 2.3)."""
 
 _PASSED_OVER = ("__pycache__", "node_modules")
 
@@ -95,16 +95,16 @@ class File(Struct, frozen=True):
 
     @property
     def suffix(self) -> str:
-        """Its last suffix, as `.md`, in lower case."""
+        """Its last suffix in lower case, such as `.md`."""
         return os.path.splitext(self.parts[-1])[1].lower()
 
 
 def files_of(
     folder: str, report: Report, *, most: int, is_wanted: Callable[[tuple[str, ...]], bool] | None = None
 ) -> list[File]:
-    """The files below a folder that `is_wanted` says are, by their path; hidden ones are passed over.
+    """Return the files below a folder that `is_wanted` accepts, ordered by path. Hidden files are skipped.
 
-    What is passed over for another reason is reported, and so are all after the first `most`.
+    Files that cannot be served are reported, and so is the limit `most` if there are more files.
     """
     found: list[File] = []
     for entry, parts in _entries(folder, report):
@@ -121,7 +121,7 @@ def files_of(
 
 
 def _entries(folder: str, report: Report) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """All that is no folder, each folder's own before those of folders in it."""
+    """Yield all entries that are not folders; the files of a folder come before the files of its sub-folders."""
     left: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
     looked_at = 0
     while left:
@@ -135,7 +135,7 @@ def _entries(folder: str, report: Report) -> Iterator[tuple[os.DirEntry[str], tu
 
         looked_at += len(here)
         if looked_at > MOST_LOOKED_AT:
-            report.error(folder, f"has more than {MOST_LOOKED_AT} names in it; what is behind these is left out")
+            report.error(folder, f"contains more than {MOST_LOOKED_AT} files and folders; the rest is left out")
             return
         below: list[tuple[str, tuple[str, ...]]] = []
         for entry in here:
@@ -163,7 +163,7 @@ def _file(entry: os.DirEntry[str], parts: tuple[str, ...], folder: str, report: 
             return None
 
     if not stat.S_ISREG(found.st_mode):
-        report.error(entry.path, "is no regular file; it is left out")
+        report.error(entry.path, "is not a regular file; it is left out")
         return None
     if not os.access(entry.path, os.R_OK):
         report.error(entry.path, "cannot be read (Permission denied); it is left out")
@@ -172,22 +172,24 @@ def _file(entry: os.DirEntry[str], parts: tuple[str, ...], folder: str, report: 
 
 
 def escaped(part: str) -> str:
-    """A name as a segment of a path (RFC 3986 section 3.3); one that is not UTF-8 by its bytes."""
+    """Escape a file name as a path segment (RFC 3986 section 3.3), byte by byte if it is not UTF-8."""
     return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in os.fsencode(part))
 
 
 def uri_name(name: str) -> str:
-    """The name, with a dash for what a URI cannot have; `folder` if nothing is left of it."""
+    """Return a server's name with dashes for characters that URIs cannot contain; `folder` if nothing is left."""
     plain = "".join(chr(byte) if byte in _UNRESERVED else " " for byte in os.fsencode(name))
     return "-".join(plain.split()).strip("-.").lower() or "folder"
 
 
 def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
-    """Folders and those below them, first those that stand less deep; without links, hidden ones, and what is there by
-    installation. No more than `most` of them."""
+    """Return at most `most` folders: the roots, then the folders below them, level by level.
+
+    Links, hidden folders and installed packages are left out.
+    """
     found = list(dict.fromkeys(roots))
     known = set(found)
-    for folder in found:  # grows
+    for folder in found:  # grows in the loop
         try:
             with os.scandir(folder) as entries:
                 below = sorted(entry.path for entry in islice(entries, _MOST_NAMES) if _is_walked(entry))

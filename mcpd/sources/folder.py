@@ -1,8 +1,8 @@
-"""A folder is a server: functions in `tools/`, pages in `apps/`, files in `resources/`, prompts in `prompts/`, skills
-in `skills/`, documents in `docs/`.
+"""Serves a folder: functions in `tools/`, HTML in `apps/`, files in `resources/`, prompts in `prompts/`, skills in
+`skills/` and documents in `docs/`.
 
-A file that cannot be used is named in the log, with its line, and left out; the rest is served. Code is imported only
-from a folder that was named, or that says itself that it is a server (D9).
+A file that cannot be used is left out and named in the log with its line; everything else is served. Code is imported
+only if the folder was named on the command line or has a configuration file (D9).
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 def open_folder(place: ServerFolder, configuration: Configuration | None = None) -> Server:
-    """The server that a folder is; `configuration` is what its file says, if that was read already.
+    """Return the server of a folder. `configuration` is the content of its file, if it has already been read.
 
-    Raises ConfigurationError for a folder that is none, and for a file whose keys or values are wrong.
+    Raises ConfigurationError if the folder has nothing to serve or its configuration is not valid.
     """
     return Folder(place, configuration).server
 
 
 class Folder:
-    """The source of all that a folder offers, and the server that is made for it.
+    """One served folder: collects what it offers and keeps `server` up to date.
 
-    With `is_growing` the server offers every kind from the beginning: what is not there now may come. Files of its code
-    that are `left_out` are not imported, as long as they stay what they are; by their paths, why.
+    With `is_growing` the server announces every kind of offering from the start, because files may be added later.
+    `left_out` maps paths of Python files to the reason why they are not imported as long as they are unchanged.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Folder:
         self.server.replace(self.owner, self.load())
 
     def load(self) -> Entries:
-        """All that is in the folder now."""
+        """Return everything that the folder offers now."""
         report = Report(self.root)
         pages = self._load_pages(report)
         tools = self._load_tools(frozenset(pages or ()), report)
@@ -88,7 +88,7 @@ class Folder:
         if docs is not None:
             tools, resources, templates = docs.added(tools, resources, templates, report)
 
-        # What was wrong before already was said then.
+        # Problems are logged once.
         found = report.found
         report.tell([problem for problem in found if problem not in self._told])
         self._told = set(found)
@@ -98,18 +98,18 @@ class Folder:
 
     @property
     def docs(self) -> Tree | None:
-        """Its documents, if it has any."""
+        """The folder's documents, if it has any."""
         return self._docs
 
     @property
     def docs_folder(self) -> str:
-        """Where its documents are, or would be; it may be the folder itself, or one outside of it."""
+        """The path of the documents, whether it exists or not. It may be the folder itself or lie outside it."""
         return self._folder("docs")
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
-        """Let the server offer what is in the folder now; `changed` are paths, where they are known.
+        """Update what the server offers. `changed` has the paths that changed, or is None if they are unknown.
 
-        From any thread, one call at a time.
+        May be called from any thread, but only one call at a time.
         """
         if self._docs is not None:
             self._docs.refresh(changed)
@@ -118,7 +118,7 @@ class Folder:
         for path, entry in before.items():
             page = self._pages.get(path)
             if page is not None and page.entry is not entry:
-                # What is listed, and may be watched, has the hash of what it held.
+                # The listed URI contains the hash of the content, and clients may have subscribed to it.
                 self.server.resource_updated(entry.versioned_uri)
 
     # -- the server --------------------------------------------------------------------------
@@ -140,11 +140,9 @@ class Folder:
         )
 
     def _folder(self, name: str) -> str:
-        """The path of the sub-folder for a kind."""
         return os.path.normpath(os.path.join(self.root, getattr(self.configuration, name).folder))
 
     def _is_there(self, name: str) -> bool:
-        """Whether that sub-folder is there, and wanted."""
         return getattr(self.configuration, name).enabled and os.path.isdir(self._folder(name))
 
     # -- its kinds; what only some folders have is loaded for those -----------------------------
@@ -161,7 +159,7 @@ class Folder:
         if not self._is_there("tools"):
             return None
         if self._code is None:
-            text = "is not imported: no target was named; mcpd serve . serves it, and mcpd.toml says so for good"
+            text = "is not imported because no target was named; run mcpd serve . or add an mcpd.toml"
             report.warning(self._folder("tools"), text)
             return []
         return self._code.tools(self.server, pages, report)
@@ -215,7 +213,9 @@ class Folder:
         if not self._is_there("docs"):
             said = self.configuration.docs
             if said.enabled and said.folder != "docs":
-                report.error(self._folder("docs"), "is no folder (docs.folder in mcpd.toml); there are no documents")
+                report.error(
+                    self._folder("docs"), "is not a folder (docs.folder in mcpd.toml); no documents are served"
+                )
             return None
         if self._docs is None:
             from mcpd.sources.docs.source import Tree
@@ -226,26 +226,25 @@ class Folder:
 
 
 _PAGES = (".md", ".mdx", ".rst", ".html", ".pdf")
-"""Names of files that say of a folder that it is one of documents."""
+"""A folder with such files is probably meant to be a folder of documents."""
 
 
 def _check(place: ServerFolder, said: Configuration) -> None:
-    """Raise ConfigurationError for a folder that offers nothing, nor says that it will."""
+    """Raise ConfigurationError if a folder has nothing to serve and no configuration file."""
     if place.file or any(os.path.isdir(os.path.join(place.root, getattr(said, name).folder)) for name in FOLDERS):
         return
-    # From the top of the system, where hosts start servers, "home/me" would name no place.
+    # Hosts start servers in the root directory, from which a relative path such as "home/me" means nothing.
     shown = place.root if os.path.dirname(os.getcwd()) == os.getcwd() else os.path.relpath(place.root)
+    folders = ", ".join(FOLDERS)
     names = sorted(os.listdir(place.root))
     if files := [name for name in names if name.endswith(".py")]:
         best = next((name for name in ("server.py", "main.py", "app.py") if name in files), files[0])
         raise ConfigurationError(
-            f"{shown} is a folder without {', '.join(FOLDERS)}; name a file in it, as {os.path.join(shown, best)}"
+            f"{shown} has none of the folders {folders}; name a file in it, such as {os.path.join(shown, best)}"
         )
+
+    problem = f"{shown} has neither an mcpd.toml nor one of the folders {folders}"
     if any(name.lower().endswith(_PAGES) for name in names):
-        raise ConfigurationError(
-            f"{shown} is a folder without {', '.join(FOLDERS)} or mcpd.toml; to serve the documents in it, write "
-            f'docs.folder = "." into {os.path.join(shown, FILE)}'
-        )
-    raise ConfigurationError(
-        f"{shown} is a folder without {', '.join(FOLDERS)} or mcpd.toml; mcpd init {shown} writes what it takes"
-    )
+        file = os.path.join(shown, FILE)
+        raise ConfigurationError(f'{problem}; to serve its documents, write docs.folder = "." into {file}')
+    raise ConfigurationError(f"{problem}; mcpd init {shown} creates them")

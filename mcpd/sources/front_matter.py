@@ -17,7 +17,7 @@ _MAX_CHARACTERS = 64 * 1024
 _MAX_DEPTH = 20
 _INSTALL = "pip install 'mcpd-server[yaml]'"
 
-# Compiled by `re` when they are first needed.
+# `re` compiles these when they are first needed.
 _FENCE = r"(---|\+\+\+)[ \t]*(?=\n|\Z)"
 _END = r"(?m)^(---|\+\+\+|\.\.\.)[ \t]*$"
 _KEY = r"""[ \t]*(?:"[^"\n]*"|'[^'\n]*'|[\w$@./-][^:#\n]*):(?:[ \t]|\n|\Z)"""
@@ -40,7 +40,7 @@ class FrontMatterError(Exception):
 
 
 class _InvalidYaml(FrontMatterError):
-    """What PyYAML itself cannot read."""
+    """PyYAML cannot parse the text."""
 
 
 def read_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
@@ -213,7 +213,7 @@ def _parsed(head: str) -> dict[str, Any]:
 
 
 def _scalar(text: str) -> Any:
-    """A plain scalar by the core schema of YAML 1.2."""
+    """Return the value of a plain scalar in the core schema of YAML 1.2."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] in "+-.0123456789" and len(text) < 40:

@@ -1,4 +1,6 @@
-"""Which functions of a Python file are tools: the public ones with types that stand in it."""
+"""Finds the functions of a Python file that are tools: public functions with annotated parameters, defined in that
+file.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from mcpd.sources.files import Report
 if TYPE_CHECKING:
     from mcpd.server.options import ToolOptions
 else:
-    ToolOptions = NewType("ToolOptions", dict)  # for whoever evaluates annotations
+    ToolOptions = NewType("ToolOptions", dict)  # for programs that evaluate annotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,11 +35,12 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
 
 def tool(function: Any = None, /, **options: Any) -> Any:
-    """Say more of a function in a folder's `tools/`, as `@mcpd.tool(title="Water a bed", ui="bed")`.
+    """Set options of a tool in a folder's `tools/`, such as `@mcpd.tool(title="Water a bed", ui="bed")`.
 
-    Options are those of `Server.tool`; the function stays as it is. One whose name begins with `_` becomes a tool too.
+    Takes the options of `Server.tool` and returns the function unchanged. A function whose name begins with `_` becomes
+    a tool too.
 
-    A server object of your own has a decorator of its own: `@server.tool`.
+    With a server object, use its own decorator instead: `@server.tool`.
     """
     if function is None:
         return lambda given: tool(given, **options)
@@ -46,7 +49,7 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 
 
 def options_of(function: Any) -> dict[str, Any] | None:
-    """What was said of a function; None if nothing was."""
+    """Return the options that `tool` has set on a function, or None without it."""
     found: dict[str, Any] | None = getattr(plain_function(function), "__dict__", {}).get(_MARK)
     return found
 
@@ -55,7 +58,7 @@ _EMPTY = inspect.Parameter.empty
 
 
 class ToolFunction(Struct, frozen=True, eq=False):
-    """A function that is to be a tool, and what it says of itself with `mcpd.tool`."""
+    """A function that becomes a tool, with the options from `mcpd.tool`."""
 
     name: str
     function: Any
@@ -64,9 +67,9 @@ class ToolFunction(Struct, frozen=True, eq=False):
 
 
 def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFunction]:
-    """The tools of a file, in the order in which they stand there; functions without types are reported.
+    """Return the tools of a file in the order of their definitions. Functions without annotations are reported.
 
-    With `__all__` in it, the public ones are those named there. Marked ones are tools whatever they are called.
+    If the file has `__all__`, it decides which functions are public. Functions with `mcpd.tool` are always tools.
     """
     exported = getattr(module, "__all__", None)
     found: list[ToolFunction] = []
@@ -85,7 +88,7 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
                 report.warning(
                     path,
                     f"{name}: {', '.join(untyped)} {'has no type' if len(untyped) == 1 else 'have no types'}, so it is "
-                    f"no tool; {written}",
+                    f"not a tool; {written}",
                     line,
                 )
                 continue
@@ -94,7 +97,7 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
 
 
 def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Each function that was defined in the module, once, by its own name."""
+    """Yield the name and value of each function that the module defines, once."""
     seen: set[int] = set()
     for name, value in list(vars(module).items()):
         if isinstance(value, type | functools.partial) or not callable(value):
@@ -102,7 +105,7 @@ def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
         plain = plain_function(value)
         if not inspect.isfunction(plain) or plain.__name__ == "<lambda>":
             continue
-        # Objects of the author's classes may be callable; a decorated function is one that says what it wraps.
+        # Instances with `__call__` are not tools, but decorated functions are; these have `__wrapped__`.
         if not inspect.isfunction(value) and not hasattr(value, "__wrapped__"):
             continue
         if plain.__module__ != module.__name__ or id(plain) in seen:
@@ -112,15 +115,15 @@ def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _makes_a_context_manager(function: Any) -> bool:
-    """Whether it was made of a generator, as by `contextlib.contextmanager`: a helper of other functions."""
+    """Return whether a decorator such as `contextlib.contextmanager` made the function from a generator."""
     plain = plain_function(function)
     is_generator = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
     return is_generator and plain is not function
 
 
 def _untyped(function: Any) -> list[str]:
-    """The parameters of which nobody knows what they take."""
-    depends = sys.modules.get("mcpd.server.functions.dependencies")  # not loaded, if nobody has written a `Depends`
+    """Return the names of parameters without annotations that clients would have to provide."""
+    depends = sys.modules.get("mcpd.server.functions.dependencies")  # not loaded unless somebody uses `Depends`
     given = () if depends is None else depends.Dependency
     try:
         slots = inspect.signature(function).parameters.values()

@@ -1,8 +1,8 @@
-"""What the tools of a folder share: opened once by a function in `lifespan.py`, given to parameters of its type.
+"""The lifespan of a folder: a function in `lifespan.py` that opens what the tools share.
 
-The function yields one thing, once, with its type in the annotation. A parameter of that type is given it; if it is a
-dataclass or the like, a parameter of the type of one of its members is given that member. Clients neither see such
-parameters nor can they set them.
+The function yields one object; its return annotation gives the type. A parameter annotated with that type receives the
+object itself. If the type is a class with annotated attributes, a parameter annotated with the type of one attribute
+receives that attribute. Clients neither see nor set these parameters.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NO_THINGS = ("builtins", "typing", "collections.abc", "types")
 
 
 class Sharing:
-    """The lifespan of a folder, and the types of what it gives."""
+    """The lifespan of a folder, and the types of the objects that it provides."""
 
     def __init__(self, enter: Callable[[Any], AbstractAsyncContextManager[Any]], kind: Any) -> None:
         self.enter = enter
-        """What `Server(lifespan=…)` takes."""
+        """The argument of `Server(lifespan=…)`."""
         self.given: dict[Any, Dependency] = {}
-        """What gives a value of each type."""
+        """The dependency that provides a value of each type."""
         if kind is None:
             return
         self.given[kind] = Dependency(_whole, True)
@@ -37,9 +37,9 @@ class Sharing:
             self.given.setdefault(hint, Dependency(_part(name), True))
 
     def give(self, function: Any) -> None:
-        """Let parameters of the shared types be given by the server: their annotations say so from now on.
+        """Annotate parameters of the shared types, so that the server provides their values.
 
-        Raises RegistrationError for an annotation that cannot be evaluated.
+        Raises RegistrationError if an annotation cannot be evaluated.
         """
         plain = plain_function(function)
         if not self.given or not inspect.isfunction(plain):
@@ -63,18 +63,19 @@ def _part(name: str) -> Callable[..., Any]:
 
 
 def sharing_of(function: Any) -> Sharing:
-    """From the function of `lifespan.py`: a generator, async or not, or what makes a context manager of either.
+    """Return the lifespan for a function of `lifespan.py`: a generator, async or not, or a context manager made from
+    one.
 
-    It takes nothing, or the server. Raises RegistrationError.
+    The function takes no argument or the server. Raises RegistrationError otherwise.
     """
     plain = plain_function(function)
     if not inspect.isfunction(plain) or isinstance(function, type):
-        raise RegistrationError("it is no function; write async def lifespan() -> AsyncIterator[Shared]: … yield …")
+        raise RegistrationError("it is not a function; write async def lifespan() -> AsyncIterator[Shared]: … yield …")
     takes = [
         slot for slot in inspect.signature(function).parameters.values() if slot.default is inspect.Parameter.empty
     ]
     if len(takes) > 1 or any(slot.kind is slot.KEYWORD_ONLY for slot in takes):
-        raise RegistrationError("it takes nothing, or the server alone")
+        raise RegistrationError("it must take no argument, or only the server")
 
     make = function
     if inspect.isasyncgenfunction(function):
@@ -82,7 +83,9 @@ def sharing_of(function: Any) -> Sharing:
     elif inspect.isgeneratorfunction(function):
         make = contextmanager(function)
     elif plain is function:
-        raise RegistrationError("it yields nothing; write yield with what tools share, and what closes it behind that")
+        raise RegistrationError(
+            "it does not yield; yield the object that the tools share, and close it after the yield"
+        )
 
     @asynccontextmanager
     async def enter(server: Any) -> AsyncIterator[Any]:
@@ -99,14 +102,14 @@ def sharing_of(function: Any) -> Sharing:
 
 
 def _yielded(plain: Any) -> Any:
-    """The type of what it yields, by its annotation; None if that does not say."""
+    """Return the annotated type of the yielded object, or None without an annotation."""
     hint = resolved(plain, f"function {plain.__name__!r}").get("return")
     kinds = typing.get_args(hint)
     return _thing(kinds[0]) if kinds else None
 
 
 def _thing(hint: Any) -> Any:
-    """The class that values of a hint have; None if it is none that a client could not give as well."""
+    """Return the class of a type hint's values, or None if clients could send such a value."""
     while typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     if typing.get_origin(hint) in (Union, UnionType):
@@ -117,11 +120,11 @@ def _thing(hint: Any) -> Any:
 
 
 def _members(kind: Any) -> dict[str, Any]:
-    """The members of a class by name whose type no other member has."""
+    """Return the attributes of a class whose type no other attribute has."""
     kind = typing.get_origin(kind) or kind
     try:
         hints = typing.get_type_hints(kind)
-    except Exception:  # of a class that is no record at all, anything may be written there
+    except Exception:  # classes may have anything as annotations
         return {}
     things = {name: _thing(hint) for name, hint in hints.items() if not name.startswith("_")}
     kinds = list(things.values())

@@ -1,9 +1,8 @@
-"""From a target, or from none, to the folder that is meant. Looks at names only; nothing is loaded here.
+"""Finds the folder to serve, by names only; no code or configuration is loaded.
 
-With no target: the folder of the next `mcpd.toml`, here or above; else that of the next `pyproject.toml` with a
-`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names, and no file or folder in
-it is a server. `docs/` alone says nothing in a repository or a Python project: most have one, and none means this by
-it.
+Without a target, the folder is the first of these: the folder of the nearest `mcpd.toml`, here or above; the folder of
+the nearest `pyproject.toml` with `[tool.mcpd]`; the current folder, if it has one of the known sub-folders and contains
+no other server. `docs/` does not count in a repository or Python project, because most of these have one.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from mcpd.protocol.printable import printable
 
 FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
-"""The sub-folders that make a folder a server."""
+"""Sub-folders that make a folder a server."""
 
 _SERVER = re.compile(
     rb"^\s*(?:from|import)\s+(?:mcpd|mcp|fastmcp)\b(?s:.*)\b(?:Server|FastMCP|MCPServer)(?:\[\w+\])?\(", re.MULTILINE
 )
-"""A file that imports a library for servers and makes a server."""
+"""Matches a file that imports a library for servers and creates a server."""
 
 _MOST_LISTED = 200
 _MOST_FILE_BYTES = 64 * 1024
@@ -32,35 +31,34 @@ _MOST_PROJECT_BYTES = 1024 * 1024
 
 
 class ServerFolder(Struct, frozen=True):
-    """A folder that is a server."""
+    """A folder to serve."""
 
     root: str
-    """Its absolute path."""
+    """The absolute path."""
     file: str = ""
-    """The file that says how it is served; "" if there is none."""
+    """The path of the configuration file, or ""."""
     is_trusted: bool = True
-    """Whether its code may be imported: it was named, or has a file that says it is a server (D9)."""
+    """Whether its code may be imported: the folder was named, or it has a configuration file (D9)."""
     others_file: str = ""
-    """A file that was passed over, because it is another user's."""
+    """A configuration file that was ignored because it belongs to another user."""
 
 
 def place_of(folder: str) -> ServerFolder:
-    """The folder that was named."""
+    """Return the folder with this path."""
     root = os.path.abspath(folder)
     return ServerFolder(root, _file_in(root))
 
 
 def place_here(*, has_demo: bool = True) -> ServerFolder | None:
-    """The folder that is meant where no target was named; None if there is none.
+    """Return the folder to serve if no target was named, or None without one.
 
-    Raises ConfigurationError if a file or folder beside it is a server: its name was forgotten. The message offers the
-    demo server if the command `has_demo`.
-
-    A file of another user says nothing: in a folder where everybody may write, it would be anybody's.
+    Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. Raises
+    ConfigurationError if a file or folder in the current folder is a server; the message mentions `--demo` if the
+    command `has_demo`.
     """
     try:
         here = os.getcwd()
-    except OSError:  # somebody has removed it
+    except OSError:  # the current folder was deleted
         return None
     others = ""
     for find in (_own, _project):
@@ -82,7 +80,7 @@ def place_here(*, has_demo: bool = True) -> ServerFolder | None:
 
 
 def _servers_in(folder: str) -> list[str]:
-    """The Python files of a folder that make a server, and its folders that have an mcpd.toml."""
+    """Return the names of Python files that create a server and of folders with an `mcpd.toml`."""
     try:
         names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MOST_LISTED]
     except OSError:
@@ -122,7 +120,6 @@ def _own(folder: str) -> str:
 
 
 def _project(folder: str) -> str:
-    """The folder's pyproject.toml, if it says something to us."""
     path = os.path.join(folder, _PROJECT)
     if not os.path.isfile(path):
         return ""

@@ -1,10 +1,10 @@
-"""Imports the Python files of a folder, one after another, each within a limit of time.
+"""Imports the Python files of a folder, each within a time limit.
 
-Theory of operation. The folder becomes a package of its own, `_mcpd_folder_1`, so that files of two folders may have
-the same name and a file called `calendar.py` does not stand in for Python's. Inside, a file reaches its neighbours by
-relative imports, and by plain names too where nothing else has that name: `_Neighbours` is asked last, answers files
-of its own folder only, and gives the same module, so that there is one of each. An import runs in a thread, which is
-given up after its time; what it prints, what it starts and how it ends is reported.
+Theory of operation. The folder becomes a package of its own, `_mcpd_folder_1`. Files in different folders may therefore
+have the same name, and a file called `calendar.py` does not replace Python's module. Files import each other by
+relative imports, or by their plain names if no other module has that name: `_PlainNames` is the last finder, answers
+only for files of its folder, and returns the same module, so that there is only one copy. An import runs in a thread,
+which is abandoned when its time is up. Output, new threads and errors are reported.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _numbers = count(1)
 _MOST_HEADER_BYTES = 1024 * 1024
 
 Stamps: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
-"""By the name of a module its file, and the size and time of that."""
+"""Maps the names of modules to their files and the size and time of each file."""
 
 
 class FolderPackage:
     """The Python files of one folder, as a package."""
 
     def __init__(self, root: str, plain_from: Sequence[str]) -> None:
-        """Files in the folders `plain_from` are found by their plain names too."""
+        """Files in the folders `plain_from` can also be imported by their plain names."""
         self.root = root
         self.name = f"_mcpd_folder_{next(_numbers)}"
         package = ModuleType(self.name, "The files of a folder that is served.")
@@ -46,7 +46,7 @@ class FolderPackage:
         sys.meta_path.append(self._neighbours)
 
     def stamps(self) -> Stamps:
-        """Which files its modules were loaded from, and what those are like now; None for one that is gone."""
+        """Return the files of the loaded modules with their current stamps; None means that a file was deleted."""
         found: Stamps = {}
         for name, module in list(sys.modules.items()):
             path = getattr(module, "__file__", None)
@@ -61,30 +61,30 @@ class FolderPackage:
         return found
 
     def changed(self, stamps: Stamps) -> list[str]:
-        """The files of which these stamps are not true any more."""
+        """Return the files that no longer match the given stamps."""
         now = self.stamps()
         return [path for name, (path, stamp) in stamps.items() if now.get(name, (path, None)) != (path, stamp)]
 
     def adopt(self, other: FolderPackage, names: Iterable[str]) -> None:
-        """Have these modules of another package as if they had been loaded here."""
+        """Use these modules of another package as if they had been loaded in this one."""
         for name in names:
             if name in sys.modules:
                 sys.modules[self.name + name.removeprefix(other.name)] = sys.modules[name]
 
     def close(self) -> None:
-        """Forget its modules: nothing that they have is used any more."""
+        """Remove all modules of the package."""
         sys.meta_path.remove(self._neighbours)
         for name in [name for name in sys.modules if name == self.name or name.startswith(f"{self.name}.")]:
             del sys.modules[name]
 
     def load(self, path: str, seconds: float, report: Report, instead: str = "it is left out") -> ModuleType | None:
-        """The module of a file below the folder; None if it could not be imported, which is reported.
+        """Return the module of a file in the folder, or None if it cannot be imported, which is reported.
 
-        `instead` says what becomes of the file then.
+        `instead` is the end of the message: what happens to the file then.
         """
         parts = os.path.splitext(os.path.relpath(path, self.root))[0].split(os.sep)
         if any("." in part for part in parts):
-            report.error(path, "a Python file's name has no dot but that of .py; rename it")
+            report.error(path, "a Python file's name may contain only the dot of .py; rename it")
             return None
 
         work = _Import(".".join((self.name, *parts)))
@@ -93,19 +93,17 @@ class FolderPackage:
             work.run(seconds)
         self._neighbours.forget()
         if heard.text:
-            report.warning(path, f"prints while it is imported: {heard.text.strip()[:80]!r}; put that into a function")
+            report.warning(path, f"prints on import: {heard.text.strip()[:80]!r}; move this into a function")
         started = [one for one in threading.enumerate() if one not in before and one is not work.thread]
         if started and work.is_done:
             names = ", ".join(printable(one.name, 40) for one in started[:3])
-            report.warning(
-                path, f"starts threads while it is imported ({names}); start them in lifespan.py, which also ends them"
-            )
+            report.warning(path, f"starts threads on import ({names}); start and stop them in lifespan.py")
 
         if not work.is_done:
             line = work.line_in(path)
             work.stop()
-            text = f"its import did not end within {seconds:g} seconds; {instead}"
-            report.error(path, f"{text} (tools.import-timeout in mcpd.toml allows more)", line)
+            text = f"its import took longer than {seconds:g} seconds; {instead}"
+            report.error(path, f"{text} (increase tools.import-timeout in mcpd.toml to allow more)", line)
             return None
         if work.error is not None:
             line, text = _told(work.error, path, self.root)
@@ -120,7 +118,7 @@ _OUTSIDE = "move its functions into an installed package, or serve a single file
 
 
 def spawn_problem(module: ModuleType, remedy: str) -> str | None:
-    """Why child processes of `multiprocessing` cannot run functions of a module that has no importable name."""
+    """Return why child processes of `multiprocessing` cannot run functions of this module, or None."""
     multiprocessing = sys.modules.get("multiprocessing")
     if multiprocessing is None:
         return None
@@ -139,7 +137,7 @@ def spawn_problem(module: ModuleType, remedy: str) -> str | None:
 
 
 class _Import:
-    """One import, in a thread of its own: what never comes back is left behind."""
+    """One import in a thread, which is abandoned if it does not end."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -149,18 +147,18 @@ class _Import:
         self._done = threading.Event()
 
     def run(self, seconds: float) -> None:
-        """Begin, and wait for so long."""
+        """Start the import and wait for at most this many seconds."""
         self.thread.start()
         if self._done.wait(seconds):
             self.thread.join()
 
     @property
     def is_done(self) -> bool:
-        """Whether it came to an end, one way or the other."""
+        """Whether the import has ended, with or without an error."""
         return self._done.is_set()
 
     def line_in(self, path: str) -> int | None:
-        """Which line of that file it is at."""
+        """Return the line of that file which is being executed."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         while frame is not None:
             if frame.f_code.co_filename == path:
@@ -169,10 +167,10 @@ class _Import:
         return None
 
     def stop(self) -> None:
-        """End it, if it is in Python code; what waits in the system is left to wait.
+        """Stop the import if it is executing Python code; a thread that waits in a system call keeps waiting.
 
-        Under a debugger or a coverage tool it is left to run: in CPython 3.11 a thread that is traced spins for ever
-        while an exception is on its way to another thread that waits in the system.
+        Under a debugger or a coverage tool, nothing is stopped: in CPython 3.11, a traced thread spins forever while an
+        exception is pending for another thread that waits in a system call.
         """
         if sys.gettrace() is not None:
             return
@@ -192,7 +190,7 @@ class _Import:
 
 
 class _GivenUp(BaseException):
-    """Raised in an import that has had its time."""
+    """Raised in the thread of an import whose time is up."""
 
 
 # -- what a file does while it is imported ----------------------------------------------------
@@ -200,7 +198,7 @@ class _GivenUp(BaseException):
 
 @contextmanager
 def _without_bytecode() -> Iterator[None]:
-    """Python tells what it has compiled by seconds and size: of two edits in a second it would not see the other."""
+    """Disable bytecode files: with their times in seconds, Python would miss a second edit within a second."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -210,7 +208,7 @@ def _without_bytecode() -> Iterator[None]:
 
 @contextmanager
 def _no_serving() -> Iterator[None]:
-    """A file that serves itself when it is imported would never come back."""
+    """Make `Server.run` raise: a file that serves on import would never finish importing."""
     serve = Server.run
     Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
     try:
@@ -221,20 +219,19 @@ def _no_serving() -> Iterator[None]:
 
 def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
     raise ConfigurationError(
-        "it calls run() of a server; a file in tools/ needs none: its functions are the tools. "
-        "A server of one file is served by its name: mcpd serve server.py"
+        "it calls Server.run(); in tools/, remove that call: the functions are the tools. "
+        "To serve a file with a server, run mcpd serve server.py"
     )
 
 
 class _Heard:
-    """Stands in for stdout, passes everything on, and keeps the beginning."""
+    """Replaces stdout, passes everything on, and keeps the beginning."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.text = ""
 
     def write(self, text: str) -> int:
-        """As `TextIOBase.write`."""
         if len(self.text) < 200:
             self.text += str(text)
         self._stream.write(text)
@@ -260,7 +257,7 @@ def _listening() -> Iterator[_Heard]:
 
 
 def _told(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
-    """The line of a file at which an error came up, and what it is, in words."""
+    """Return the line at which an error occurred and a description of the error."""
     line, deeper = _line(error.__traceback__, path, root)
     if isinstance(error, SyntaxError):
         what = f"{type(error).__name__}: {error.msg}"
@@ -270,12 +267,12 @@ def _told(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
             deeper = f" ({os.path.relpath(error.filename, root)}, line {error.lineno})"
         return line, what + deeper
     if isinstance(error, SystemExit):
-        return line, f"it ends by itself while it is imported (exit {error.code}){deeper}"
+        return line, f"it exits on import (exit {error.code}){deeper}"
     if isinstance(error, ModuleNotFoundError):
         missing = printable(error.name or "")
         if _has_header(path):
-            return line, f"no module {missing!r}{deeper}; start mcpd again if it is in its # /// script header"
-        return line, f"no module {missing!r}{deeper}; install it where mcpd runs: {sys.executable} -m pip install …"
+            return line, f"no module {missing!r}{deeper}; restart mcpd if you added it to the # /// script header"
+        return line, f"no module {missing!r}{deeper}; install it for mcpd: {sys.executable} -m pip install …"
     if isinstance(error, McpdError):
         return line, f"{error}{deeper}"
     text = str(error)
@@ -291,7 +288,7 @@ def _has_header(path: str) -> bool:
 
 
 def _line(trace: TracebackType | None, path: str, root: str) -> tuple[int | None, str]:
-    """The line in that file, and ` (other.py, line 3)` if it came up in another one of the folder."""
+    """Return the line in a file, and ` (other.py, line 3)` if the error occurred in another file of the folder."""
     line, deeper = None, ""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
@@ -307,7 +304,7 @@ def _line(trace: TracebackType | None, path: str, root: str) -> tuple[int | None
 
 
 class _Neighbours:
-    """Finds files of a folder by their plain names, for imports in that folder that find nothing else."""
+    """A finder for files of a folder by their plain names, used for imports in that folder which fail otherwise."""
 
     def __init__(self, package: str, root: str, folders: Sequence[str]) -> None:
         self._package = package
@@ -316,7 +313,7 @@ class _Neighbours:
         self._given: set[str] = set()
 
     def forget(self) -> None:
-        """Let another folder have the same plain names."""
+        """Remove the plain names from `sys.modules`, so that another folder can use them."""
         while self._given:
             name = self._given.pop()
             module = sys.modules.get(name)
@@ -333,7 +330,6 @@ class _Neighbours:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the import system asks."""
         if path is not None or "." in fullname or not self._is_asked_by_its_own():
             return None
         for folder in self._folders:
@@ -341,20 +337,19 @@ class _Neighbours:
             if os.path.isfile(f"{place}.py") or os.path.isfile(os.path.join(place, "__init__.py")):
                 self._given.add(fullname)
                 parts = os.path.relpath(place, self._root).split(os.sep)
-                alias: Any = _Alias(".".join((self._package, *parts)))  # importlib.abc costs start-up
+                alias: Any = _Alias(".".join((self._package, *parts)))  # importlib.abc would slow down the start
                 return ModuleSpec(fullname, alias)
         return None
 
 
 class _Alias:
-    """Gives a module that has another name already."""
+    """A loader that returns a module already imported under another name."""
 
     def __init__(self, real: str) -> None:
         self._real = real
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """As the import system asks: an ordinary one, which the real one replaces."""
+        """Return None: `exec_module` replaces the new module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the real one in its place."""
         sys.modules[module.__name__] = import_module(self._real)

@@ -1,8 +1,7 @@
-"""Notebooks among the files of a folder: a tool that shows one, the page that it opens, and what that page asks for.
+"""Notebooks in a folder: a tool that shows one, its View, and the tool from which the View loads cells.
 
-They are offered where a folder has notebooks, and read when they are asked for. The result says which notebook, and has
-it as text; the page gets the cells some at a time, by a tool of its own, as hosts do not pass on more than some
-megabytes at once.
+The tools are offered if the folder has notebooks, which are read on each call. The result has the notebook as text. The
+View loads the cells in batches with a tool of its own, because hosts limit messages to a few megabytes.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _NAMED: Final = 20
 
 
 class NotebookFile(Struct, frozen=True):
-    """A notebook. `name` is what callers call it: the sub-folder, and its path in there."""
+    """A notebook. `name` is the argument of the tools: the sub-folder and the path in it."""
 
     name: str
     path: str
@@ -45,7 +44,7 @@ class NotebookFile(Struct, frozen=True):
 
 
 def notebooks_among(entries: Iterable[ResourceEntry]) -> Iterator[NotebookFile]:
-    """The notebooks among the files of `resources/`."""
+    """Yield the notebooks in `resources/`."""
     for entry in entries:
         if isinstance(entry, FileResource) and entry.origin.file.suffix == SUFFIX:
             file = entry.origin.file
@@ -53,14 +52,14 @@ def notebooks_among(entries: Iterable[ResourceEntry]) -> Iterator[NotebookFile]:
 
 
 def notebooks_below(folder: str, paths: Iterable[str]) -> Iterator[NotebookFile]:
-    """The notebooks among the documents of `docs/`; `paths` are below it."""
+    """Yield the notebooks among the documents. `paths` are relative to `folder`."""
     for path in paths:
         if path.lower().endswith(SUFFIX):
             yield NotebookFile(f"docs/{path}", os.path.join(folder, *path.split("/")), folder)
 
 
 class Notebooks:
-    """The tools and the page for the notebooks of one folder."""
+    """The tools and the View for the notebooks of one folder."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -69,13 +68,13 @@ class Notebooks:
         self._page: AppEntry | None = None
 
     def entries(self, files: Iterable[NotebookFile]) -> tuple[list[ToolEntry], list[ResourceEntry]]:
-        """What is offered for these files; nothing without any. The same entries as long as they are the same files."""
+        """Return the tools and resources for these files. The same files give the same entries."""
         found = {file.name: file for file in files}
         if not found:
             self._files = {}
             return [], []
         if self._page is None:
-            named = (_PAGE, "Notebook", "Shows a notebook, and what its cells gave")
+            named = (_PAGE, "Notebook", "Shows a notebook with the outputs of its cells")
             self._page = bundled_page(self._server.name, "notebook", _CELLS, {}, named)
         if found.keys() != self._files.keys() or not self._tools:
             self._tools = [
@@ -92,7 +91,7 @@ class Notebooks:
     # -- the tools; in threads, as they are plain functions ------------------------------------------
 
     def _show(self, names: list[str]) -> Any:
-        """The tool for models, with the names that there are in its schema."""
+        """Return the function of the tool for models. Its schema has the names as examples."""
 
         def show_notebook(path: str, first_cell: int = 1) -> ViewResult:
             from mcpd.sources.docs.notebook_views import notebook_text
@@ -113,13 +112,13 @@ class Notebooks:
         return show_notebook
 
     def cells(self, path: str, first: Annotated[int, Meta(ge=1)] = 1) -> ViewResult:
-        """Cells of a notebook for the page that shows it, from the one with this number on."""
+        """Return cells of a notebook for its View, starting with the number `first`."""
         from mcpd.sources.docs.notebook_views import shown_cells
 
         file, notebook = self._read(path)
         shown = shown_cells(notebook, file.name, _within(first, len(notebook.cells)))
         last = first + len(shown.cells) - 1
-        # Not by `view_result`, which sends data twice: it may be some megabytes.
+        # `view_result` would send the data twice, and it may have several megabytes.
         return ViewResult(content=[TextContent(f"Cells {first} to {last} of {file.name}")], structured_content=shown)
 
     # -- files ---------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ class Notebooks:
             raise ToolError(f"{file.name} cannot be read: {error.strerror}") from None
         if len(data) > MOST_BYTES:
             raise ToolError(
-                f"{file.name} has more than {MOST_BYTES} bytes and is not shown; clear outputs of its cells"
+                f"{file.name} is larger than {MOST_BYTES} bytes and cannot be shown; clear the outputs of its cells"
             )
         try:
             return file, read_notebook(data)
@@ -142,7 +141,7 @@ class Notebooks:
             raise ToolError(f"{file.name} cannot be shown: {error}") from None
 
     def _found(self, path: str) -> NotebookFile:
-        """The notebook that is meant: by its name, by the end of its name, or by its URI. Raises ToolError."""
+        """Find a notebook by its name, the end of its name, or its URI. Raises ToolError if the match is not unique."""
         files = self._files
         wanted = path.strip().removeprefix("./").lstrip("/")
         for name in (wanted, f"{wanted}.ipynb"):
@@ -157,17 +156,19 @@ class Notebooks:
                 return fitting[0]
             if fitting:
                 names = ", ".join(sorted(file.name for file in fitting)[:_NAMED])
-                raise ToolError(f"there is more than one notebook {printable(path, 200)!r}: {names}")
+                raise ToolError(f"several notebooks match {printable(path, 200)!r}: {names}")
 
         stems = {os.path.basename(name): name for name in files}
         near = get_close_matches(wanted, files, 5, 0.5) or [
             stems[stem] for stem in get_close_matches(os.path.basename(wanted), stems, 5, 0.4)
         ]
         names = ", ".join(near or sorted(files)[:_NAMED])
-        raise ToolError(f"there is no notebook {printable(path, 200)!r}; {'near it' if near else 'there'}: {names}")
+        raise ToolError(
+            f"notebook not found: {printable(path, 200)!r}; {'similar notebooks' if near else 'notebooks'}: {names}"
+        )
 
 
-_FIRST: Final = Meta(ge=1, description="The number of the cell to begin with, for what did not fit before.")
+_FIRST: Final = Meta(ge=1, description="The number of the first cell, to continue a long notebook.")
 _CELLED: Final[dict[str, Any]] = {
     "name": _CELLS,
     "title": "Cells of a notebook",
@@ -182,7 +183,7 @@ def _shown_options(names: dict[str, NotebookFile]) -> dict[str, Any]:
     return {
         "name": _TOOL,
         "title": "Show a notebook",
-        "description": f"Show a Jupyter notebook: text, code, and what it gave. Nothing is run. There: {there}{more}.",
+        "description": f"Show a Jupyter notebook: text, code and outputs. No code is run. Notebooks: {there}{more}.",
         "ui": _PAGE,
         "annotations": {"readOnlyHint": True},
     }
@@ -190,10 +191,9 @@ def _shown_options(names: dict[str, NotebookFile]) -> dict[str, Any]:
 
 def _within(first: int, total: int) -> int:
     if first > max(total, 1):
-        raise ToolError(f"the notebook has {total} cells; there is no cell {first}")
+        raise ToolError(f"cell {first} does not exist: the notebook has {total} cells")
     return first
 
 
 def _typed(options: dict[str, Any]) -> Any:
-    """What the decorator takes too."""
     return options

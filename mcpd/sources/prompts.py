@@ -1,7 +1,7 @@
-"""Prompts that are Markdown files: arguments in their head or in `{{name}}`, several messages by comments.
+"""Prompts in Markdown files: arguments in the front matter or as `{{name}}`, and messages separated by comments.
 
-A line `<!-- assistant -->` or `<!-- user -->` begins a message of that role; what stands before the first is the
-user's.
+A line `<!-- assistant -->` or `<!-- user -->` starts a message of that role. The text before the first such line is a
+user message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
 
 MOST_BYTES = 1024 * 1024
-"""The largest file that is a prompt."""
+"""The largest prompt file that is served, in bytes."""
 
 _ROLE = r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*"
 _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}"
@@ -47,7 +47,7 @@ class _Argument(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class _Head(Struct, frozen=True):
-    """The keys that mcpd reads. Other hosts have keys of their own, such as `allowed-tools`, which are ignored."""
+    """The front matter that mcpd reads. Keys of other hosts, such as `allowed-tools`, are ignored."""
 
     name: str | None = None
     title: str | None = None
@@ -56,7 +56,7 @@ class _Head(Struct, frozen=True):
 
 
 class FilePrompt(PromptEntry):
-    """One file. Equal to another one that says the same."""
+    """One file. Two prompts are equal if their contents are equal."""
 
     def __init__(
         self, head: Prompt, arguments: Mapping[str, _Argument], messages: tuple[tuple[_Role, str], ...]
@@ -78,26 +78,25 @@ class FilePrompt(PromptEntry):
 
     @property
     def arguments(self) -> Collection[str]:
-        """The names of its arguments."""
         return tuple(self._arguments)
 
     def listed(self, active: ActiveExtensions) -> Prompt:
-        """The prompt as lists show it."""
         return self._prompt
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """The choices that its head names."""
         from mcpd.server.registry.prompts import rank
 
         return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
-        """Its messages with the values in their places. Raises InvalidParams for a missing or unknown argument."""
+        """Return the messages with the values filled in. Raises InvalidParams for a missing, unknown or invalid
+        argument.
+        """
         values: dict[str, str] = {}
         for name, argument in self._arguments.items():
             given = arguments.get(name)
             if given is None and argument.required:
-                raise InvalidParams(f"{name}: is missing")
+                raise InvalidParams(f"{name}: is required")
             values[name] = _as_text(argument.default) if given is None else given
             known = [_as_text(choice) for choice in argument.choices]
             if known and given is not None and given not in known:
@@ -105,7 +104,7 @@ class FilePrompt(PromptEntry):
         for name in arguments:
             if name not in values:
                 there = ", ".join(values) or "none"
-                raise InvalidParams(f"{printable(name, 60)}: there is no such argument; there are {there}")
+                raise InvalidParams(f"{printable(name, 60)}: unknown argument; known arguments: {there}")
 
         messages = [
             PromptMessage(role, TextContent(re.sub(_GAP, lambda gap: values.get(gap[1], gap[0]), text)))
@@ -115,16 +114,16 @@ class FilePrompt(PromptEntry):
 
 
 def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) -> dict[str, FilePrompt]:
-    """The Markdown files of a folder as prompts, by path; those in sub-folders have its name before theirs.
+    """Return the prompts in a folder by path. A prompt in a sub-folder has the sub-folder's name as a prefix.
 
-    `before` is what they were: one that has a mistake in it now stays.
+    `before` is the previous result: a file that now has a mistake keeps its previous prompt.
     """
     found: dict[str, FilePrompt] = {}
     places: dict[str, str] = {}
     files = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
     for file in files:
         prompt = before.get(file.path)
-        instead = "it is left out" if prompt is None else "what it said before is served"
+        instead = "it is left out" if prompt is None else "its previous version is served"
         try:
             prompt = _prompt(file, folder, report)
         except FrontMatterError as error:
@@ -134,7 +133,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
         if prompt is None:
             continue
         if prompt.key in places:
-            report.error(file.path, f"there is a prompt {prompt.key} already ({places[prompt.key]}); it is left out")
+            report.error(file.path, f"{places[prompt.key]} already has the prompt name {prompt.key}; it is left out")
             continue
         found[file.path], places[prompt.key] = prompt, "/".join(file.parts)
 
@@ -142,7 +141,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
 
 
 def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
-    """Raises FrontMatterError, OSError."""
+    """Read one prompt. Raises FrontMatterError or OSError."""
     data = read_within(file.path, folder, MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise FrontMatterError(1, f"is larger than {MOST_BYTES} bytes")
@@ -154,15 +153,15 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     members, body, first_line = read_front_matter(text)
     head = _head(members, text)
     for key, known in _misspelled(members):
-        report.warning(file.path, f"its head has the unknown key {printable(key, 60)}; did you mean {known}?")
+        report.warning(file.path, f"its front matter has the unknown key {printable(key, 60)}; did you mean {known}?")
     name = head.name or "_".join((*file.parts[:-1], file.stem))
     if not re.match(_NAME, name):
         raise FrontMatterError(
-            1, f"{name[:80]!r} is no name for a prompt: use 1 to 128 letters, digits, '_', '-' and '.'"
+            1, f"{name[:80]!r} is not a valid prompt name: use 1 to 128 letters, digits, '_', '-' and '.'"
         )
     messages = _messages(body)
     if not messages:
-        raise FrontMatterError(first_line, "has no text; write what the prompt says below its head")
+        raise FrontMatterError(first_line, "has no text; write the prompt below its front matter")
 
     used = list(dict.fromkeys(re.findall(_GAP, "\n".join(text for _, text in messages))))
     arguments = _arguments(head, used)
@@ -170,12 +169,13 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
         if gap[1] not in arguments:
             line = first_line + body.count("\n", 0, gap.start())
             raise FrontMatterError(
-                line, f"{{{{{gap[1]}}}}} is no argument; its head has {', '.join(arguments) or 'none'}"
+                line,
+                f"{{{{{gap[1]}}}}} is not an argument; its front matter has {', '.join(arguments) or 'no arguments'}",
             )
     for one in arguments:
         if one not in used:
             report.warning(
-                file.path, f"its argument {one} is nowhere in its text; write {{{{{one}}}}} where it belongs"
+                file.path, f"its argument {one} is not used in its text; write {{{{{one}}}}} where its value belongs"
             )
     listed = Prompt(
         name=name,
@@ -192,8 +192,8 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
 _EXPECTED = {
     "arguments": "a list of names, a list of `name: …` with `description: …`, or a table of names with descriptions",
     "arguments.required": "true or false",
-    "arguments.choices": "a list of texts or numbers",
-    "arguments.default": "a text, a number, true or false",
+    "arguments.choices": "a list of strings or numbers",
+    "arguments.default": "a string, a number, true or false",
 }
 _KNOWN = "title, description, required, default and choices"
 
@@ -209,13 +209,15 @@ def _head(members: dict[str, Any], text: str) -> _Head:
         lines = text.split("\n")
         line = next((at for at, one in enumerate(lines, 1) if one.strip().lstrip("- \"'").startswith(key)), 1)
         if unknown:
-            raise FrontMatterError(line, f"an argument has no key {printable(key, 60)}; it can have {_KNOWN}") from None
-        expected = _EXPECTED.get(".".join(keys), "a text (put numbers, true and false in quotes)")
+            raise FrontMatterError(
+                line, f"unknown key {printable(key, 60)} of an argument; known keys: {_KNOWN}"
+            ) from None
+        expected = _EXPECTED.get(".".join(keys), "a string (put numbers, true and false in quotes)")
         raise FrontMatterError(line, f"{key}: expected {expected}") from None
 
 
 def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
-    """Unknown keys that look like one of ours, each with that one."""
+    """Return unknown keys that look like a known key, each with that key."""
     known = _Head.__struct_fields__
     unknown = [key for key in members if key not in known]
     if not unknown:
@@ -226,7 +228,7 @@ def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
-    """The arguments by name: those of the head, otherwise the placeholders of the text, which are then required."""
+    """Return the arguments from the front matter, or one required argument for each placeholder in the text."""
     pairs: list[tuple[str, _Argument | None]]
     said = head.arguments
     if said is None:
@@ -240,7 +242,7 @@ def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
         argument = one or _Argument()
         if not name or name in found:
             text = f"has the argument {name} twice" if name else "has an argument without a name; write - name: season"
-            raise FrontMatterError(1, f"its head {text}")
+            raise FrontMatterError(1, f"its front matter {text}")
         if argument.required is None:
             argument = msgspec.structs.replace(argument, required=argument.default is None)
         found[name] = argument
@@ -249,7 +251,7 @@ def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
 
 
 def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
-    """The messages of a text, each with who says it; those without text are left out."""
+    """Return the role and text of each message that is not empty."""
     found: list[tuple[_Role, list[str]]] = [("user", [])]
     for line in body.split("\n"):
         role = re.fullmatch(_ROLE, line) if "<!--" in line else None

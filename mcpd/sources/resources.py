@@ -1,6 +1,7 @@
-"""Files as resources: as text or bytes, by what they hold; `[name]` in a path makes a family of them.
+"""Files as resources, and as resource templates if their path contains `[name]`.
 
-In a family the file is text, and `{{name}}` in it stands for what the client's URI has in that place.
+Contents are sent as text if they are text, otherwise as bytes. In the file of a template, `{{name}}` is replaced by the
+value from the URI.
 """
 
 from __future__ import annotations
@@ -78,34 +79,34 @@ _TYPES = {
 }
 
 _TEXT = ("json", "jsonl", "xml", "yaml", "toml", "sql", "x-sh", "javascript")
-"""What is text below `application/`."""
+"""Types below `application/` that are text."""
 
 
 def media_type(suffix: str) -> str | None:
-    """The type of files with this suffix, as `.md`; None if nobody has said."""
+    """Return the MIME type for a suffix such as `.md`, or None."""
     found = _TYPES.get(suffix)
     if found is None and suffix:
         import mimetypes
 
-        # Without the files of the machine, which say something else on each.
+        # Without the system's own tables, which differ between machines.
         found = mimetypes.MimeTypes(()).guess_type(f"file{suffix}", strict=False)[0]
     return found
 
 
 def is_text_type(kind: str | None) -> bool:
-    """Whether files of this type are text; of an unknown type they may be."""
+    """Return whether files of this type are text. Files of an unknown type may be."""
     if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXT:
         return True
     return kind.endswith(("+json", "+xml", "+yaml"))
 
 
-# Compiled by `re` when they are first needed.
+# `re` compiles these when they are first needed.
 _VARIABLE = r"\[([A-Za-z_][A-Za-z0-9_]*)\]"
 _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
 
 
 class Origin(Struct, frozen=True):
-    """A file that is served, and the limits of that."""
+    """A served file and its size limit."""
 
     file: File
     folder: str
@@ -113,18 +114,18 @@ class Origin(Struct, frozen=True):
     most_bytes: int
 
     def read(self, uri: str) -> bytes:
-        """What the file holds now. Raises ResourceNotFound, and InternalError if it is too large."""
+        """Return the current content. Raises ResourceNotFound, or InternalError if the file is too large."""
         try:
             data = read_within(self.file.path, self.folder, self.most_bytes + 1)
         except OSError:
             raise ResourceNotFound(uri) from None
         if len(data) > self.most_bytes:
-            raise InternalError(f"The file has more than {self.most_bytes} bytes, and is not served")
+            raise InternalError(f"The file is larger than {self.most_bytes} bytes and cannot be served")
         return data
 
 
 class FileResource(ResourceEntry):
-    """One file. Equal to another one if the file has not changed."""
+    """One file. Two are equal if the file has not changed in between."""
 
     def __init__(self, key: str, origin: Origin) -> None:
         self.key = key
@@ -137,12 +138,11 @@ class FileResource(ResourceEntry):
         return hash((self.key, self.origin))
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The file as lists show it, with its size when it was last looked at."""
         file = self.origin.file
         return Resource(uri=self.key, name=_name(file), mime_type=self.origin.media_type, size=file.size)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """What it holds now: text if it is, else bytes, whatever its name says."""
+        """Return the current content: as text if it is text, otherwise as bytes, whatever the suffix is."""
         from mcpd.server.functions.threads import run_in_thread
 
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
@@ -158,9 +158,9 @@ class FileResource(ResourceEntry):
 
 
 class FileTemplate(TemplateEntry):
-    """A family of resources: one file for all of them. Equal to another one if the file has not changed.
+    """A resource template: one file for all its URIs. Two are equal if the file has not changed in between.
 
-    Raises RegistrationError if the key is no URI template.
+    Raises RegistrationError if the key is not a valid URI template.
     """
 
     def __init__(self, key: str, origin: Origin) -> None:
@@ -176,17 +176,15 @@ class FileTemplate(TemplateEntry):
 
     @property
     def arguments(self) -> Collection[str]:
-        """The names in brackets."""
         return self.template.variables
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        """The family as lists show it."""
         return ResourceTemplate(uri_template=self.key, name=_name(self.origin.file), mime_type=self.origin.media_type)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the names in a URI of this family; None if it is none of it.
+        """Return the values of the variables in a URI, or None if the template does not match.
 
-        Raises InvalidParams for a value that would lead out of a folder, were it a path.
+        Raises InvalidParams for a value that would lead out of a folder if it were used as a path.
         """
         variables = self.template.match(uri)
         problem = problem_of(variables, frozenset()) if variables else None
@@ -196,7 +194,7 @@ class FileTemplate(TemplateEntry):
         return variables
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Coroutine[Any, Any, ReadResourceResult]:
-        """The text of the file with the values in their places."""
+        """Return the text with the values filled in."""
         from mcpd.server.functions.threads import run_in_thread
 
         return run_in_thread(self._read, uri, variables, exchange=exchange)
@@ -204,21 +202,21 @@ class FileTemplate(TemplateEntry):
     def _read(self, uri: str, variables: dict[str, str]) -> ReadResourceResult:
         text = _text(self.origin.read(uri))
         if text is None:
-            raise InternalError("The file is no text, and has no places for values")
+            raise InternalError("The file is not text, so its placeholders cannot be replaced")
         filled = re.sub(_GAP, lambda gap: variables.get(gap[1], gap[0]), text)
         kind = self.origin.media_type or "text/plain"
         return ReadResourceResult(contents=[TextResourceContents(as_uri(uri), filled, kind)])
 
 
 def uri_prefix(name: str) -> str:
-    """What the URIs of a server's files begin with, by its name."""
+    """Return the prefix of the URIs of a server's files."""
     return f"resource://{uri_name(name)}/"
 
 
 def resources_of(
     folder: str, table: ResourcesTable, uri: str, report: Report
 ) -> tuple[list[ResourceEntry], list[TemplateEntry]]:
-    """The files of a folder as resources, and the families among them; `uri` is what theirs begin with."""
+    """Return the resources and resource templates of a folder. Their URIs begin with `uri`."""
     resources: list[ResourceEntry] = []
     templates: list[TemplateEntry] = []
 
@@ -251,7 +249,7 @@ def _name(file: File) -> str:
 
 
 def _text(data: bytes) -> str | None:
-    """The text, without a byte order mark; None if these are other bytes."""
+    """Return the text without a byte order mark, or None if the data is not UTF-8 text."""
     if b"\0" in data:
         return None
     try:
@@ -261,6 +259,6 @@ def _text(data: bytes) -> str | None:
 
 
 def _with_variables(part: str) -> str:
-    """A segment in which each `[name]` is a variable of a URI template."""
+    """Return a path segment in which each `[name]` has become a variable of a URI template."""
     pieces = re.split(_VARIABLE, part)
     return "".join(f"{{{piece}}}" if at % 2 else escaped(piece) for at, piece in enumerate(pieces))

@@ -1,4 +1,7 @@
-"""A small folder to begin with, which `mcpd init` writes: it works, and its comments say what stands where."""
+"""Files that mcpd writes for authors: the example folder of `mcpd init`, and the JSON Schema of `mcpd.toml`.
+
+`assets/mcpd.schema.json` holds the schema. This module is never loaded by a server.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from mcpd.sources.tables import PROFILES, Configuration, ToolTable
 
 
 def configuration_schema() -> dict[str, Any]:
-    """The schema, made of what is read: the structs of `configuration`, and the options of `mcpd serve`."""
+    """Return the JSON Schema of `mcpd.toml`, built from the structs in `tables` and the options of `mcpd serve`."""
     (schema,), components = msgspec.json.schema_components([Configuration])
     whole = {name: _without_defaults(table) for name, table in components.items()}
     root = whole.pop(schema["$ref"].rpartition("/")[2])
@@ -43,7 +46,7 @@ def configuration_schema() -> dict[str, Any]:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "mcpd.toml",
-        "description": "What a folder says of the MCP server that it is.",
+        "description": "Settings of a folder that is served as an MCP server.",
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
@@ -52,7 +55,7 @@ def configuration_schema() -> dict[str, Any]:
 
 
 def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`tools` of `[docs]`, the name of a profile or a table for each tool; and the table of an argument."""
+    """Return the schema of `tools` in `[docs]` and the schema of one argument."""
     (tool,), components = msgspec.json.schema_components([ToolTable])
     whole = {name: _without_defaults(table) for name, table in components.items()}
     table = whole[tool["$ref"].rpartition("/")[2]]
@@ -70,12 +73,11 @@ def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 
 def shipped_file() -> str:
-    """The path of the file that holds it, which comes with mcpd."""
+    """Return the path of the schema that is installed with mcpd."""
     return os.path.join(bundled_folder(), "mcpd.schema.json")
 
 
 def _resolved(properties: dict[str, Any]) -> dict[str, Any]:
-    """The properties, each with its `$ref` at its top."""
     return {
         name: next((part for part in one.get("anyOf", ()) if "$ref" in part), one) if "anyOf" in one else one
         for name, one in properties.items()
@@ -83,7 +85,7 @@ def _resolved(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(table: dict[str, Any]) -> dict[str, Any]:
-    """A table without defaults that are null, which TOML cannot say."""
+    """Return a table's schema without null defaults, which TOML cannot express."""
     found = {name: value for name, value in table.items() if name not in ("title", "required")}
     found["properties"] = {
         name: {key: value for key, value in _not_null(one).items() if key != "default" or value is not None}
@@ -119,12 +121,12 @@ _SCHEMA = ".mcpd.schema.json"
 
 
 def write_folder(folder: str) -> list[str]:
-    """Write the files, and give their paths below the folder. Raises ConfigurationError if one of them is there."""
+    """Write the example and return the paths below the folder. Raises ConfigurationError if one of the files exists."""
     files = _files(_name(folder))
     there = [path for path in files if os.path.lexists(os.path.join(folder, path))]
     if there:
         path = printable(os.path.join(folder, there[0]))
-        raise ConfigurationError(f"{path} is there already, and nothing was written; name another folder")
+        raise ConfigurationError(f"{path} already exists, so nothing was written; name another folder")
     try:
         for path, content in files.items():
             whole = os.path.join(folder, path)
@@ -137,7 +139,6 @@ def write_folder(folder: str) -> list[str]:
 
 
 def _files(name: str) -> dict[str, bytes]:
-    """What is written, by path."""
     top = os.path.join(bundled_folder(), "init")
     found: dict[str, bytes] = {}
     for path, folders, names in os.walk(top):
@@ -153,6 +154,6 @@ def _files(name: str) -> dict[str, bytes]:
 
 
 def _name(folder: str) -> str:
-    """The folder's name, as it may stand between quotes."""
+    """Return the folder's name with characters that can be written between quotes."""
     plain = "".join(c if c.isalnum() or c in "-_." else " " for c in os.path.basename(os.path.abspath(folder)))
     return "-".join(plain.split()) or "notes"

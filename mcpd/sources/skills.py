@@ -1,8 +1,8 @@
-"""Folders with a SKILL.md as skills: each file is a resource, and the skill says what all of them hold.
+"""Skills: each folder with a SKILL.md. Every file in it is a resource, and the skill lists the digests of all of them.
 
-Files are read when they are asked for, and so are their digests made: a start reads the heads of the SKILL.md only, and
-what a client is told fits what it then reads, also after an edit that nobody watched. What is listed as text is sent
-as the bytes of the file, since its digest is made of them.
+Only the front matter of SKILL.md is read at the start. Other files and their digests are read on request, so that the
+digests always match the content that clients then read. Text is sent byte for byte, because the digest is computed from
+the bytes of the file.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from mcpd.sources.resources import BINARY, Origin, is_text_type, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
 
 MOST_DESCRIPTION = 1024
-"""How many characters the description of a skill may have."""
+"""The largest description of a skill, in characters."""
 
 _MOST_COMPATIBILITY = 500
 
 
 class SkillHead(Struct, frozen=True):
-    """What the head of a SKILL.md says; `warnings` are what hosts may not like about it."""
+    """The front matter of a SKILL.md; `warnings` lists fields that hosts may reject."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class SkillHead(Struct, frozen=True):
 
 
 def read_head(data: bytes, folder: str) -> SkillHead:
-    """The head of a SKILL.md that stands in a folder of that name. Raises FrontMatterError."""
+    """Return the front matter of the SKILL.md in a folder with the name `folder`. Raises FrontMatterError."""
     if len(data) > MOST_TOTAL_BYTES:
         raise FrontMatterError(1, f"is larger than {MOST_TOTAL_BYTES} bytes")
     try:
@@ -61,24 +61,28 @@ def read_head(data: bytes, folder: str) -> SkillHead:
         line = data.count(b"\n", 0, error.start) + 1
         raise FrontMatterError(line, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
     if text.startswith("\ufeff"):
-        raise FrontMatterError(1, "begins with a byte order mark, before its head; save it as UTF-8 without one")
+        raise FrontMatterError(1, "begins with a byte order mark; save it as UTF-8 without one")
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
-        raise FrontMatterError(1, "has no head; begin it with ---, name:, description: and --- on lines of their own")
+        raise FrontMatterError(
+            1, "has no front matter; begin the file with ---, name:, description: and --- on separate lines"
+        )
     members, _, _ = read_front_matter("\n".join(lines))
 
     name, description = members.get("name"), members.get("description")
     if name is None:
-        raise FrontMatterError(1, f"its head has no name; write name: {folder}")
+        raise FrontMatterError(1, f"its front matter has no name; write name: {folder}")
     if not is_name(name):
-        what = "1 to 64 small letters, digits and single hyphens between them"
-        raise FrontMatterError(_line(lines, "name"), f"{str(name)[:80]!r} is no name for a skill: use {what}")
+        what = "1 to 64 lower-case letters and digits, with single hyphens between them"
+        raise FrontMatterError(_line(lines, "name"), f"{str(name)[:80]!r} is not a valid skill name: use {what}")
     if name != folder:
-        text = f"its name is {name}, and that of its folder {folder!r}; one of them has to be changed"
+        text = f"its name {name} differs from the name of its folder, {folder!r}; change one of them"
         raise FrontMatterError(_line(lines, "name"), text)
     if not isinstance(description, str) or not description.strip():
         line = _line(lines, "description")
-        raise FrontMatterError(line, "its head has no description; say what it is for, and when to use it")
+        raise FrontMatterError(
+            line, "its front matter has no description; describe what the skill does and when to use it"
+        )
     if len(description) > MOST_DESCRIPTION:
         text = f"its description has {len(description)} characters; {MOST_DESCRIPTION} are allowed"
         raise FrontMatterError(_line(lines, "description"), text)
@@ -90,21 +94,21 @@ def _warnings(members: dict[str, Any]) -> list[str]:
     for key in ("license", "compatibility", "allowed-tools"):
         value = members.get(key)
         if value is not None and not isinstance(value, str):
-            found.append(f"{key} in its head is to be a text")
+            found.append(f"{key} in its front matter must be a string")
     if len(str(members.get("compatibility") or "")) > _MOST_COMPATIBILITY:
-        found.append(f"compatibility in its head has more than {_MOST_COMPATIBILITY} characters")
+        found.append(f"compatibility in its front matter has more than {_MOST_COMPATIBILITY} characters")
 
     metadata = members.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
-        found.append("metadata in its head is to be a table")
+        found.append("metadata in its front matter must be a mapping")
     for key in metadata if isinstance(metadata, dict) else ():
         if key.startswith(META):
-            found.append(f"{key} in the metadata of its head is a key of the protocol's own; it has no meaning there")
+            found.append(f"{key} in its metadata is reserved for the protocol and has no meaning there")
     return found
 
 
 def _line(lines: list[str], key: str) -> int:
-    """The line on which a key of the head stands."""
+    """Return the line of a key in the front matter."""
     found = (at for at, line in enumerate(lines, 1) if line.strip("\"' ").startswith(key))
     return next(found, 1)
 
@@ -113,10 +117,10 @@ log = logging.getLogger("mcpd")
 
 
 class SkillFile(ResourceEntry):
-    """One file of a skill. Equal to another one if the file has not changed."""
+    """One file of a skill. Two are equal if the file has not changed in between."""
 
     def __init__(self, key: str, origin: Origin, title: str, skill: FolderSkill | None = None) -> None:
-        """`skill` is the one whose SKILL.md this is."""
+        """`skill` is given for its SKILL.md only."""
         self.key = key
         self.origin = origin
         self._title = title
@@ -130,11 +134,9 @@ class SkillFile(ResourceEntry):
 
     @property
     def extension_data(self) -> Mapping[str, Any]:
-        """By this the extension finds it."""
         return {SKILLS: self._skill}
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The file as lists show it; a SKILL.md with what its head says."""
         file, kind = self.origin.file, self.origin.media_type
         if self._skill is not None:
             head = self._skill.head
@@ -145,7 +147,7 @@ class SkillFile(ResourceEntry):
         return Resource(uri=self.key, name=name, title=self._title, mime_type=kind, size=file.size)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """What it holds now: as text if that gives the same bytes, else as bytes."""
+        """Return the current content: as text if that preserves the bytes, otherwise as bytes."""
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
         return result
 
@@ -162,7 +164,7 @@ class SkillFile(ResourceEntry):
 
 
 class _Digest(Struct, frozen=True):
-    """What one file held when it was last read."""
+    """The digest of one file, with the size and time for which it is valid."""
 
     stamp: tuple[int, int]
     digest: str
@@ -170,10 +172,10 @@ class _Digest(Struct, frozen=True):
 
 
 class FolderSkill:
-    """One skill, a folder with a SKILL.md. `files` are its entries, that one too."""
+    """One skill. `files` are its entries, including SKILL.md."""
 
     def __init__(self, uri: str, folder: str, name: str, head: SkillHead, origin: Origin) -> None:
-        """`folder` is that of all skills, `name` that of its own one, `origin` its SKILL.md."""
+        """`folder` is the folder of all skills, `name` the name of this skill's folder, and `origin` its SKILL.md."""
         self.uri = uri
         self.head = head
         self.files: list[SkillFile] = []
@@ -186,21 +188,21 @@ class FolderSkill:
         self._lock = threading.Lock()
 
     def describe(self) -> Skill | None:
-        """The skill as its files are now; only those that have changed are read. None if it cannot be used now."""
+        """Return the skill with current digests, or None if it is no longer valid. Only changed files are read."""
         with self._lock:
             try:
                 found = {file.key: digest for file in self.files if (digest := self._digest(file)) is not None}
                 self._look_at_head(found)
             except (FrontMatterError, OSError) as error:
                 line = f", line {error.line}" if isinstance(error, FrontMatterError) else ""
-                self._tell(f"{self._path}{line}: {error}; it is not served any more")
+                self._tell(f"{self._path}{line}: {error}; it is no longer served")
                 return None
             self._problem = ""
         resources = [SkillResource(uri=uri, digest=one.digest, size=one.size) for uri, one in found.items()]
         return Skill(uri=self.uri, frontmatter=self.head.members, resources=resources)
 
     def _digest(self, file: SkillFile) -> _Digest | None:
-        """What a file holds now; None if it is gone, or too large to be read."""
+        """Return the digest of a file, or None if the file is gone or too large."""
         path = file.origin.file.path
         try:
             now = os.stat(path)
@@ -218,11 +220,11 @@ class FolderSkill:
         return found
 
     def _look_at_head(self, found: Mapping[str, _Digest]) -> None:
-        """Read the head again, if the SKILL.md is another one now. Raises FrontMatterError, OSError."""
+        """Read the front matter again if SKILL.md has changed. Raises FrontMatterError or OSError."""
         if self.uri not in found:
-            raise FrontMatterError(1, "is gone, or cannot be read")
+            raise FrontMatterError(1, "was deleted or cannot be read")
         if sum(one.size for one in found.values()) > MOST_TOTAL_BYTES:
-            raise FrontMatterError(1, f"its files have more than {MOST_TOTAL_BYTES} bytes together")
+            raise FrontMatterError(1, f"its files are larger than {MOST_TOTAL_BYTES} bytes in total")
         if found[self.uri].stamp != self._head_stamp:
             head = read_head(read_within(self._path, self._folder, MOST_TOTAL_BYTES + 1), self._name)
             self.head, self._head_stamp = head, found[self.uri].stamp
@@ -234,9 +236,9 @@ class FolderSkill:
 
 
 def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceEntry]:
-    """The files of all skills in a folder and in folders below it; what cannot be a skill is reported.
+    """Return the files of all skills below a folder. Folders that cannot be skills are reported.
 
-    A file of a skill within another one is a file of both, and one resource.
+    If a skill contains another skill, its files belong to both, but each is only one resource.
     """
     is_wanted = _is_wanted(table.exclude)
     roots = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: _is_skill_file(parts, is_wanted))
@@ -244,7 +246,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
     skills: list[FolderSkill] = []
     for root in roots:
         if root.parts[-1] != FILE:
-            report.warning(root.path, f"is no skill: its name is {root.parts[-1]}, not {FILE}")
+            report.warning(root.path, f"is not a skill: its name is {root.parts[-1]}, not {FILE}")
             continue
         try:
             files = _files(folder, root, is_wanted, report)
@@ -262,23 +264,23 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
 
 
 def offer_skills(server: Server) -> None:
-    """Let clients know that a server has skills, or may have some."""
+    """Announce that the server has, or may later have, skills."""
     cast("SkillsExtension", server.extensions[SKILLS]).offer()
 
 
 def add_skills(server: Server, folder: str | os.PathLike[str], prefix: str | None = None) -> list[str]:
-    """Serve each folder below `folder` that has a SKILL.md as a skill, and give the URIs of these files.
+    """Serve each folder below `folder` that has a SKILL.md as a skill, and return the URIs of the SKILL.md files.
 
-    `prefix`, as `acme/billing`, stands before their paths: `skill://acme/billing/refunds/SKILL.md`. What cannot be
-    used is logged and left out, and `mcpd check` names it. Called again it serves what is there then. Raises
-    RegistrationError for a URI that is taken, and for a prefix that is none.
+    `prefix`, such as `acme/billing`, comes before the paths: `skill://acme/billing/refunds/SKILL.md`. Skills that
+    cannot be used are left out, logged, and named by `mcpd check`. Calling it again updates the skills. Raises
+    RegistrationError if a URI is already used or the prefix is not valid.
     """
     if prefix is not None and re.match(SKILL_PREFIX, prefix) is None:
-        raise RegistrationError(f"add_skills: prefix is like acme/billing, not {prefix!r}")
+        raise RegistrationError(f"add_skills: prefix must be like acme/billing, not {prefix!r}")
     path = os.path.abspath(folder)
     report = Report(path)
     if not os.path.isdir(path):
-        report.error(path, "is no folder; name the one that has the folders of skills in it")
+        report.error(path, "is not a folder; name the folder that contains the folders of skills")
     entries = skills_of(path, SkillsTable(prefix=prefix), report) if os.path.isdir(path) else []
     report.tell(report.found)
     offer_skills(server)
@@ -301,19 +303,17 @@ def _is_skill_file(parts: tuple[str, ...], is_wanted: Callable[[tuple[str, ...]]
 
 
 def _files(folder: str, root: File, is_wanted: Callable[[tuple[str, ...]], bool], report: Report) -> list[File] | None:
-    """The files of the skill whose SKILL.md that is, which comes first; None if they are too many or too large."""
+    """Return the files of a skill, SKILL.md first, or None if they are too many or too large."""
     above = root.parts[:-1]
     own = Report(report.root)
     found = files_of(
         os.path.dirname(root.path), own, most=MOST_FILES + 1, is_wanted=lambda parts: is_wanted((*above, *parts))
     )
     if len(found) > MOST_FILES:
-        report.error(
-            root.path, f"has more than {MOST_FILES} files beside it, which no host has to take; it is left out"
-        )
+        report.error(root.path, f"the skill has more than {MOST_FILES} files, which hosts may refuse; it is left out")
         return None
     if sum(file.size for file in found) > MOST_TOTAL_BYTES:
-        text = f"its files have more than {MOST_TOTAL_BYTES} bytes together, which no host has to take; it is left out"
+        text = f"its files are larger than {MOST_TOTAL_BYTES} bytes in total, which hosts may refuse; it is left out"
         report.error(root.path, text)
         return None
     report.problems += own.problems
@@ -324,9 +324,9 @@ def _files(folder: str, root: File, is_wanted: Callable[[tuple[str, ...]], bool]
 
 
 def _skill(folder: str, root: File, prefix: str | None) -> FolderSkill:
-    """Raises FrontMatterError, OSError."""
+    """Read one skill. Raises FrontMatterError or OSError."""
     if len(root.parts) == 1:
-        raise FrontMatterError(1, "stands in no folder of its own; put it into one that has the skill's name")
+        raise FrontMatterError(1, "is not in a folder of its own; move it into a folder with the skill's name")
     name = root.parts[-2]
     head = read_head(read_within(root.path, folder, MOST_TOTAL_BYTES + 1), name)
     path = "/".join(map(escaped, root.parts[:-1]))
@@ -335,7 +335,7 @@ def _skill(folder: str, root: File, prefix: str | None) -> FolderSkill:
 
 
 def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], folder: str, report: Report) -> None:
-    """Add a skill's files to what was found; those that an enclosing skill has already are the same resources."""
+    """Add the files of a skill. Files that an enclosing skill has already added are reused."""
     root = files[0]
     above = skill.uri.removesuffix(FILE)
     for file in files:
@@ -351,17 +351,17 @@ def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], fol
 
 
 def _say_what_is_none(folder: str, roots: list[File], report: Report) -> None:
-    """Name the folders that nobody will find a skill in."""
+    """Report folders that are not skills."""
     known = {root.parts[0] for root in roots}
     try:
         with os.scandir(folder) as entries:
             found = sorted((entry for entry in entries if entry.is_dir()), key=lambda entry: entry.name)
     except OSError:
-        return  # `files_of` has said so
+        return  # `files_of` has reported it
     for entry in found[:100]:
         if entry.name in known or entry.name.startswith((".", "__")) or entry.name == "node_modules":
             continue
         if entry.is_symlink():
             report.warning(entry.path, "is a link to a folder; links are not followed into folders")
         elif not os.path.lexists(os.path.join(entry.path, FILE)):
-            report.warning(entry.path, f"is no skill: it has no {FILE}")
+            report.warning(entry.path, f"is not a skill: it has no {FILE}")

@@ -1,4 +1,4 @@
-"""`[auth]` of mcpd.toml: who may use a server, by the tokens of others or by those that its operator hands out."""
+"""The tables of `mcpd.toml` as structs. Their descriptions are also the texts of the JSON Schema for editors."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ _Scope = Annotated[str, Meta(pattern="^[!#-\\[\\]-~]+$")]
 
 
 class _Table(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
-    """A table whose keys are known."""
+    """A table without unknown keys."""
 
 
 class IntrospectionTable(_Table, frozen=True):
-    """How an issuer is asked about tokens: `[auth.introspection]`."""
+    """`[auth.introspection]`: how tokens are checked with their issuer."""
 
-    client_id: Annotated[str, Meta(min_length=1, description="As whom it is asked.")]
-    client_secret_file: Annotated[str, Meta(min_length=1, description="The file that holds that client's secret.")]
-    endpoint: Annotated[_Url | None, Meta(description="Where it is asked; by default its metadata says.")] = None
+    client_id: Annotated[str, Meta(min_length=1, description="The client ID for these requests.")]
+    client_secret_file: Annotated[str, Meta(min_length=1, description="The file with the secret of that client.")]
+    endpoint: Annotated[
+        _Url | None, Meta(description="The URL of the endpoint; by default from the issuer's metadata.")
+    ] = None
 
 
 class AuthTable(_Table, frozen=True):
-    """Authorization: `[auth]`. Flags of `mcpd serve` go before it."""
+    """`[auth]`: authorization. The options of `mcpd serve` override it."""
 
     public_url: Annotated[_Url | None, Meta(description="The URL of the endpoint that clients use.")] = None
     issuer: Annotated[
-        tuple[_Url, ...] | _Url, Meta(description="The authorization server whose tokens are taken; or several.")
+        tuple[_Url, ...] | _Url,
+        Meta(description="The authorization server whose tokens are accepted, or a list of them."),
     ] = ()
     audience: Annotated[
-        tuple[str, ...], Meta(description="What tokens for this server name as aud; by default the public URL.")
+        tuple[str, ...], Meta(description="Accepted values of the claim aud; by default the public URL.")
     ] = ()
     expect: Annotated[
         dict[str, tuple[str, ...] | str],
-        Meta(description="Claims that prove that a token is for this server, where its issuer writes no such aud."),
+        Meta(description="Claims that prove that a token is for this server, if its issuer does not set aud."),
     ] = {}
-    jwks_url: Annotated[_Url | None, Meta(description="Where the issuer's keys are; by default its metadata says.")] = (
-        None
-    )
-    algorithms: Annotated[tuple[str, ...], Meta(description="The signatures that are taken, as ES256.")] = ()
-    provider: Annotated[
-        str | None, Meta(description="One of the authorization servers that are known by name, instead of issuer.")
+    jwks_url: Annotated[
+        _Url | None, Meta(description="The URL of the issuer's keys; by default from its metadata.")
     ] = None
-    tenant: Annotated[str | None, Meta(description="Your part of that provider, as its domain or realm.")] = None
+    algorithms: Annotated[tuple[str, ...], Meta(description="The accepted signature algorithms, such as ES256.")] = ()
+    provider: Annotated[str | None, Meta(description="A known authorization server, instead of issuer.")] = None
+    tenant: Annotated[str | None, Meta(description="Your tenant at that provider, such as a domain or realm.")] = None
     introspection: Annotated[
-        IntrospectionTable | None, Meta(description="Ask the issuer about each token, as they are not signed.")
+        IntrospectionTable | None, Meta(description="Introspection at the issuer, for tokens that are not signed.")
     ] = None
-    strict: Annotated[bool, Meta(description="True: only tokens of the type at+jwt are taken.")] = False
+    strict: Annotated[bool, Meta(description="Accept only tokens of the type at+jwt.")] = False
     dpop: Annotated[
         Literal["off", "accept", "require"],
-        Meta(description="Whether tokens that are bound to a key are taken, with a proof, or no others."),
+        Meta(description="Whether tokens bound to a key (DPoP) are accepted or required."),
     ] = "off"
-    dpop_nonces: Annotated[bool, Meta(description="Proofs need a nonce of this server, as with several processes.")] = (
-        False
-    )
-    skew: Annotated[float, Meta(ge=0, le=300, description="By how many seconds clocks may differ.")] = 60.0
+    dpop_nonces: Annotated[
+        bool, Meta(description="Require a nonce from this server in proofs; needed with several processes.")
+    ] = False
+    skew: Annotated[float, Meta(ge=0, le=300, description="Tolerated clock difference, in seconds.")] = 60.0
     tokens_file: Annotated[
         str | None, Meta(description="A TOML file with tokens, their names and scopes, instead of an issuer.")
     ] = None
-    scopes: Annotated[tuple[_Scope, ...], Meta(description="The scopes that every request needs.")] = ()
+    scopes: Annotated[tuple[_Scope, ...], Meta(description="Scopes that every request requires.")] = ()
     implies: Annotated[
-        dict[str, tuple[_Scope, ...]], Meta(description="Scopes that include others, each with a list of these.")
+        dict[str, tuple[_Scope, ...]], Meta(description="Scopes that include other scopes, each with a list of these.")
     ] = {}
-    resource_name: Annotated[str | None, Meta(description="The server's name for people who log in.")] = None
+    resource_name: Annotated[str | None, Meta(description="The name of the server for people who log in.")] = None
 
 
 FILES_URI = r"^(?!ui:)[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~/-]+$"
@@ -74,48 +75,48 @@ TOOL_NAME = r"^[A-Za-z0-9_.-]{1,128}$"
 ARGUMENT = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
 _WORDS = {
-    FILES_URI: 'the beginning of URIs, with a scheme that is not ui, as "notes://team/"',
-    PAGES_URI: 'the beginning of URIs, with a scheme that is not ui and / at its end, as "handbook://"',
-    BASE_URL: 'a URL of http or https with / at its end and neither ? nor #, as "https://docs.example.com/guide/"',
-    SKILL_PREFIX: 'names with / between them, of letters, digits and any of . _ ~ -, as "acme/billing"',
-    TOOL_NAME: 'a name of up to 128 letters, digits and any of _ . -, as "search_handbook"',
-    ARGUMENT: 'a name of up to 64 letters, digits and _ that does not begin with a digit, as "max_results"',
+    FILES_URI: 'a URI prefix with a scheme other than ui, such as "notes://team/"',
+    PAGES_URI: 'a URI prefix with a scheme other than ui that ends in /, such as "handbook://"',
+    BASE_URL: 'an http or https URL that ends in /, without ? and #, such as "https://docs.example.com/guide/"',
+    SKILL_PREFIX: 'names of letters, digits and . _ ~ - with / between them, such as "acme/billing"',
+    TOOL_NAME: 'a name of up to 128 letters, digits and _ . -, such as "search_handbook"',
+    ARGUMENT: 'a name of up to 64 letters, digits and _ that does not begin with a digit, such as "max_results"',
 }
 
 
 def in_words(text: str) -> str:
-    """What a value should have been; `text` is what msgspec says of it, with the pattern."""
+    """Return a readable message for a msgspec error that contains one of the patterns."""
     return next((f"expected {words}" for pattern, words in _WORDS.items() if repr(pattern) in text), text)
 
 
 Doing: TypeAlias = Literal["search", "list_sections", "read_section", "read_page", "find_code", "look_up"]
-"""What a tool over documents can do."""
+"""The operations of tools over documents."""
 
 DOING: tuple[Doing, ...] = ("search", "list_sections", "read_section", "read_page", "find_code", "look_up")
 
 PROFILES = ("terragrunt",)
-"""The names of what `tools` may name: files of assets/docs_profiles/."""
+"""The values of `tools` in `[docs]` that name a file in assets/docs_profiles/."""
 
 _Name = Annotated[str, Meta(pattern=TOOL_NAME)]
 _ArgumentName = Annotated[str, Meta(pattern=ARGUMENT)]
 
 
 class ArgumentTable(_Table, frozen=True):
-    """One argument of a tool in other words."""
+    """Changes to one argument of a tool."""
 
-    name: Annotated[_ArgumentName | None, Meta(description="What callers name it.")] = None
-    description: Annotated[str | None, Meta(description="What the model reads of it.")] = None
+    name: Annotated[_ArgumentName | None, Meta(description="Its name for callers.")] = None
+    description: Annotated[str | None, Meta(description="Its description for the model.")] = None
     default: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="The default of limit.")] = None
     hidden: Annotated[bool, Meta(description="Callers cannot set it.")] = False
 
 
 _Argument: TypeAlias = Annotated[
-    ArgumentTable | _ArgumentName | None, Meta(description="Its name for callers, or a table with more than that.")
+    ArgumentTable | _ArgumentName | None, Meta(description="Its name for callers, or a table with further settings.")
 ]
 
 
 class _ArgumentsTable(Struct, rename={}, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The arguments of all kinds of tools, under the names that they have by default."""
+    """The arguments of all tools by their default names."""
 
     query: _Argument = None
     section: _Argument = None
@@ -130,139 +131,143 @@ class _ArgumentsTable(Struct, rename={}, forbid_unknown_fields=True, frozen=True
 
 
 class ToolTable(_Table, frozen=True):
-    """One tool: `[docs.tools.NAME]`. NAME is what it does, or any name, where `does` says that."""
+    """`[docs.tools.NAME]`: one tool. NAME is its operation, or any name if `does` gives the operation."""
 
-    enabled: Annotated[bool, Meta(description="False: there is no such tool.")] = True
-    does: Annotated[Doing | None, Meta(description="What it does, where its table is not named by that.")] = None
+    enabled: Annotated[bool, Meta(description="Whether to offer this tool.")] = True
+    does: Annotated[Doing | None, Meta(description="Its operation, if the table has another name.")] = None
     name: Annotated[_Name | None, Meta(description="Its name for callers.")] = None
     title: Annotated[str | None, Meta(description="Its name for people.")] = None
-    description: Annotated[str | None, Meta(description="What the model reads of it.")] = None
+    description: Annotated[str | None, Meta(description="Its description for the model.")] = None
     section: Annotated[
-        Annotated[str, Meta(min_length=1)] | None, Meta(description="It sees this section alone, as reference/cli.")
+        Annotated[str, Meta(min_length=1)] | None, Meta(description="Limit it to this section, such as reference/cli.")
     ] = None
-    arguments: Annotated[_ArgumentsTable, Meta(description="Its arguments in other words.")] = _ArgumentsTable()
+    arguments: Annotated[_ArgumentsTable, Meta(description="Changes to its arguments.")] = _ArgumentsTable()
     result: Annotated[
-        dict[str, Any], Meta(description="Its result under other names: each with the member that it is, or a table.")
+        dict[str, Any],
+        Meta(description="Its result with other names; each is set to the original member or to a table."),
     ] = {}
 
 
 class DocsTable(_Table, frozen=True):
-    """Documents that are resources and can be searched: `[docs]`."""
+    """`[docs]`: documents that are resources and can be searched."""
 
-    enabled: Annotated[bool, Meta(description="False: its sub-folder is not looked at.")] = True
-    folder: Annotated[str, Meta(min_length=1, description="The folder of the documents; . is this file's own.")] = (
-        "docs"
-    )
-    title: Annotated[str | None, Meta(description="What the documents are called; by default the server's title.")] = (
-        None
-    )
+    enabled: Annotated[bool, Meta(description="Whether to serve this sub-folder.")] = True
+    folder: Annotated[
+        str, Meta(min_length=1, description="The folder of the documents; . is the folder of this file.")
+    ] = "docs"
+    title: Annotated[
+        str | None, Meta(description="The title of the documents; by default the title of the server.")
+    ] = None
     uri: Annotated[
         Annotated[str, Meta(pattern=PAGES_URI)] | None,
-        Meta(description="What the URIs of its pages begin with, as handbook://; by default docs://NAME/."),
+        Meta(description="The prefix of the URIs of pages, such as handbook://; by default docs://NAME/."),
     ] = None
     include: Annotated[
-        tuple[str, ...], Meta(description='Only these files are served, as "*.md" or "guides/*"; by default all.')
+        tuple[str, ...], Meta(description='Serve only these files, such as "*.md" or "guides/*"; by default all.')
     ] = ()
-    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "drafts/*".')] = ()
+    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "drafts/*".')] = ()
     max_files: Annotated[
-        int, Meta(ge=1, description="How many files are served; the others are named and left out.")
+        int, Meta(ge=1, description="The largest number of files to serve; the rest is reported and left out.")
     ] = 50_000
-    max_bytes: Annotated[int, Meta(ge=1, description="The largest file that is served, in bytes.")] = 16 * 1024 * 1024
+    max_bytes: Annotated[int, Meta(ge=1, description="The largest file to serve, in bytes.")] = 16 * 1024 * 1024
     index: Annotated[
         str,
-        Meta(min_length=1, description="Where the index is: disk (the user's cache), memory, or the path of a file."),
+        Meta(
+            min_length=1, description="Where to keep the index: disk (the user's cache), memory, or the path of a file."
+        ),
     ] = "disk"
     base_url: Annotated[
         Annotated[str, Meta(pattern=BASE_URL)] | None,
-        Meta(description="Where the pages are published, with / at its end: results then have the page's URL."),
+        Meta(description="The URL at which the pages are published, ending in /; results then contain URLs."),
     ] = None
     tools: Annotated[
         str | dict[str, Any],
-        Meta(description="A profile that comes with mcpd, as terragrunt, or a table for each tool."),
+        Meta(description="A profile included in mcpd, such as terragrunt, or a table for each tool."),
     ] = {}
 
 
-_Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, below this file's.")]
-_Enabled = Annotated[bool, Meta(description="False: its sub-folder is not looked at.")]
+_Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, relative to this file.")]
+_Enabled = Annotated[bool, Meta(description="Whether to serve this sub-folder.")]
 
 
 class _ToolsTable(_Table, frozen=True):
-    """Functions of Python files: `[tools]`."""
+    """`[tools]`: functions in Python files."""
 
     enabled: _Enabled = True
     folder: _Folder = "tools"
-    import_timeout: Annotated[float, Meta(gt=0, description="Seconds that the import of one file may take.")] = 10.0
+    import_timeout: Annotated[float, Meta(gt=0, description="Time limit for the import of one file, in seconds.")] = (
+        10.0
+    )
 
 
 class _AppsTable(_Table, frozen=True):
-    """Pages that show the results of tools: `[apps]`."""
+    """`[apps]`: HTML pages that show the results of tools."""
 
     enabled: _Enabled = True
     folder: _Folder = "apps"
 
 
 class ResourcesTable(_Table, frozen=True):
-    """Files that clients read: `[resources]`."""
+    """`[resources]`: files that clients read."""
 
     enabled: _Enabled = True
     folder: _Folder = "resources"
     uri: Annotated[
         Annotated[str, Meta(pattern=FILES_URI)] | None,
-        Meta(description="What the URIs of its files begin with, as notes://; by default resource://NAME/."),
+        Meta(description="The prefix of the URIs of files, such as notes://; by default resource://NAME/."),
     ] = None
     max_files: Annotated[
-        int, Meta(ge=1, description="How many files are served; the others are named and left out.")
+        int, Meta(ge=1, description="The largest number of files to serve; the rest is reported and left out.")
     ] = 10_000
-    max_bytes: Annotated[int, Meta(ge=1, description="The largest file that is served, in bytes.")] = 16 * 1024 * 1024
-    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "*.bak" or "drafts/*".')] = ()
+    max_bytes: Annotated[int, Meta(ge=1, description="The largest file to serve, in bytes.")] = 16 * 1024 * 1024
+    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "*.bak" or "drafts/*".')] = ()
 
 
 class _PromptsTable(_Table, frozen=True):
-    """Markdown files that are prompts: `[prompts]`."""
+    """`[prompts]`: Markdown files that are prompts."""
 
     enabled: _Enabled = True
     folder: _Folder = "prompts"
 
 
 class SkillsTable(_Table, frozen=True):
-    """Folders of instructions for models: `[skills]`."""
+    """`[skills]`: folders of instructions for models."""
 
     enabled: _Enabled = True
     folder: _Folder = "skills"
     prefix: Annotated[
         Annotated[str, Meta(pattern=SKILL_PREFIX)] | None,
-        Meta(
-            description="What stands before the paths of its skills, as acme/billing in skill://acme/billing/refunds."
-        ),
+        Meta(description="A prefix for the paths of skills, such as acme/billing in skill://acme/billing/refunds."),
     ] = None
-    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "*.bak" or "drafts/*".')] = ()
+    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "*.bak" or "drafts/*".')] = ()
 
 
 class Configuration(_Table, frozen=True):
-    """All of the file, with the defaults of a folder that has none."""
+    """The whole file. The defaults are the settings of a folder without one."""
 
     name: Annotated[
         Annotated[str, Meta(min_length=1)] | None,
-        Meta(description="The server's name, as clients see it; by default the folder's."),
+        Meta(description="The name of the server for clients; by default the name of the folder."),
     ] = None
     version: Annotated[str, Meta(description="The server's version.")] = "0.0.0"
-    title: Annotated[str | None, Meta(description="A name for people.")] = None
-    description: Annotated[str | None, Meta(description="What the server is, for people.")] = None
-    instructions: Annotated[str | None, Meta(description="How to use the server, for models.")] = None
+    title: Annotated[str | None, Meta(description="A title for people.")] = None
+    description: Annotated[str | None, Meta(description="A description for people.")] = None
+    instructions: Annotated[str | None, Meta(description="Instructions for models on how to use the server.")] = None
     website_url: str | None = None
     lifespan: Annotated[
         str | None,
-        Meta(description="FILE:FUNCTION that opens what tools share; by default lifespan.py:lifespan, if it is there."),
+        Meta(description="FILE:FUNCTION that opens what tools share; by default lifespan.py:lifespan, if it exists."),
     ] = None
-    page_size: Annotated[int, Meta(ge=1, description="The length of one page of a list.")] = 1000
-    tool_timeout: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description="Seconds that a tool may take.")] = (
-        None
-    )
-    show_errors: Annotated[bool, Meta(description="Let the texts of all exceptions reach the model.")] = False
+    page_size: Annotated[int, Meta(ge=1, description="How many entries one page of a list has.")] = 1000
+    tool_timeout: Annotated[
+        Annotated[float, Meta(gt=0)] | None, Meta(description="Time limit for one call of a tool, in seconds.")
+    ] = None
+    show_errors: Annotated[bool, Meta(description="Send the messages of all exceptions to the model.")] = False
     serve: Annotated[
-        dict[str, Any], Meta(description="The options of mcpd serve, without their dashes; flags go before them.")
+        dict[str, Any],
+        Meta(description="The options of mcpd serve, without the dashes. The command line overrides them."),
     ] = {}
-    auth: Annotated[AuthTable | None, Meta(description="Who may use it over HTTP and WebSocket.")] = None
+    auth: Annotated[AuthTable | None, Meta(description="Authorization over HTTP and WebSocket.")] = None
     tools: _ToolsTable = _ToolsTable()
     apps: _AppsTable = _AppsTable()
     resources: ResourcesTable = ResourcesTable()

@@ -1,10 +1,10 @@
-"""`--reload`: what is served is looked at again when something of it has changed on disk.
+"""`--reload`: update what is served when files change.
 
-Theory of operation. In a thread of its own: what it finds is exchanged at once, whatever the event loop does meanwhile.
-Calls that run go on with what they began with. Folders are watched one by one, each without those below it: what a
-project keeps there besides, `node_modules` or `.venv`, costs nothing, and there is a bound. Where nobody asked for it
-the thread begins by looking at the files from time to time, so that a server that nobody edits has loaded nothing;
-with the first change it is the system that tells of them.
+Theory of operation. A thread watches the files, so that changes take effect even while the event loop is busy. Running
+calls continue with the code with which they started. Folders are watched one by one and not recursively, so that
+`node_modules` or `.venv` cost nothing; their number is limited. If `--reload` was not given, the thread first polls the
+files, so that a server whose files never change does not load watchfiles. After the first change the system's
+notifications are used.
 """
 
 from __future__ import annotations
@@ -33,38 +33,39 @@ log = logging.getLogger("mcpd")
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
 _LOOK_MS = 500
-"""After which a look is taken though nothing is said to have changed: once, for what did before the watch began."""
+"""Time after which the files are read once without a notification, for changes made before the watch began."""
 _GLANCE_SECONDS = 0.25
 _GLANCE_SHARE = 200
-"""Between two looks at all files passes this many times what one took of the processor, or more. Never by the clock:
-where the system made a look wait for a moment, an edit would then wait for a minute."""
+"""The pause between two polls is this many times the CPU time of a poll. Wall-clock time would not do: if the system
+delays one poll, an edit would be noticed a minute later.
+"""
 _LONG_PAUSE = 0.4
 _MOST_SECONDS = 5.0
 _CLOCK_STEP_NS = 20_000_000
-"""So much later than a file's time the clock may be that is read at once after it."""
+"""How much later than a file's modification time the clock may be if it is read right after the write."""
 
 
 class Watched(Protocol):
-    """What is served from files, and is to follow them."""
+    """Something that is served from files and follows their changes."""
 
     name: str
-    """What it is called in the log."""
+    """The name used in the log."""
 
     def folders(self) -> Sequence[str]:
-        """The folders in which something may change, those below each named for themselves."""
+        """Return the folders to watch, each sub-folder separately."""
 
     def files(self) -> Iterable[str]:
-        """The files that are served."""
+        """Return the served files."""
 
     def concerns(self, path: str) -> bool:
-        """Whether a change there may be one of what is served."""
+        """Return whether a change of this path may concern what is served."""
 
     def refresh(self, paths: set[str]) -> None:
-        """Serve what is there now; `paths` have changed."""
+        """Serve the current files; `paths` have changed."""
 
 
 def can_watch() -> bool:
-    """Whether the library is there that tells of changes. Loads nothing."""
+    """Return whether watchfiles is installed. Does not import it."""
     from importlib.util import find_spec
 
     return find_spec("watchfiles") is not None
@@ -72,7 +73,7 @@ def can_watch() -> bool:
 
 @contextmanager
 def watching(watched: Sequence[Watched]) -> Iterator[None]:
-    """Keep what is served from these up to date, until the end of the block. Raises ConfigurationError."""
+    """Keep what is served up to date until the end of the block. Raises ConfigurationError without watchfiles."""
     if not can_watch():
         raise ConfigurationError("--reload needs watchfiles: pip install 'mcpd-server[watch]'")
     stop = threading.Event()
@@ -86,9 +87,9 @@ def watching(watched: Sequence[Watched]) -> Iterator[None]:
 
 
 def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -> None:
-    """The same, until `stop` is set; with a change since `began`, in nanoseconds, it is loaded how changes are told.
+    """Poll until a file has changed since `began` (a time in nanoseconds), then watch until `stop` is set.
 
-    At once, where there are so many files that looking at them would take long to find one that has changed.
+    If polling is slow because of the number of files, watching starts at once.
     """
     stamps, pause = seen = _look(watched)
     has_changed = any(stamp is None or stamp[1] > began - _CLOCK_STEP_NS for stamp in stamps.values())
@@ -103,19 +104,17 @@ def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 _follow(watched, stop)
-            except FileNotFoundError:  # a folder went before it was watched
+            except FileNotFoundError:  # a folder was deleted before it was watched
                 stop.wait(_STEP_MS / 1000)
-    except Exception as error:  # such as more folders than the system lets be watched
-        log.warning(
-            "the system does not tell what changes: %s; files are looked at from time to time", printable(error)
-        )
+    except Exception as error:  # for example more folders than the system can watch
+        log.warning("the system cannot report changes: %s; files are polled instead", printable(error))
         _look_from_time_to_time(watched, stop)
 
 
 # -- until something has changed ---------------------------------------------------------------
 
 _Look = tuple[dict[str, tuple[int, int] | None], float]
-"""Size and time of each file, None for one that cannot be had; and after how many seconds to look again."""
+"""The size and time of each file (None if it cannot be read), and the seconds until the next poll."""
 
 
 def _look_from_time_to_time(watched: Sequence[Watched], stop: threading.Event) -> None:
@@ -123,12 +122,12 @@ def _look_from_time_to_time(watched: Sequence[Watched], stop: threading.Event) -
     while look is not None:
         for each in watched:
             _refresh(each, {each.name})
-        # Since before the files were read: what is written while they are is another change.
+        # The stamps were taken before the files were read, so that a write in between counts as another change.
         look = _wait_for_a_change(watched, stop, look)
 
 
 def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: _Look) -> _Look | None:
-    """The first look that is not as `seen`; None with the end before it."""
+    """Return the first poll that differs from `seen`, or None when `stop` is set."""
     stamps, pause = seen
     while not stop.wait(pause):
         now = _look(watched)
@@ -156,7 +155,7 @@ def _look(watched: Sequence[Watched]) -> _Look:
 
 
 def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
-    """Take a look, and one after each change; until there are other folders than at first."""
+    """Refresh once, and after each change, until the set of folders changes."""
     import watchfiles
 
     plain = watchfiles.DefaultFilter()
@@ -185,7 +184,7 @@ def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
         for each in watched:
             if not has_looked or any(each.concerns(path) for path in paths):
                 _refresh(each, paths)
-        # With the first look too: a folder may have been made after those to be watched were listed.
+        # Also after the first refresh: a folder may have been created after the folders were listed.
         if (paths or not has_looked) and set(_folders(watched)) != known:
             return
         has_looked = True
@@ -194,21 +193,23 @@ def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
 def _folders(watched: Sequence[Watched]) -> list[str]:
     found = list(dict.fromkeys(path for each in watched for path in each.folders() if os.path.isdir(path)))
     if len(found) > MOST_FOLDERS:
-        text = f"has more than {MOST_FOLDERS} folders; what changes in the others is seen with the next start"
+        text = f"has more than {MOST_FOLDERS} folders; restart the server after changes in the others"
         log.warning("%s: %s", printable(watched[0].name), printable(text))
     return found[:MOST_FOLDERS]
 
 
 def _refresh(watched: Watched, paths: set[str]) -> None:
-    """Take a look. Nothing that goes wrong in it ends the watch."""
+    """Refresh. An error is logged and does not end the watch."""
     try:
         watched.refresh(paths)
     except Exception as error:
-        log.error("%s: cannot be loaded anew: %s; what it had is served", printable(watched.name), printable(error))
+        log.error(
+            "%s: cannot be reloaded: %s; the previous version is served", printable(watched.name), printable(error)
+        )
 
 
 class WatchedFolder:
-    """The folder of one server; `Watched` of `watch`."""
+    """The folder of one server, for `watching`."""
 
     def __init__(self, folder: Folder) -> None:
         self.name = folder.root
@@ -216,16 +217,15 @@ class WatchedFolder:
         self._tables = tuple(getattr(folder.configuration, name).folder for name in FOLDERS if name != "docs")
 
     def folders(self) -> Sequence[str]:
-        """Its sub-folders first, and what is below them; then others, where modules may be."""
+        """Return the folders to watch, those of offerings first, then others in which modules may be."""
         root = self._folder.root
         own = [os.path.join(root, *table.split("/")) for table in self._tables]
         if self._folder.docs is not None:
-            own.append(self._folder.docs_folder)  # which may be elsewhere
+            own.append(self._folder.docs_folder)  # they may be outside the folder
         there = [path for path in own if os.path.isdir(path)]
         return list(dict.fromkeys([root, *folders_below(there), *folders_below([root])]))
 
     def files(self) -> Iterable[str]:
-        """Those in its folders that concern it."""
         for folder in self.folders():
             try:
                 with os.scandir(folder) as entries:
@@ -235,7 +235,9 @@ class WatchedFolder:
             yield from filter(self.concerns, found)
 
     def concerns(self, path: str) -> bool:
-        """Whether what is at a path may be offered; data that tools write beside is not."""
+        """Return whether a path may be served. Other data in the folder, such as files that tools write, does not
+        count.
+        """
         docs = self._folder.docs_folder
         if self._folder.configuration.docs.enabled and (path == docs or path.startswith(os.path.join(docs, ""))):
             return True
@@ -247,7 +249,6 @@ class WatchedFolder:
         return any(below == table or below.startswith(f"{table}{os.sep}") for table in self._tables)
 
     def refresh(self, paths: set[str]) -> None:
-        """Offer what is there now."""
         if any(os.path.basename(path) == FILE and os.path.dirname(path) == self._folder.root for path in paths):
-            log.warning("mcpd.toml has changed; it is read when the server is started again")
+            log.warning("mcpd.toml has changed; restart the server to apply it")
         self._folder.refresh(paths or None)

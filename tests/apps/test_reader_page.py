@@ -156,7 +156,7 @@ async def test_other_results(open_view: Open) -> None:
     for value, sign in (
         ({"words": "x", "examples": examples, "total": 1}, "figure.code"),
         ({"name": "run-all", "results": [{"path": "a.md", "title": "A", "content": "## run-all\n\nRuns."}]}, "h2"),
-        ({"error": "there is no section 'guide'", "near": ["guides"], "path": ""}, ".problem"),
+        ({"error": "section not found: 'guide'", "near": ["guides"], "path": ""}, ".problem"),
         ({"query": "zz", "results": [], "total": 0, "corrected": "z"}, ".pane h2"),
     ):
         async with open_view("reader", data(value)) as scene:

@@ -175,7 +175,7 @@ def test_what_cannot_be_served_is_said_in_one_line(target: str, text: str | None
 def test_a_folder(here: Path) -> None:
     (here / "folder").mkdir()
     write("folder/server.py", ONE)
-    with pytest.raises(ConfigurationError, match=f"; name a file in it, as folder{os.sep}server.py$"):
+    with pytest.raises(ConfigurationError, match=f"; name a file in it, such as folder{os.sep}server.py$"):
         load("folder")
     with pytest.raises(ConfigurationError, match="^my-folder is a folder, which has no objects; write my-folder alone"):
         (here / "my-folder").mkdir()

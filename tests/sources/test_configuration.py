@@ -102,27 +102,27 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('nam = "x"', "line 1: there is no key nam; did you mean name?"),
-        ('name = "x"\n\nzzz = 1', "line 3: there is no key zzz; there are name, version, "),
-        ("name = 3", "line 1: name: expected text, got whole number"),
-        ('name = ""', "line 1: name: expected text of length >= 1"),
-        ("[tools]\n\nfoldr = 'x'", "line 3: there is no key tools.foldr; did you mean folder?"),
+        ('nam = "x"', "line 1: unknown key nam; did you mean name?"),
+        ('name = "x"\n\nzzz = 1', "line 3: unknown key zzz; known keys: name, version, "),
+        ("name = 3", "line 1: name: expected string, got whole number"),
+        ('name = ""', "line 1: name: expected string of length >= 1"),
+        ("[tools]\n\nfoldr = 'x'", "line 3: unknown key tools.foldr; did you mean folder?"),
         ("tools = 3", "line 1: tools: expected table, got whole number"),
         ("tools.enabled = 3", "line 1: tools.enabled: expected true or false, got whole number"),
         ("[tools]\nimport-timeout = 0", "line 2: tools.import-timeout: expected number > 0.0"),
-        ("[resources]\nexclude = ['a', 3]", "line 2: resources.exclude: expected text, got whole number"),
+        ("[resources]\nexclude = ['a', 3]", "line 2: resources.exclude: expected string, got whole number"),
         (
             "[resources]\nuri = 'no uri'",
-            'line 2: resources.uri: expected the beginning of URIs, with a scheme that is not ui, as "notes:',
+            'line 2: resources.uri: expected a URI prefix with a scheme other than ui, such as "notes:',
         ),
         (
             "[resources]\nuri = 'ui://x/'",
-            "line 2: resources.uri: expected the beginning of URIs, with a scheme that is not",
+            "line 2: resources.uri: expected a URI prefix with a scheme other than",
         ),
-        ("[apps]\nfolder = '../x'", "line 2: apps.folder: ../x is not below this file's folder"),
-        ("[apps]\nfolder = '/x'", "line 2: apps.folder: /x is not below this file's folder"),
-        ("[serve]\nhttpp = ':1'", "line 2: there is no key serve.httpp; did you mean http?"),
-        ("[serve]\nhttp = 8080", "line 2: serve.http: expected a text, not 8080"),
+        ("[apps]\nfolder = '../x'", "line 2: apps.folder: ../x is not below the folder of this file"),
+        ("[apps]\nfolder = '/x'", "line 2: apps.folder: /x is not below the folder of this file"),
+        ("[serve]\nhttpp = ':1'", "line 2: unknown key serve.httpp; did you mean http?"),
+        ("[serve]\nhttp = 8080", "line 2: serve.http: expected a string, not 8080"),
         ("[serve]\napps = 'some'", "line 2: serve.apps: expected one of auto, always, never, not some"),
         ("[serve]\ngrace = true", "line 2: serve.grace: expected a number of seconds, not True"),
         ("[serve]\nmax-threads = 0", "line 2: serve.max-threads: expected a whole number, 1 or more, not 0"),
@@ -130,12 +130,12 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
             "[serve]\nmax-memory = 'lots'",
             "line 2: serve.max-memory: expected bytes, or for example 512M or 2G, not lots",
         ),
-        ("[serve]\nallow-host = 'x'", "line 2: serve.allow-host: expected a list of texts, not x"),
+        ("[serve]\nallow-host = 'x'", "line 2: serve.allow-host: expected a list of strings, not x"),
         ("[serve]\ninsecure = 1", "line 2: serve.insecure: expected true or false, not 1"),
         ("serve = 1", "line 1: serve: expected table, got whole number"),
-        ("name = ", "is no TOML: Invalid value (at "),
-        ("x = " + "[" * 100_000, "is no TOML: "),
-        ('"a\\u202eb" = 1', "line 1: there is no key a\\u202eb; there are name"),
+        ("name = ", "is not valid TOML: Invalid value (at "),
+        ("x = " + "[" * 100_000, "is not valid TOML: "),
+        ('"a\\u202eb" = 1', "line 1: unknown key a\\u202eb; known keys: name"),
     ],
 )
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
@@ -143,7 +143,7 @@ def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sa
     with pytest.raises(ConfigurationError) as caught:
         read(written_to(tmp_path, text))
     assert str(caught.value).removeprefix("mcpd.toml").lstrip(", ").startswith(said)
-    if "is no TOML" not in said:
+    if "is not valid TOML" not in said:
         assert "\n" not in str(caught.value)
 
 

@@ -123,7 +123,7 @@ async def test_as_a_host_starts_it(tmp_path: Path, child: Child) -> None:
     async with process_wire(child, str(tmp_path), version=LEGACY[-1]) as wire:
         assert await wire.text("water", bed="south", litres="3") == "south: 3 l"
         await wire.said("tools/broken.py, line 3: SyntaxError: invalid syntax; it is left out")
-        await wire.said("tools/loud.py: prints while it is imported: 'boo'")
+        await wire.said("tools/loud.py: prints on import: 'boo'")
         await wire.said("on its way")
 
 
@@ -141,7 +141,7 @@ async def test_code_of_a_folder_that_nobody_named_is_not_imported(tmp_path: Path
     async with process_wire(child, version=MODERN, cwd=tmp_path) as wire:
         assert (await wire.result("tools/list"))["tools"] == []
         assert (await wire.result("prompts/list"))["prompts"]
-        await wire.said("tools: is not imported: no target was named")
+        await wire.said("tools: is not imported because no target was named")
     assert not (tmp_path / "done").exists()
     write(tmp_path, {"lifespan.py": "def lifespan():\n    yield 1\n"})
     async with process_wire(child, ".", version=MODERN, cwd=tmp_path) as wire:
@@ -161,16 +161,19 @@ async def test_a_project_file_says_it_too(tmp_path: Path, child: Child) -> None:
 def test_a_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, {"empty/x.txt": "", "files/a.py": "", "files/server.py": ""})
-    with pytest.raises(ConfigurationError, match=r"^empty is a folder without tools, .*; mcpd init empty writes"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^empty has neither an mcpd.toml nor one of the folders tools, .*; mcpd init empty creates",
+    ):
         opened(tmp_path / "empty")
     with pytest.raises(ConfigurationError, match=r'write docs\.folder = "\." into pages/mcpd\.toml$'):
         opened(tmp_path / "pages", {"a.md": "# A"})
     server = opened(tmp_path / "pages", {"mcpd.toml": 'docs.folder = "."'})  # as it says
     assert "docs://pages/a.md" in server.catalog.resources
-    with pytest.raises(ConfigurationError, match=r"name a file in it, as files/server\.py$"):
+    with pytest.raises(ConfigurationError, match=r"name a file in it, such as files/server\.py$"):
         opened(tmp_path / "files")
     monkeypatch.chdir(tmp_path.anchor)  # as hosts start servers
-    with pytest.raises(ConfigurationError, match=f"name a file in it, as {re.escape(str(tmp_path))}"):
+    with pytest.raises(ConfigurationError, match=f"name a file in it, such as {re.escape(str(tmp_path))}"):
         opened(tmp_path / "files")
 
 
@@ -241,10 +244,10 @@ async def test_tools_are_given_what_they_share(tmp_path: Path, version: str) -> 
     [
         ("1 / 0\n", "lifespan.py, line 1: ZeroDivisionError: division by zero"),
         ("x = 1\n", "lifespan.py has no function lifespan"),
-        ("lifespan = 1\n", "lifespan: it is no function"),
-        ("class lifespan: pass\n", "lifespan: it is no function"),
-        ("def lifespan():\n    return 1\n", "lifespan: it yields nothing"),
-        ("def lifespan(a, b):\n    yield 1\n", "lifespan: it takes nothing, or the server alone"),
+        ("lifespan = 1\n", "lifespan: it is not a function"),
+        ("class lifespan: pass\n", "lifespan: it is not a function"),
+        ("def lifespan():\n    return 1\n", "lifespan: it does not yield"),
+        ("def lifespan(a, b):\n    yield 1\n", "lifespan: it must take no argument, or only the server"),
     ],
 )
 def test_tools_without_what_they_share_are_not_served(tmp_path: Path, text: str, said: str) -> None:
@@ -304,17 +307,17 @@ async def test_the_rest_is_served(tmp_path: Path) -> None:
     server = opened(tmp_path, files)
     said = "\n".join(problems(server))
     for line in [
-        "tools/a_exits.py, line 2: it ends by itself while it is imported (exit 3); it is left out",
+        "tools/a_exits.py, line 2: it exits on import (exit 3); it is left out",
         "tools/b_raises.py, line 3: ValueError: no\\nbeds; it is left out",
-        "tools/c_needs.py, line 1: no module 'nosuch_module'; install it where mcpd runs: ",
+        "tools/c_needs.py, line 1: no module 'nosuch_module'; install it for mcpd: ",
         "tools/d_deeper.py, line 1: ZeroDivisionError: division by zero (tools/_below.py, line 3); it is left out",
         "tools/e_syntax.py, line 1: SyntaxError: ",
         "tools/f_bad.py, line 2: function 'gen': it is a generator; return a list instead of yielding; gen is left",
-        "tools/g_runs.py, line 2: it calls run() of a server; ",
-        "tools/h.two.py: a Python file's name has no dot but that of .py; rename it",
-        "tools/i_again.py, line 1: there is a tool fine already (f_bad.py); this one is left out",
-        "tools/j_threads.py: starts threads while it is imported (mine); start them in lifespan.py",
-        "tools/k_untyped.py, line 1: k: a has no type, so it is no tool; write def k(a: str, …), or _k for a helper",
+        "tools/g_runs.py, line 2: it calls Server.run(); ",
+        "tools/h.two.py: a Python file's name may contain only the dot of .py; rename it",
+        "tools/i_again.py, line 1: f_bad.py already has a tool fine; this one is left out",
+        "tools/j_threads.py: starts threads on import (mine); start them in lifespan.py",
+        "tools/k_untyped.py, line 1: k: a has no type, so it is not a tool; write def k(a: str, …), or _k for a helper",
         "tools/l_latin.py, line 1: SyntaxError: ",
         "tools/m_null.py",
     ]:
@@ -331,7 +334,7 @@ async def test_an_import_that_never_ends(tmp_path: Path, text: str, child: Child
     async with process_wire(child, str(tmp_path), version=MODERN) as wire:
         assert await wire.text("water", bed="south") == "south: 2 l"
         await wire.said("tools/a.py, line ")
-        await wire.said("its import did not end within 0.3 seconds; it is left out")
+        await wire.said("its import took longer than 0.3 seconds; it is left out")
     assert wire.code == 0
 
 

@@ -89,7 +89,7 @@ async def test_which_ones(tmp_path: Path) -> None:
         assert await wire.text("cached", a=1) == "1"
         assert await wire.text("marked", a="m") == "m"
     assert [line.partition(" write")[0] for line in problems(server)] == [
-        "tools/a.py, line 46: logged: function has no type, so it is no tool;"
+        "tools/a.py, line 46: logged: function has no type, so it is not a tool;"
     ]
 
 

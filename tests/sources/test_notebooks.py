@@ -71,12 +71,12 @@ async def test_a_notebook_is_found_by_what_one_would_say(tmp_path: Path) -> None
                      "./resources/old/Autumn.ipynb"):  # fmt: skip
             assert "resources/old/Autumn.ipynb: 0 cells" in await wire.text("show_notebook", path=said), said
         for said, says in {
-            "resources/sprin.ipynb": "there is no notebook 'resources/sprin.ipynb'; near it: resources/spring.ipynb",
-            "atumn": "near it: resources/old/Autumn.ipynb",
-            "zzzz": "there: resources/broken.ipynb",
-            "../../etc/passwd": "there is no notebook",
-            "spring": "more than one notebook 'spring': resources/old/spring.ipynb, resources/spring.ipynb",
-            "broken": "resources/broken.ipynb cannot be shown: it is no JSON",
+            "resources/sprin.ipynb": "not found: 'resources/sprin.ipynb'; similar notebooks: resources/spring.ipynb",
+            "atumn": "similar notebooks: resources/old/Autumn.ipynb",
+            "zzzz": "; notebooks: resources/broken.ipynb",
+            "../../etc/passwd": "notebook not found",
+            "spring": "several notebooks match 'spring': resources/old/spring.ipynb, resources/spring.ipynb",
+            "broken": "resources/broken.ipynb cannot be shown: it is not valid JSON",
         }.items():
             result = await wire.call("show_notebook", path=said)
             assert result["isError"]

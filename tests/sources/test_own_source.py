@@ -48,7 +48,7 @@ class Search(ToolEntry):
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         word = "" if arguments is NO_JSON else json.loads(bytes(arguments)).get("word", "")
         if not word:
-            return CallToolResult(content=[TextContent("word: is missing")], is_error=True)
+            return CallToolResult(content=[TextContent("word: is required")], is_error=True)
         found = [path.stem for path in sorted(self.folder.glob("*.md")) if word in path.read_text()]
         return CallToolResult(content=[TextContent(", ".join(found) or "nothing")])
 
@@ -115,7 +115,7 @@ class Template(PromptEntry):
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
         gap = arguments.get("gap")
         if gap is None:
-            raise InvalidParams("gap: is missing")
+            raise InvalidParams("gap: is required")
         return GetPromptResult(messages=[PromptMessage("user", TextContent(self.text.replace("{gap}", gap)))])
 
 
@@ -276,7 +276,7 @@ def test_what_was_removed_by_hand_comes_with_the_next_exchange(folder: Path) -> 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_what_may_come_is_offered_before_it_does(tmp_path: Path, version: str) -> None:
-    """Else a client that is there already would never ask for it."""
+    """Else a client that already exists would never ask for it."""
     server = Server("notes")
     server.replace("notes", entries_of(tmp_path))
     async with memory_wire(server, version) as wire:

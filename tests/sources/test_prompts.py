@@ -67,9 +67,9 @@ async def test_arguments_and_messages(tmp_path: Path, version: str) -> None:
         assert (await wire.result("completion/complete", asked))["completion"]["values"] == ["south"]
 
         for arguments, said in (
-            ({"bed": "north"}, "note: is missing"),
+            ({"bed": "north"}, "note: is required"),
             ({"bed": "west", "note": ""}, "bed: expected one of north, south, not west"),
-            ({"bed": "north", "note": "", "x": ""}, "x: there is no such argument; there are bed, season, note, shade"),
+            ({"bed": "north", "note": "", "x": ""}, "x: unknown argument; known arguments: bed, season, note, shade"),
         ):
             error = await wire.error("prompts/get", {"name": "plan", "arguments": arguments})
             assert (error["code"], error["message"].removeprefix("Invalid params: ")) == (-32602, said)
@@ -81,25 +81,31 @@ async def test_arguments_and_messages(tmp_path: Path, version: str) -> None:
         ("", "prompts/x.md, line 1: has no text"),
         ("---\ntitle: X\n---\n\n", "prompts/x.md, line 4: has no text"),
         ("---\ntitle: X\n", "prompts/x.md, line 1: its front matter begins with --- and never ends"),
-        ("---\ntitel: X\n---\nx", "prompts/x.md: its head has the unknown key titel; did you mean title?"),
-        ("---\n\ntitle: [X]\n---\nx", "prompts/x.md, line 3: title: expected a text"),
+        ("---\ntitel: X\n---\nx", "prompts/x.md: its front matter has the unknown key titel; did you mean title?"),
+        ("---\n\ntitle: [X]\n---\nx", "prompts/x.md, line 3: title: expected a string"),
         ("---\narguments: 3\n---\nx", "prompts/x.md, line 2: arguments: expected a list of names, a list of `name: …`"),
         (
             "---\narguments:\n  a:\n    requird: true\n---\n{{a}}",
-            "prompts/x.md, line 4: an argument has no key requird; it can have title, description, required",
+            "prompts/x.md, line 4: unknown key requird of an argument; known keys: title, description, required",
         ),
         (
             "---\narguments:\n  - name: a\n    required: perhaps\n---\n{{a}}",
             "prompts/x.md, line 4: required: expected true or false",
         ),
-        ("---\narguments:\n  - title: a\n---\n{{a}}", "prompts/x.md, line 1: its head has an argument without a name"),
-        ("---\narguments: [a, a]\n---\n{{a}}", "prompts/x.md, line 1: its head has the argument a twice"),
-        ("---\narguments: [a]\n---\nx\n{{a}} {{b}}", "prompts/x.md, line 5: {{b}} is no argument; its head has a"),
-        ("---\narguments: [a]\n---\nx", "prompts/x.md: its argument a is nowhere in its text; write {{a}} where it"),
-        ("---\nname: a b\n---\nx", "prompts/x.md, line 1: 'a b' is no name for a prompt"),
+        (
+            "---\narguments:\n  - title: a\n---\n{{a}}",
+            "prompts/x.md, line 1: its front matter has an argument without a name",
+        ),
+        ("---\narguments: [a, a]\n---\n{{a}}", "prompts/x.md, line 1: its front matter has the argument a twice"),
+        (
+            "---\narguments: [a]\n---\nx\n{{a}} {{b}}",
+            "prompts/x.md, line 5: {{b}} is not an argument; its front matter has a",
+        ),
+        ("---\narguments: [a]\n---\nx", "prompts/x.md: its argument a is not used in its text; write {{a}} where it"),
+        ("---\nname: a b\n---\nx", "prompts/x.md, line 1: 'a b' is not a valid prompt name"),
         (b"\xff", "prompts/x.md, line 1: is not UTF-8 (byte 0); save it as UTF-8"),
         (b"x" * (1024 * 1024 + 1), "prompts/x.md, line 1: is larger than 1048576 bytes"),
-        ("---\nname: other\n---\nx", "prompts/x.md: there is a prompt other already (other.md); it is left out"),
+        ("---\nname: other\n---\nx", "prompts/x.md: other.md already has the prompt name other; it is left out"),
     ],
 )
 def test_mistakes(tmp_path: Path, text: str | bytes, said: str) -> None:

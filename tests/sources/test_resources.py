@@ -146,12 +146,12 @@ async def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     server = opened(tmp_path)
     assert sorted(problems(server)) == [
-        "prompts/pipe.md: is no regular file; it is left out",
+        "prompts/pipe.md: is not a regular file; it is left out",
         "resources/locked.txt: cannot be read (Permission denied); it is left out",
         "resources/null.txt: is a link that leads out of the folder; it is left out",
-        "resources/pipe.txt: is no regular file; it is left out",
-        "resources/socket.txt: is no regular file; it is left out",
-        "tools/pipe.py: is no regular file; it is left out",
+        "resources/pipe.txt: is not a regular file; it is left out",
+        "resources/socket.txt: is not a regular file; it is left out",
+        "tools/pipe.py: is not a regular file; it is left out",
     ]
     async with memory_wire(server, MODERN) as wire:
         (uri,) = await uris(wire)
@@ -198,7 +198,7 @@ def test_bad_names_are_named_without_forging_the_log(tmp_path: Path, caplog: pyt
     assert len(found) == 2
     assert all(line.isprintable() for line in found)
     assert all(record.getMessage().isprintable() for record in caplog.records)
-    assert "'b\\n' is no name for a prompt" in found[1]
+    assert "'b\\n' is not a valid prompt name" in found[1]
 
 
 async def test_large_files_and_many(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_large_files_and_many(tmp_path: Path) -> None:
         with open(root / "resources" / "00.txt", "wb") as file:
             file.truncate(1 << 30)
         error = await wire.error("resources/read", {"uri": found[0]})
-        assert error["message"] == "The file has more than 1000 bytes, and is not served"
+        assert error["message"] == "The file is larger than 1000 bytes and cannot be served"
 
 
 def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tree, "MOST_LOOKED_AT", 50_000)
     report = Report(str(tmp_path))
     assert files_of(str(tmp_path), report, most=10) == []
-    assert "has more than 50000 names in it" in report.found[0].text
+    assert "contains more than 50000 files and folders" in report.found[0].text
 
     report = Report(str(tmp_path))
     for number in range(100_000):
@@ -325,4 +325,4 @@ async def test_families(tmp_path: Path, version: str) -> None:
         refused = await wire.error("resources/read", {"uri": "resource://n/de/%2e%2e%2fx.md"})
         assert refused["code"] == -32602
         error = await wire.error("resources/read", {"uri": "resource://n/bin/x.png"})
-        assert error["message"] == "The file is no text, and has no places for values"
+        assert error["message"] == "The file is not text, so its placeholders cannot be replaced"

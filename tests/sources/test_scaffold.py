@@ -46,12 +46,12 @@ async def test_as_a_new_user_does_it(tmp_path: Path, child: Child) -> None:
         check=False,
     )  # fmt: skip
     assert again.returncode == 1
-    assert again.stderr == "mcpd: my notes/mcpd.toml is there already, and nothing was written; name another folder\n"
+    assert again.stderr == "mcpd: my notes/mcpd.toml already exists, so nothing was written; name another folder\n"
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:
     write(tmp_path, {"tools/notes.py": "mine", "x": ""})
-    with pytest.raises(ConfigurationError, match=r"tools/notes\.py is there already"):
+    with pytest.raises(ConfigurationError, match=r"tools/notes\.py already exists"):
         write_folder(str(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["tools", "x"]
     with pytest.raises(ConfigurationError, match="cannot be written: "):

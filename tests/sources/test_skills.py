@@ -159,23 +159,23 @@ async def test_an_edit_that_nobody_watched(tmp_path: Path, caplog: pytest.LogCap
         assert answer["error"]["code"] == -32602
         (message,) = [record.message.partition(": ")[2] for record in caplog.records]
         assert message.startswith("its front matter is not valid YAML")
-        assert message.endswith("in quotes; it is not served any more")
+        assert message.endswith("in quotes; it is no longer served")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("# none", "line 1: has no head; begin it with ---"),
+        ("# none", "line 1: has no front matter; begin the file with ---"),
         ("\ufeff" + head("x"), "line 1: begins with a byte order mark"),
         (b"---\nname: x\n\xff", "line 3: is not UTF-8"),
         ("---\nname: x\ndescription: a\nx:\n  b: c: d\n---\n", "line 5: its front matter is not valid YAML"),
-        ("---\ndescription: a\n---\n", "line 1: its head has no name; write name: x"),
-        ("---\n\nname: y\ndescription: a\n---\n", "line 3: its name is y, and that of its folder 'x'"),
-        ("---\nname: X_\ndescription: a\n---\n", "line 2: 'X_' is no name for a skill"),
-        ("---\nname: 7\ndescription: a\n---\n", "line 2: '7' is no name for a skill"),
-        ("---\nname: x\n---\n", "its head has no description"),
+        ("---\ndescription: a\n---\n", "line 1: its front matter has no name; write name: x"),
+        ("---\n\nname: y\ndescription: a\n---\n", "line 3: its name y differs from the name of its folder, 'x'"),
+        ("---\nname: X_\ndescription: a\n---\n", "line 2: 'X_' is not a valid skill name"),
+        ("---\nname: 7\ndescription: a\n---\n", "line 2: '7' is not a valid skill name"),
+        ("---\nname: x\n---\n", "its front matter has no description"),
         (f"---\nname: x\ndescription: {'a' * 1025}\n---\n", "line 3: its description has 1025 characters"),
-        ("+++\nname = 'x'\n+++\n", "line 1: has no head"),
+        ("+++\nname = 'x'\n+++\n", "line 1: has no front matter"),
     ],
 )
 def test_what_is_no_skill(tmp_path: Path, text: str | bytes, said: str) -> None:
@@ -194,13 +194,13 @@ def test_what_is_odd(tmp_path: Path) -> None:
              "skills/c/SKILL.md": head("c", more), "skills/d.md": ""}  # fmt: skip
     server = opened(tmp_path, files)
     assert sorted(problems(server)) == [
-        "skills/SKILL.md, line 1: stands in no folder of its own; put it into one that has the skill's name; "
+        "skills/SKILL.md, line 1: is not in a folder of its own; move it into a folder with the skill's name; "
         "the skill is left out",
-        "skills/a/skill.md: is no skill: its name is skill.md, not SKILL.md",
-        "skills/b: is no skill: it has no SKILL.md",
-        "skills/c/SKILL.md: allowed-tools in its head is to be a text",
-        "skills/c/SKILL.md: compatibility in its head is to be a text",
-        "skills/c/SKILL.md: io.modelcontextprotocol/x in the metadata of its head is a key of the protocol's own; "
+        "skills/a/skill.md: is not a skill: its name is skill.md, not SKILL.md",
+        "skills/b: is not a skill: it has no SKILL.md",
+        "skills/c/SKILL.md: allowed-tools in its front matter must be a string",
+        "skills/c/SKILL.md: compatibility in its front matter must be a string",
+        "skills/c/SKILL.md: io.modelcontextprotocol/x in its metadata is reserved for the protocol; "
         "it has no meaning there",
     ]
 
@@ -228,9 +228,9 @@ async def test_hostile_folders(tmp_path: Path) -> None:
     server = opened(garden)
     said = "\n".join(problems(server))
     for part in ("links/out.md: is a link that leads out", "links/dir: is a link to a folder",
-                 "links/pipe: is no regular file", "skills/whole: is a link to a folder",
-                 "stolen/SKILL.md: is a link that leads out", "big/SKILL.md: its files have more than 16777216 bytes",
-                 "many/SKILL.md: has more than 512 files"):  # fmt: skip
+                 "links/pipe: is not a regular file", "skills/whole: is a link to a folder",
+                 "stolen/SKILL.md: is a link that leads out", "big/SKILL.md: its files are larger than 16777216 bytes",
+                 "many/SKILL.md: the skill has more than 512 files"):  # fmt: skip
         assert part in said
     assert all(problem.isprintable() for problem in problems(server))
     async with memory_wire(server, MODERN) as wire:
@@ -264,10 +264,10 @@ async def test_in_code_and_joined(tmp_path: Path) -> None:
     assert mcpd.add_skills(two, str(tmp_path / "skills" / "tend"), "acme/garden") == [
         "skill://acme/garden/inner/SKILL.md"
     ]
-    with pytest.raises(RegistrationError, match="prefix is like acme/billing"):
+    with pytest.raises(RegistrationError, match="prefix must be like acme/billing"):
         mcpd.add_skills(two, tmp_path, "/a")
     assert mcpd.add_skills(two, tmp_path / "none") == []
-    assert "is no folder" in problems(two)[-1]
+    assert "is not a folder" in problems(two)[-1]
     async with memory_wire(join([one, two]), MODERN) as wire:
         found = await listed(wire)
         assert len(found) == 4

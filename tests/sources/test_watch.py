@@ -66,7 +66,7 @@ async def test_code_with_its_neighbours(tmp_path: Path) -> None:
         source.refresh()
         assert await wire.text("count") == "2"
         said = "tools/beds.py, line 1: SyntaxError: invalid syntax (tools/_plants.py, line 1)"
-        assert problems(source.server) == [f"{said}; what it had before is served"]
+        assert problems(source.server) == [f"{said}; its previous tools are served"]
         write(tmp_path, {"tools/_plants.py": "COUNT = 4\n", "tools/more.py": "def more() -> str:\n    return 'm'\n"})
         source.refresh()
         assert await wire.text("count") == "4"
@@ -93,7 +93,7 @@ async def test_every_kind_may_come_later(tmp_path: Path) -> None:
         source.refresh()
         await wire.quiet()
         assert (await wire.result("prompts/get", {"name": "p"}))["messages"][0]["content"]["text"] == "P"
-        assert "what it said before is served" in problems(source.server)[0]
+        assert "its previous version is served" in problems(source.server)[0]
 
 
 async def test_what_lifespan_opened_stays_what_tools_take(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_what_lifespan_opened_stays_what_tools_take(tmp_path: Path) -> Non
         assert await wire.text("a") == "-1"
         (tool,) = (await wire.result("tools/list"))["tools"]
         assert tool["inputSchema"]["properties"] == {}
-        assert "store.py: has changed, and is what lifespan.py opened things with" in problems(source.server)[0]
+        assert "store.py: has changed, but lifespan.py uses it" in problems(source.server)[0]
     await source.server.aclose()
 
 
@@ -164,10 +164,10 @@ async def test_a_client_that_stays(tmp_path: Path, child: Child) -> None:
             await changed(wire, "tools")
             assert await wire.text("count") == str(count)
         write(tmp_path, {"tools/beds.py": "def count( -> int:\n"})
-        await wire.said("what it had before is served")
+        await wire.said("its previous tools are served")
         assert await wire.text("count") == "5"
         write(tmp_path, {"mcpd.toml": 'name = "other"\n'})
-        await wire.said("mcpd.toml has changed; it is read when the server is started again")
+        await wire.said("mcpd.toml has changed; restart the server to apply it")
     assert wire.code == 0
 
 
@@ -284,7 +284,7 @@ async def test_where_the_system_does_not_tell(
     source = folder(tmp_path, FILES)
     monkeypatch.setattr("watchfiles.watch", refuse)
     with watching([WatchedFolder(source)]):
-        await until(lambda: "OS file watch limit reached; files are looked at from time to time" in caplog.text)
+        await until(lambda: "OS file watch limit reached; files are polled instead" in caplog.text)
         for name in "bc":
             write(tmp_path, {f"tools/{name}.py": f"def {name}() -> str:\n    return 'x'\n"})
             await until(lambda name=name: name in source.server.catalog.tools)

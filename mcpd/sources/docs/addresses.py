@@ -1,4 +1,4 @@
-"""The URIs of pages, sections and the overview, the URLs of published pages, and the way back from either."""
+"""The URIs of pages and sections, the URLs of published pages, and the first lines of files that both depend on."""
 
 from __future__ import annotations
 
@@ -19,41 +19,42 @@ _INDEXES = ("index", "readme", "_index")
 
 
 class Addresses(Struct, frozen=True):
-    """How one tree of documents is addressed. `slug_of` gives what the head of a page says of its address, or ""."""
+    """Computes the URIs and URLs of one folder of documents. `slug_of` returns the slug in a page's front matter, or
+    "".
+    """
 
     base: str
-    """What the URIs begin with, as `docs://handbook/`."""
+    """The prefix of all URIs, such as `docs://handbook/`."""
     base_url: str
-    """Where the pages are published; "" if nobody said."""
+    """The URL below which the pages are published, or ""."""
     page_form: str
-    """A page's URI behind the base: `{path}`, or with `{url}` its URL, as one segment."""
+    """The URI of a page after the base, with `{path}`, or with `{url}` for the escaped URL of the page."""
     section_form: str
-    """A section's URI behind the base, with `{section}`."""
+    """The URI of a section after the base, with `{section}`."""
     slug_of: Callable[[str], str]
     shown: Callable[[str], str]
-    """A folder's or file's name without the number before it."""
+    """Removes the number at the beginning of a file or folder name."""
 
     @property
     def overview(self) -> str:
-        """The URI of the overview. No page is called like it: pages have a suffix."""
+        """The URI of the overview. It cannot be the URI of a page, because pages have a suffix."""
         return f"{self.base}overview"
 
     def page(self, path: str) -> str:
-        """The URI of a page."""
         if "{url}" in self.page_form:
             return self.base + self.page_form.replace("{url}", quoted(self.url(path) or path, _SEGMENT))
         return self.base + self.page_form.replace("{path}", quoted(path))
 
     def section(self, name: str) -> str:
-        """The URI of a section; for the pages that are in none, of the overview, which lists them."""
+        """Return the URI of a section. Pages outside sections are listed in the overview, so "" gives its URI."""
         return self.base + self.section_form.replace("{section}", quoted(name)) if name else self.overview
 
     def url(self, path: str) -> str:
-        """Where a page is published; "" if nobody said."""
+        """Return the URL at which a page is published, or ""."""
         return self.base_url and self.base_url + published(path, self.slug_of(path), self.shown)
 
     def path_in(self, said: str) -> tuple[str, str]:
-        """The page that a path, a URI or a URL names, as a path or as a URL below the base, and what is behind `#`."""
+        """Return the path or published address in a path, URI or URL, and its fragment."""
         from urllib.parse import unquote  # not at the start
 
         place, _, fragment = said.partition("#")
@@ -66,7 +67,9 @@ class Addresses(Struct, frozen=True):
 
 
 def published(path: str, slug: str, shown: Callable[[str], str]) -> str:
-    """The address of a page below that of all: its slug, or its path without suffix and numbers; ends in `/`."""
+    """Return the address of a page relative to the base URL: its slug, or its path without suffix and numbers, with a
+    final `/`.
+    """
     if not slug:
         parts = [shown(part) for part in path.split("/")]
         stem = parts.pop().rpartition(".")[0]
@@ -76,7 +79,7 @@ def published(path: str, slug: str, shown: Callable[[str], str]) -> str:
 
 
 def quoted(text: str, plain: str = _PATH) -> str:
-    """A text as a part of a URI (RFC 3986 section 2.1), in which `plain` characters stay what they are."""
+    """Escape a text for a URI (RFC 3986 section 2.1), except for the characters in `plain`."""
     if not text.strip(plain):
         return text
     return "".join(
@@ -89,7 +92,7 @@ _MOST_BYTES = 4096
 _SETTINGS = DocsSettings()
 _MOST_CHARS = 300
 
-# Compiled by `re` when they are first needed.
+# `re` compiles these when they are first needed.
 _TITLE = r"(?m)^#[ \t]+(.+?)[ \t#]*$"
 _HTML_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 _HTML_HEADING = r"(?is)<h1[^>]*>(.*?)</h1>"
@@ -99,7 +102,7 @@ _MARKS = r"[`*]|\[([^\]]*)\]\([^)]*\)"
 
 
 class Head(Struct, frozen=True):
-    """What is known of a page before it is read; "" where it says nothing."""
+    """The title, description and slug in the first lines of a page; each may be ""."""
 
     title: str = ""
     description: str = ""
@@ -110,7 +113,7 @@ NO_HEAD = Head()
 
 
 def head_of(folder: str, path: str) -> Head:
-    """The head of a file. One that cannot be read has none."""
+    """Return what the first lines of a file say. Lists use it, so that they need not wait for the index."""
     suffix = path[path.rfind(".") :].lower()
     if suffix not in _READERS:
         return NO_HEAD

@@ -1,6 +1,6 @@
-"""What the tools over documents find, as the structs of `results`.
+"""Computes the results of the tools over documents.
 
-A miss is a result too: it names what is there and looks like what was asked for.
+A search without a match also has a result: it suggests names that exist and are similar.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from mcpd.sources.docs.results import PageInfo, Progress
 
 MOST_CHARS = 20_000
-"""How much text of pages one answer has; the rest comes with the next cursor."""
+"""How many characters of pages one result has. The rest is available with the next cursor."""
 
 _TOP = "."
-"""What callers name the pages that are in no section."""
+"""The name of the section for pages that are in no section."""
 _MOST_HEADINGS = 200
 _NEAR = 5
 
 
 class Answers:
-    """Answers of one library. Raises ToolError for a cursor that is none of ours, and for words that are none."""
+    """The operations of the tools. They raise ToolError for arguments that are not valid."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Answers:
         paths: Callable[[], Iterable[str]],
         when_indexed: Callable[[], None],
     ) -> None:
-        """`library` gives the library, which may be made then; `paths` the pages that there are.
+        """`library` returns the library and may create it; `paths` returns the paths of all pages.
 
-        `when_indexed` is called once, with the first search that knows all pages.
+        `when_indexed` is called after the first search for which all pages were indexed.
         """
         self._library = library
         self.addresses = addresses
@@ -68,11 +68,10 @@ class Answers:
 
     @property
     def library(self) -> Library:
-        """What is asked."""
         return self._library()
 
     async def page_at(self, said: str) -> tuple[str, str]:
-        """The text of a page, or of what stands below the heading behind `#`, and its type. Raises UnknownPage."""
+        """Return the text of a page, or of the section named after `#`, and its MIME type. Raises UnknownPage."""
         place, fragment = self.addresses.path_in(said)
         page = await self._page(said, place)
         found = _heading(page, fragment) if fragment and page.path != said else None
@@ -83,9 +82,9 @@ class Answers:
     async def search(
         self, query: str, section: str | None = None, kind: Any = None, limit: int = 5, cursor: str | None = None
     ) -> Found:
-        """Pages that fit the words."""
+        """Return pages that match a query."""
         if not query.strip():
-            raise ToolError("query: is required; say what to search for, in a few words")
+            raise ToolError("query: is required; describe in a few words what to search for")
         try:
             found = await self.library.search(query, section=_inner(section), kind=kind, limit=limit, cursor=cursor)
         except UnknownSection as error:
@@ -116,12 +115,11 @@ class Answers:
             has_more=found.next_cursor is not None,
             next_cursor=found.next_cursor or UNSET,
             corrected=found.corrected or UNSET,
-            suggestion=UNSET if hits else "Nothing fits; try fewer words, other ones, or no section",
+            suggestion=UNSET if hits else "No page matches; try fewer or other words, or no section",
             progress=_partial(found.progress),
         )
 
     async def list_sections(self) -> Sections:
-        """All sections."""
         overview = await self.library.overview()
         sections = [
             SectionInfo(name=one.name or _TOP, title=one.title, pages=one.pages, uri=self.addresses.section(one.name))
@@ -132,7 +130,7 @@ class Answers:
         )
 
     async def read_section(self, section: str, cursor: str | None = None) -> SectionText:
-        """The pages of a section, from the cursor on, as far as they fit into an answer."""
+        """Return pages of a section, starting at the cursor, as far as they fit into one result."""
         try:
             infos = await self.library.list_pages(_inner(section))
         except UnknownSection as error:
@@ -162,23 +160,27 @@ class Answers:
         )
 
     async def read_page(self, path: str, heading: str | None = None, cursor: str | None = None) -> PageText:
-        """A page, or what stands below one of its headings, from the cursor on."""
+        """Return a page, or one of its sections, starting at the cursor."""
         place, fragment = self.addresses.path_in(path)
         try:
             page = await self._page(path, place)
         except UnreadablePage as error:
             return PageText(path=path, error=f"The page {printable(path)} cannot be read: {error}")
         except UnknownPage as error:
-            text = f"There is no page {printable(path)}" if path.strip() else "path: is required; say which page"
+            text = f"Page not found: {printable(path)}" if path.strip() else "path: is required; name a page"
             return PageText(
-                path=path, error=f"{text}; near it: {', '.join(error.near)}" if error.near else text, near=error.near
+                path=path,
+                error=f"{text}; similar pages: {', '.join(error.near)}" if error.near else text,
+                near=error.near,
             )
         wanted = heading or (fragment if page.path != path else "")
         found = _heading(page, wanted) if wanted else None
         if wanted and found is None:
             titles = [one.title for one in page.headings]
             near = get_close_matches(wanted, titles, _NEAR, 0.4) or titles[: _NEAR * 4]
-            text = f"{page.path} has no heading {printable(wanted)}" + (f"; it has: {', '.join(near)}" if near else "")
+            text = f"{page.path} has no heading {printable(wanted)}" + (
+                f"; its headings: {', '.join(near)}" if near else ""
+            )
             return PageText(path=page.path, title=page.title, error=text, near=near)
 
         start, end = (found.start, found.end) if found is not None else (0, len(page.text))
@@ -206,9 +208,9 @@ class Answers:
         limit: int = 5,
         cursor: str | None = None,
     ) -> Code:
-        """Code examples."""
+        """Return code examples."""
         if not words.strip() and not language:
-            raise ToolError("words: is required; say what the example is to show")
+            raise ToolError("words: is required; describe what the example should show")
         try:
             found = await self.library.find_code(
                 words, language=language, section=_inner(section), limit=limit, cursor=cursor
@@ -240,16 +242,16 @@ class Answers:
             has_more=found.next_cursor is not None,
             next_cursor=found.next_cursor or UNSET,
             languages=found.languages if not examples else UNSET,
-            suggestion=UNSET if examples else "No example fits; try other words, or another language",
+            suggestion=UNSET if examples else "No example matches; try other words or another language",
             progress=_partial(found.progress),
             documents=documents,
             total_documents=len(documents),
         )
 
     async def look_up(self, name: str, section: str | None = None, limit: int = 3) -> Looked:
-        """Where a command or setting is described."""
+        """Return the places where a command or setting is described."""
         if not name.strip():
-            raise ToolError("name: is required; say what to look up")
+            raise ToolError("name: is required; give the name to look up")
         try:
             found = await self.library.look_up(name, section=_inner(section), limit=limit)
         except UnknownSection as error:
@@ -270,7 +272,7 @@ class Answers:
         if not results:
             results = await self._mentions(name, section, limit)
         if not results:
-            near = f"names like it: {', '.join(found.near)}" if found.near else "nothing is called like it"
+            near = f"similar names: {', '.join(found.near)}" if found.near else "no name is similar"
             return Looked(
                 name=name,
                 results=[],
@@ -294,7 +296,7 @@ class Answers:
         )
 
     async def _mentions(self, name: str, section: str | None, limit: int) -> list[Described]:
-        """Places where a name stands that is no heading and no item of a list."""
+        """Return places that mention a name in running text. Used if no heading and no list item has that name."""
         phrase = name.replace('"', " ").strip()
         if not phrase:
             return []
@@ -329,14 +331,14 @@ class Answers:
         return UNSET if not url else f"{url}#{anchor}" if anchor else url
 
     async def _page_or_none(self, path: str) -> Page | None:
-        """A page; None if it has gone, or cannot be read."""
+        """Return a page, or None if it is gone or cannot be read."""
         try:
             return await self.library.page(path)
         except (UnknownPage, UnreadablePage):
             return None
 
     async def _page(self, said: str, place: str) -> Page:
-        """The page of a path as it was written, or of what a URI, a URL or a slug names. Raises UnknownPage."""
+        """Return the page with a path, URI, URL or slug. Raises UnknownPage."""
         first: UnknownPage | None = None
         for path in dict.fromkeys((said, said.strip(), place, place.removeprefix("./"), self._published(place))):
             try:
@@ -347,7 +349,7 @@ class Answers:
         raise first or UnknownPage(said, [])
 
     def _published(self, place: str) -> str:
-        """The path of the page that is published under an address, or under that below the base; "" if none is."""
+        """Return the path of the page with this published address or URL, or ""."""
         base = self.addresses.base_url
         wanted = (place[len(base) :] if base and place.startswith(base) else place).strip("/")
         slug_of, shown = self.addresses.slug_of, self.addresses.shown
@@ -373,17 +375,17 @@ class Answers:
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
         names = [one.name or _TOP for one in (await self.library.overview()).sections]
-        text = f"There is no section {printable(section)}; there are: {', '.join(names)}"
+        text = f"Section not found: {printable(section)}; sections: {', '.join(names)}"
         return SectionText(section=section, error=text, near=near or UNSET, available_sections=names)
 
 
 def _inner(section: str | None) -> str | None:
-    """A section as the library names it."""
+    """Return a section's name in the library."""
     return "" if section == _TOP else section and (section.strip().strip("/") or section)
 
 
 def _no_section(error: UnknownSection) -> ToolError:
-    return ToolError(f"section: {error}; there are: {', '.join(error.near)}" if error.near else f"section: {error}")
+    return ToolError(f"section: {error}; sections: {', '.join(error.near)}" if error.near else f"section: {error}")
 
 
 def _partial(progress: Progress) -> str | UnsetType:
@@ -391,7 +393,7 @@ def _partial(progress: Progress) -> str | UnsetType:
 
 
 def _documents(examples: Iterable[Example]) -> list[Document]:
-    """The pages that examples are from, in the order of the first of each."""
+    """Group examples by page, in the order of the first example of each page."""
     found: dict[str, Document] = {}
     for one in examples:
         document = found.get(one.path)
@@ -405,7 +407,7 @@ def _documents(examples: Iterable[Example]) -> list[Document]:
 
 
 def _heading(page: Page, wanted: str) -> Heading | None:
-    """The heading of that anchor or title, whatever the case."""
+    """Return the heading with this anchor or title, ignoring case."""
     plain = wanted.strip().lstrip("#").strip().casefold()
     for heading in page.headings:
         if plain in (heading.anchor.casefold(), heading.title.casefold()):
@@ -414,9 +416,9 @@ def _heading(page: Page, wanted: str) -> Heading | None:
 
 
 def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading | None, str] | None:
-    """The heading below which a name is written, and what stands there; None if the page has it nowhere.
+    """Return the heading above the first mention of a name and the text below that heading, or None.
 
-    That of `anchor` is preferred. Of a long text there is the part with the name.
+    The section of `anchor` is searched first. A long text is cut around the mention.
     """
     best = _heading(page, anchor) if anchor else None
     at = written.search(page.text, best.start, best.end) if best is not None else None
@@ -433,7 +435,7 @@ def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading
 
 
 def _part(text: str, begin: int, room: int) -> tuple[str, int]:
-    """A text from a place on, as far as there is room, and where that ends: behind a line, if it can be."""
+    """Return at most `room` characters from `begin`, ending after a line if possible, and the end position."""
     if len(text) - begin <= room:
         return text[begin:], len(text)
     if room <= 0:
@@ -443,21 +445,21 @@ def _part(text: str, begin: int, room: int) -> tuple[str, int]:
 
 
 def _number(cursor: str | None, most: int) -> int:
-    """The place that a cursor says. Raises ToolError."""
+    """Return the offset in a cursor. Raises ToolError."""
     if cursor is None or cursor == "":
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12 or int(cursor) >= max(most, 1):
-        raise ToolError("cursor: is none of this page; ask again without it")
+        raise ToolError("cursor: does not belong to this page; call again without it")
     return int(cursor)
 
 
 def _numbers(cursor: str | None, pages: int) -> tuple[int, int]:
-    """The page and the place in it that a cursor says. Raises ToolError."""
+    """Return the page number and offset in a cursor. Raises ToolError."""
     if not cursor:
         return 0, 0
     page, _, place = cursor.partition(":")
     if not (page.isascii() and page.isdigit() and place.isascii() and place.isdigit()) or len(cursor) > 24:
-        raise ToolError("cursor: is none of this section; ask again without it")
+        raise ToolError("cursor: does not belong to this section; call again without it")
     if int(page) >= pages:
-        raise ToolError("cursor: is none of this section; ask again without it")
+        raise ToolError("cursor: does not belong to this section; call again without it")
     return int(page), int(place)

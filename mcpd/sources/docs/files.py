@@ -1,7 +1,7 @@
-"""The documents of a folder: which files they are, without reading them.
+"""Finds and opens the documents of a folder.
 
-Links are not followed into folders, nor out of the folder; pipes and devices are never opened. No more names are looked
-at, no more files taken and no deeper folders entered than the settings say.
+Links to folders and links that lead out of the folder are not followed. Pipes and devices are never opened. The
+settings limit the number of files, their size and the depth of folders.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from mcpd.sources.docs.page import Kind, UnreadablePage, kind_of
 from mcpd.sources.docs.results import DocsSettings, LeftOut
 
 MOST_LEFT_OUT = 200
-"""How many files that are left out are named one by one."""
+"""How many of the files that are left out are reported one by one."""
 
 _MOST_NAMES = 500_000
-# What site makers put beside pages: copies of their sources, and files for looks.
+# Folders of site generators with copies of the sources or with style sheets.
 _NO_PLACES = frozenset(("__pycache__", "node_modules"))
 _PASSED_OVER = _NO_PLACES | {"_sources", "_static"}
 
 
 class File(Struct, frozen=True):
-    """A document, as the file system has it."""
+    """A document in the file system."""
 
     path: str
-    """Below the folder, with `/`."""
+    """Relative to the folder, with `/`."""
     kind: Kind
     size: int
     modified_ns: int
 
 
 class Tree(Struct, frozen=True):
-    """What a scan found: documents by their path, and what is left out."""
+    """The documents found by a scan, by path, and the files that were left out."""
 
     files: dict[str, File]
     left_out: list[LeftOut]
 
 
 def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] = lambda: False) -> Tree:
-    """Look through a folder. Raises nothing: a folder that cannot be read is left out."""
+    """Return the documents of a folder. A folder that cannot be read is left out; nothing is raised."""
     found: dict[str, File] = {}
     left_out: list[LeftOut] = []
     is_excluded = _excluded(settings)
@@ -64,29 +64,29 @@ def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] =
             _leave_out(left_out, path, file)
 
     if more:
-        text = f"{more} more documents than {settings.max_files} are left out"
+        text = f"{more} documents beyond the limit of {settings.max_files} are left out"
         left_out.insert(0, LeftOut("", text))
     return Tree(found, left_out)
 
 
 def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
-    """The document at a path, as a scan would find it, or why it is none."""
+    """Return the document at a path as a scan would find it, or the reason why it is not a document."""
     parts = path.split("/")
     hidden = any(part.startswith(".") or part in _PASSED_OVER for part in parts)
     kind = kind_of(path)
     if not path or hidden or "" in parts or "\\" in path or "\0" in path or kind is None or _excluded(settings)(path):
-        return "is no document"
+        return "is not a document"
     try:
         found = os.lstat(os.path.join(folder, *parts))
         if len(parts) > 1 and not is_below(os.path.join(folder, *parts[:-1]), folder):
-            return "is behind a link that leads out of the folder"
+            return "is reached through a link that leads out of the folder"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return _judged(os.path.join(folder, *parts), path, kind, found, folder, settings)
 
 
 def hides(path: str, settings: DocsSettings) -> bool:
-    """Whether a path is none that is served, whatever it leads to: hidden, excluded, or no path below the folder."""
+    """Return whether a path must not be served: it is hidden, excluded, or not a path below the folder."""
     parts = path.split("/")
     is_odd = not path or "" in parts or "\\" in path or "\0" in path
     return is_odd or any(part.startswith(".") or part in _NO_PLACES for part in parts) or _excluded(settings)(path)
@@ -100,7 +100,7 @@ def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
 
 
 def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Whether a path, or the name at its end, fits one of these."""
+    """Return a function that matches a path or its last part against the patterns."""
     if not patterns:
         return lambda path: False
     pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in patterns))
@@ -115,7 +115,9 @@ def _leave_out(left_out: list[LeftOut], path: str, reason: str) -> None:
 def _entries(
     folder: str, settings: DocsSettings, left_out: list[LeftOut], is_cancelled: Callable[[], bool]
 ) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """All names that are no folders, each folder's own before those of folders in it, by their names."""
+    """Yield all entries that are not folders, sorted by name; the files of a folder come before the files of its
+    sub-folders.
+    """
     left: list[tuple[str, str, int]] = [(folder, "", 0)]
     looked_at = 0
     while left and not is_cancelled():
@@ -142,10 +144,12 @@ def _entries(
             elif depth < settings.max_depth:
                 below.append((entry.path, path + "/", depth + 1))
             else:
-                _leave_out(left_out, path, f"lies more than {settings.max_depth} folders deep")
+                _leave_out(left_out, path, f"is more than {settings.max_depth} folders deep")
         left += reversed(below)
         if looked_at > _MOST_NAMES:
-            _leave_out(left_out, "", f"more than {_MOST_NAMES} names are in the folder; the rest is not looked at")
+            _leave_out(
+                left_out, "", f"the folder contains more than {_MOST_NAMES} files and folders; the rest is left out"
+            )
             return
 
 
@@ -170,17 +174,17 @@ def _judged(
     try:
         path.encode()
     except UnicodeEncodeError:
-        return "has a name that is no UTF-8"
+        return "has a name that is not UTF-8"
     if stat.S_ISLNK(found.st_mode):
         try:
             found = os.stat(place)
         except OSError as error:
-            return f"is a link that leads nowhere ({error.strerror})"
+            return f"is a broken link ({error.strerror})"
         if not is_below(place, folder):
             return "is a link that leads out of the folder"
     if not stat.S_ISREG(found.st_mode):
-        return "is no regular file"
-    # Of most files the mode says that everybody may, and the system need not be asked.
+        return "is not a regular file"
+    # For most files the mode grants access to everybody, which saves a system call.
     if found.st_mode & 0o444 != 0o444 and not os.access(place, os.R_OK):
         return "cannot be read (Permission denied)"
 
@@ -196,12 +200,16 @@ _FOLDER = _FILE | getattr(os, "O_DIRECTORY", 0)
 
 
 def most_bytes(file: File, settings: DocsSettings) -> int:
-    """The size up to which a file is read."""
+    """Return the size limit of a file in bytes."""
     return settings.max_bytes * (4 if file.kind == "pdf" else 1)
 
 
 class Opener:
-    """Reads files of one folder. Not for several threads at once; to be closed."""
+    """Reads files of one folder. It keeps the last folder open, must be closed, and is not thread-safe.
+
+    Folders are opened one below the other and never through a link, so that nobody can exchange one for a link
+    meanwhile.
+    """
 
     def __init__(self, folder: str, settings: DocsSettings) -> None:
         self._folder = folder
@@ -210,7 +218,7 @@ class Opener:
         self._descriptor = -1
 
     def read(self, file: File) -> tuple[bytes, bytes]:
-        """What a document holds, and its hash. Raises UnreadablePage for what is gone, or grew beyond the limit."""
+        """Return the content of a document and its hash. Raises UnreadablePage if it is gone or too large."""
         most = most_bytes(file, self._settings)
         try:
             data = self._read(file.path, most + 1) if _HAS_FOLDERS else self._read_slowly(file.path, most + 1)
@@ -218,16 +226,15 @@ class Opener:
             raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
         if len(data) > most:
             raise UnreadablePage(f"is larger than {most} bytes")
-        from hashlib import blake2b  # loads OpenSSL, for which no start is to wait
+        from hashlib import blake2b  # loads OpenSSL, which would slow down the start
 
         return data, blake2b(data, digest_size=16).digest()
 
     def beginning(self, path: str, size: int) -> bytes:
-        """The first bytes of a document. Raises OSError for what is gone, or no regular file of the folder."""
+        """Return the first bytes of a document. Raises OSError if it is gone or not a regular file of the folder."""
         return self._read(path, size) if _HAS_FOLDERS else self._read_slowly(path, size)
 
     def close(self) -> None:
-        """Let go of the folder that is open."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -239,7 +246,7 @@ class Opener:
                 self._enter(place)
             descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         except OSError:
-            # A link to another file of the folder is served; what leads out is refused there.
+            # A link to another file of the folder is allowed; links out of the folder are refused there.
             return self._read_slowly(path, size)
         try:
             found = os.fstat(descriptor)
@@ -267,7 +274,7 @@ class Opener:
 
 
 def _all_of(descriptor: int, expected: int, most: int) -> bytes:
-    """Up to `most` bytes: mostly in one read, as the size is known."""
+    """Read up to `most` bytes, usually with one call, because the size is known."""
     data = os.read(descriptor, expected)
     if len(data) < expected:
         return data

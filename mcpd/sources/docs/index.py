@@ -1,7 +1,7 @@
-"""The file of an index, or its memory: a SQLite database that anyone may delete.
+"""The index: a SQLite database in a file or in memory, and the code that writes pages into it.
 
-What is broken, of another program or of another version is deleted and made anew; where nothing can be written, the
-index lives in memory. Several processes may use one file: one writes at a time, all read.
+A file that is damaged or that belongs to another program or version is deleted and created again. If no file can be
+written, the index is kept in memory. Several processes may share a file; one writes at a time.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ INSERT INTO words(words, rank) VALUES ('automerge', 8);
 
 
 class Store:
-    """An open index. `writer` and `reader` are its connections; in memory they are one.
+    """An open index with one connection for writing and one for reading; in memory, they are the same.
 
-    `cache` is the file; None keeps the index in memory. `is_in_memory` says what it came to, `problem` why.
+    `cache` is the path of the file, or None for memory. `problem` says why a file could not be used.
     """
 
     def __init__(self, cache: str | None, folder: str) -> None:
@@ -58,12 +58,12 @@ class Store:
                 self._open_file(cache)
                 return
             except (OSError, sqlite3.Error) as error:
-                self.problem = f"the index cannot be kept in {cache} ({error}); it is kept in memory"
+                self.problem = f"the index cannot be written to {cache} ({error}); it is kept in memory"
         self.writer = self.reader = self._in_memory()
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that others wait for; what it changed makes a new generation."""
+        """Start a write transaction. If it changes anything, the generation changes."""
         with self.writing:
             connection = self.writer
             connection.execute("BEGIN IMMEDIATE")
@@ -80,7 +80,7 @@ class Store:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """One state of the index, for some reads."""
+        """Start a read transaction, which sees one state of the index."""
         with self.reading:
             if self.is_in_memory:
                 yield self.reader
@@ -92,19 +92,19 @@ class Store:
                 self.reader.execute("COMMIT")
 
     def generation(self, connection: sqlite3.Connection) -> str:
-        """Which state of the index this is: another one after each change, and in each new index."""
+        """Return an identifier that changes with each change of the index and with each new index."""
         rows = dict(connection.execute("SELECT name, value FROM meta WHERE name IN ('identity', 'generation')"))
         return f"{rows['identity']}.{rows['generation']}"
 
     def close(self) -> None:
-        """Close it; what runs in it ends first."""
+        """Close the index after running transactions."""
         with self.writing, self.reading:
             for connection in {self.writer, self.reader}:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
     def delete(self) -> None:
-        """Delete its file, which has to be closed."""
+        """Delete the file of a closed index."""
         if self._cache is not None:
             _delete(self._cache)
 
@@ -135,7 +135,7 @@ class Store:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA cache_size = -8000")  # of 1024 bytes: four times what it is by default
+            connection.execute("PRAGMA cache_size = -8000")  # in KiB, four times the default
             connection.execute("BEGIN IMMEDIATE")
             self._make_or_check(connection)
             connection.execute("COMMIT")
@@ -183,7 +183,7 @@ def _delete(cache: str) -> None:
 
 
 def is_broken(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file itself is wrong, so that a new one helps; not if it is busy, full or may not be written."""
+    """Return whether the file is damaged, so that a new file helps, and not just busy, full or read-only."""
     if isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)):
         text = str(error)
         return "no such" in text or "malformed" in text or "has no column" in text
@@ -191,27 +191,27 @@ def is_broken(error: sqlite3.DatabaseError) -> bool:
 
 
 MOST_CHUNKS = 4096
-"""How many pieces a page has at most; what is behind them is in the last one."""
+"""How many chunks a page has at most. The last one contains the rest."""
 
 _MOST_CHARACTERS = 12_000
 _CJK = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 
 
 class Chunk(Struct):
-    """One piece of a page."""
+    """A part of a page that is indexed separately: the text below one heading, or a part of it."""
 
     heading: str
-    """The heading that it stands under."""
+    """The heading above the text, or ""."""
     anchor: str
     headings: str
-    """What is searched as its headings: its own, those above it, and in the first piece the description."""
+    """The searchable headings: this one and those above it; in the first chunk, the description."""
     start: int
     text: str
     code: list[CodeBlock]
 
 
 def chunks_of(page: Page) -> list[Chunk]:
-    """The pieces of a page, in their order; at least one."""
+    """Return the chunks of a page in order; there is at least one."""
     headings = page.headings
     found: list[Chunk] = []
     if not headings or page.text[: headings[0].start].strip() or page.description:
@@ -240,7 +240,7 @@ def chunks_of(page: Page) -> list[Chunk]:
 
 
 def _add(found: list[Chunk], chunk: Chunk) -> None:
-    """Add a piece, cut at empty lines if it is long."""
+    """Append a chunk, splitting long text at empty lines."""
     while len(chunk.text) > _MOST_CHARACTERS:
         cut = chunk.text.rfind("\n\n", _MOST_CHARACTERS // 2, _MOST_CHARACTERS)
         if cut < 0:
@@ -256,23 +256,23 @@ def _add(found: list[Chunk], chunk: Chunk) -> None:
 
 
 def indexed(text: str) -> str:
-    """A text as the index gets it: with spaces where a script is written without them."""
+    """Return a text for the index, with spaces between characters of scripts that are written without spaces."""
     return text if text.isascii() else _CJK.sub(r" \1 ", text)
 
 
 CHUNK_BITS = 12
-"""The number of a chunk is its file's, then so many bits."""
+"""The rowid of a chunk is the file's id shifted by this many bits, plus its position."""
 CODE_BITS = 10
-"""The number of a block of code is its chunk's, then so many bits."""
+"""The id of a code block is the chunk's id shifted by this many bits, plus its position."""
 
 _COLUMNS = "path, size, modified_ns, hash, folder, kind, problem, title, section, description, place"
 
 Known = tuple[int, int, int, bytes | None]
-"""What the index knows of a file: its number, its size, when it was modified in ns, and the hash of what it held."""
+"""The id, size, modification time (ns) and hash of an indexed file."""
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
-    """All files of the index, or those of some paths, by path; those without a hash could not be read."""
+    """Return the indexed files by path, all or only these. Files without a hash could not be read."""
     sql = "SELECT path, id, size, modified_ns, hash FROM files"
     if paths is None:
         rows = connection.execute(sql).fetchall()
@@ -282,7 +282,7 @@ def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = No
 
 
 def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Page) -> None:
-    """Add a page, in place of what was there."""
+    """Add a page, replacing an earlier version."""
     number = _put_file(connection, file, digest, page, None)
     chunks: list[tuple[int, str, str, str, str]] = []
     words: list[tuple[int, str, str, str]] = []
@@ -301,19 +301,20 @@ def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Pa
 
 
 def put_problem(connection: sqlite3.Connection, file: File, digest: bytes | None, problem: str) -> None:
-    """Note that a file cannot be read, so that it is tried again only when it has changed, or may find its library."""
+    """Record that a file cannot be read. It is read again when it changes, or after a missing library may have been
+    installed.
+    """
     if "pip install" in problem:
         file, digest = structs.replace(file, size=-1), None
     _put_file(connection, file, digest, None, problem)
 
 
 def touch(connection: sqlite3.Connection, number: int, file: File) -> None:
-    """Note that a file was written, and holds what it held."""
+    """Record the new size and time of a file with unchanged content."""
     connection.execute("UPDATE files SET size = ?, modified_ns = ? WHERE id = ?", (file.size, file.modified_ns, number))
 
 
 def remove(connection: sqlite3.Connection, path: str) -> None:
-    """Forget a file, if it is known."""
     row = connection.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
     if row is not None:
         _forget(connection, row[0])
@@ -328,7 +329,7 @@ def _put_file(
         file.path, file.size, file.modified_ns, digest, folder_of(file.path), file.kind, problem,
         *((page.title, page.section, page.description, page.order) if page else (None,) * 4),
     )  # fmt: skip
-    # No INSERT OR REPLACE: SQLite begins a savepoint for it, at which FTS5 writes out what it has gathered.
+    # INSERT OR REPLACE would begin a savepoint, at which FTS5 writes out its pending data.
     if row is None:
         marks = ", ".join("?" * len(values))
         return connection.execute(f"INSERT INTO files({_COLUMNS}) VALUES ({marks})", values).lastrowid or 0
@@ -340,7 +341,7 @@ def _put_file(
 
 
 def _forget(connection: sqlite3.Connection, number: int) -> None:
-    """Delete the chunks of a file. The index of words is told what it was given, as it keeps no copy."""
+    """Delete the chunks of a file. FTS5 keeps no copy of the text, so it needs the old values for this."""
     first, end = number << CHUNK_BITS, (number + 1) << CHUNK_BITS
     title = connection.execute("SELECT title FROM files WHERE id = ?", (number,)).fetchone()[0]
     rows = connection.execute("SELECT id, headings, text FROM chunks WHERE id >= ? AND id < ?", (first, end)).fetchall()

@@ -1,4 +1,4 @@
-"""The thread that keeps an index as its folder is: it reads what has changed, in batches, and can be stopped."""
+"""Keeps the index of a folder up to date, in a thread."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from mcpd.sources.docs.words import Vocabulary
 
 log = logging.getLogger("mcpd")
 
-# Files in a batch, and the seconds after which one ends. Large ones are faster; who searches waits for one in memory.
+# Files in a batch, and seconds after which a batch ends. In memory, searches wait for a batch, so it is smaller.
 _BATCH = (512, 0.4)
 _BATCH_IN_MEMORY = (64, 0.02)
 _BATCH_CHARACTERS = 8_000_000
 _FEW_CHANGES = 100
 _FEW_PAGES = 500
-_MOST_PATHS = 1000  # of more changes than these a scan finds out
+_MOST_PATHS = 1000  # after more changes, the whole folder is scanned
 
 
 class _Stopped(Exception):
-    """Someone asked for the end."""
+    """The indexer was asked to stop."""
 
 
 class _Read(Struct):
-    """A file that was read: its page, or what is wrong; neither if it holds what it held."""
+    """The result of reading a file: a page, a problem, or neither if the content has not changed."""
 
     file: File
     digest: bytes | None
@@ -43,7 +43,7 @@ class _Read(Struct):
 
 
 class Indexer:
-    """Keeps the index of one folder."""
+    """Keeps the index of one folder up to date."""
 
     def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Indexer:
         self._stop = threading.Event()
         self._idle = threading.Event()
         self._store_there = threading.Event()
-        self._changed: set[str] | None = None  # None: everything is to be looked at
+        self._changed: set[str] | None = None  # None: scan the whole folder
         self._thread: threading.Thread | None = None
         self._unreadable: dict[str, str] = {}
         self._left_out: list[LeftOut] = []
@@ -70,7 +70,7 @@ class Indexer:
     # -- from any thread -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, if that was not done."""
+        """Start the thread if it is not running."""
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._wake.set()
@@ -78,7 +78,7 @@ class Indexer:
                 self._thread.start()
 
     def refresh(self, changed: Iterable[str] | None) -> None:
-        """Look at these paths again, or at the whole folder."""
+        """Check these paths again, or the whole folder."""
         paths = None if changed is None else set(changed)
         with self._lock:
             if paths is None or len(paths) > _MOST_PATHS:
@@ -92,19 +92,19 @@ class Indexer:
         self.start()
 
     def take(self, tree: Tree) -> None:
-        """What somebody else's scan has found: nobody has to wait for ours."""
+        """Use the result of a scan by the caller, if this indexer has not scanned yet."""
         if self.files is None:
             self.files = tree.files
             self._left_out = tree.left_out
             self._total = len(tree.files)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the work that is known; whether it came."""
+        """Wait until all known changes are indexed. Returns whether that happened in time."""
         self.start()
         return self._idle.wait(max(0.0, seconds))
 
     def store(self) -> Store:
-        """The index, as soon as it is open. Raises sqlite3.Error if it was closed."""
+        """Return the index once it is open. Raises sqlite3.Error if it was closed."""
         self.start()
         self._store_there.wait()
         if self._store is None:
@@ -113,19 +113,18 @@ class Indexer:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
         if self._idle.is_set():
             return Progress(self._total, self._total)
         return Progress(min(self._done, self._total), max(self._total, 1))
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """The files that are no pages, and why; of very many the first ones."""
+        """The first files that are not pages, with the reasons."""
         found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self._unreadable.items()))]
         return found[:MOST_LEFT_OUT]
 
     def titles(self) -> dict[str, tuple[str, str, int]]:
-        """Title, description and place of each page that is indexed, by path; nothing while the index is not open."""
+        """Return the title, description and order of each indexed page by path; empty if the index is not open."""
         store = self._store
         if store is None:
             return {}
@@ -134,16 +133,15 @@ class Indexer:
                 rows = connection.execute(
                     "SELECT path, title, description, place FROM files WHERE title IS NOT NULL"
                 ).fetchall()
-        except sqlite3.Error:  # closed, or broken, which the next question finds out
+        except sqlite3.Error:  # closed or damaged, which the next search notices
             return {}
         return {path: (title, description, place) for path, title, description, place in rows}
 
     def is_unreadable(self, path: str) -> bool:
-        """Whether a file was found to be no page."""
         return path in self._unreadable
 
     def stop(self) -> None:
-        """End the thread; it stops at the next file."""
+        """Stop the thread at the next file."""
         self._stop.set()
         self._wake.set()
         self.apart.close()
@@ -158,7 +156,7 @@ class Indexer:
         self._idle.set()
 
     def broken(self, error: sqlite3.Error) -> None:
-        """Who asked the index was told this by it: it is made anew if it is to blame, else looked at again."""
+        """Handle an error of a search: create the index again if it is damaged, and scan the folder."""
         if isinstance(error, sqlite3.DatabaseError) and is_broken(error):
             self._broken = error
         self.refresh(None)
@@ -184,13 +182,13 @@ class Indexer:
             except _Stopped:
                 return
             except Exception:
-                log.exception("the index of documents cannot be brought up to date")
+                log.exception("the index of documents cannot be updated")
             with self._lock:
                 if not self._wake.is_set():
                     self._idle.set()
 
     def _work(self, changed: set[str] | None) -> None:
-        """Bring the index up to date; where its file fails, in a new one or in memory."""
+        """Update the index. If its file fails, a new file or memory is used."""
         for attempt in range(4):
             error, self._broken = self._broken, None
             try:
@@ -246,7 +244,7 @@ class Indexer:
         self._read_vocabulary(len(to_do) + len(gone))
 
     def _read_vocabulary(self, changes: int) -> None:
-        """Learn the words anew: after many changes, or after few where that is done in a moment."""
+        """Read the vocabulary again after many changes, or after any change in a small library."""
         assert self._store is not None
         self._since_vocabulary += changes
         if self._since_vocabulary > _FEW_CHANGES or self._total <= _FEW_PAGES or not self.vocabulary:
@@ -276,7 +274,7 @@ class Indexer:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
     def _index_some(self, left: Iterator[tuple[File, Known | None]], opener: Opener) -> bool:
-        """Read a batch, then write it; False if there is nothing left."""
+        """Read one batch of files and write it. Returns False if nothing is left."""
         assert self._store is not None
         most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
         until = time.monotonic() + seconds
@@ -308,7 +306,7 @@ class Indexer:
             return _Read(file, digest, None, str(error))
         except MemoryError:
             return _Read(file, digest, None, "needs too much memory to read")
-        except Exception as error:  # a reader that fails is a page that is missing, not an index
+        except Exception as error:  # a reader that fails costs one page, not the index
             return _Read(file, digest, None, f"cannot be read ({type(error).__name__})")
 
     def _write(self, connection: sqlite3.Connection, one: _Read) -> None:
@@ -320,7 +318,7 @@ class Indexer:
                 self._unreadable[one.file.path] = one.problem
             put_problem(connection, one.file, one.digest, one.problem)
             return
-        if row is not None and row[3] == one.digest:  # it holds what it held, or another process was here first
+        if row is not None and row[3] == one.digest:  # unchanged, or another process has already indexed it
             if not _is_known(one.file, row):
                 touch(connection, row[0], one.file)
         elif one.page is not None and one.digest is not None:

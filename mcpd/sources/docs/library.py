@@ -1,4 +1,4 @@
-"""`Library`: the documents of a folder, as lists, pages, and answers to what is asked of them."""
+"""`Library`: the documents of a folder, to be listed, read and searched."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ R = TypeVar("R")
 
 
 class Workers:
-    """At most so many threads, each started when all before it are busy. `name` is what they are called."""
+    """A pool of at most `most` daemon threads, which do not delay the end of the process.
+
+    A thread is started when all others are busy. `name` is the prefix of the threads' names.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -50,7 +53,7 @@ class Workers:
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
 
     def submit(self, function: Callable[[], R]) -> Future[R]:
-        """Have it called, as soon as there is a thread for it. Raises RuntimeError after `close`."""
+        """Call a function in a thread and return its future. Raises RuntimeError after `close`."""
         future: Future[R] = Future()
         with self._lock:
             if self._is_closed:
@@ -64,7 +67,7 @@ class Workers:
         return future
 
     def close(self) -> None:
-        """End the threads once all that was submitted is done; waits for none of it. Safe to call twice."""
+        """End the threads after all submitted calls, without waiting for that. May be called twice."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -92,14 +95,14 @@ _THREADS = 2
 
 
 class Library:
-    """The pages of a folder, and their index.
+    """The pages of a folder and their index.
 
-    All methods may be called from any thread and any loop; what blocks runs in threads of the library. Nothing is read
-    before the first of them is called, or `start`.
+    All methods may be called from any thread and any event loop. Nothing is read before `start` or another method is
+    called.
     """
 
     def __init__(self, folder: str, settings: DocsSettings | None = None, cache: str | None = None) -> None:
-        """`cache` is the file of the index, which is made if it is not there; None keeps the index in memory."""
+        """`cache` is the path of the index, which is created if necessary; None keeps the index in memory."""
         self.folder = os.path.realpath(folder)
         self.settings = settings or DocsSettings()
         self._cache = cache
@@ -111,22 +114,22 @@ class Library:
     # -- the index, behind everything ------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to index, in a thread of its own."""
+        """Start indexing in a thread."""
         self._index().start()
 
     def scan(self) -> dict[str, File]:
-        """The documents that are there now, by path: cheap, as nothing is read. Blocks as long as looking takes."""
+        """Return the current documents by path. Blocks while the folder is scanned; no file is read."""
         tree = scan(self.folder, self.settings)
         self._index().take(tree)
         return tree.files
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
-        """Bring the index up to date behind everything: these paths, below the folder or absolute; None for all."""
+        """Update the index in the background for these paths, relative or absolute, or for all files."""
         paths = None if changed is None else [self._relative(path) for path in changed]
         self._index().refresh(paths)
 
     async def indexed(self, timeout: float | None = None) -> Progress:
-        """Wait until all that is known to have changed is indexed, no longer than `timeout` seconds; how far it is."""
+        """Wait until all known changes are indexed, at most `timeout` seconds, and return the progress."""
         until = None if timeout is None else time.monotonic() + timeout
         index = self._index()
         while True:
@@ -137,16 +140,15 @@ class Library:
 
     @property
     def progress(self) -> Progress:
-        """How far indexing is."""
         return self._index().progress
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """The files that are no pages, and why, as far as is known; of very many the first two hundred."""
+        """The first 200 files that are not pages, with the reasons."""
         return self._index().left_out
 
     async def aclose(self) -> None:
-        """End indexing, and close the index."""
+        """Stop indexing and close the index."""
         index = self._indexer
         if index is not None:
             await self._run(index.stop)
@@ -155,28 +157,28 @@ class Library:
     # -- lists and pages -------------------------------------------------------------------------
 
     async def overview(self) -> Overview:
-        """What there is. Waits for nothing but the names of the files."""
+        """Return the sections with their numbers of pages. Does not wait for the index."""
         return await self._run(self._overview)
 
     async def list_pages(self, section: str | None = None) -> list[PageInfo]:
-        """The pages, or those of a section or a folder in it, in their order.
+        """Return all pages, or the pages of a section or of a folder in it, in order. Raises UnknownSection.
 
-        Raises UnknownSection. Titles and descriptions of pages that are not indexed yet are made of their names.
+        Pages that are not indexed yet have a title made from the file name and no description.
         """
         return await self._run(self._list_pages, section)
 
     async def page(self, path: str) -> Page:
-        """One page, as its file is now. Raises UnknownPage, and UnreadablePage for a file that cannot be read."""
+        """Return the current version of a page. Raises UnknownPage, or UnreadablePage if its file cannot be read."""
         return await self._run(self._page, path)
 
     async def image(self, path: str) -> tuple[bytes, str]:
-        """What an image beside the pages holds, and its MIME type. Raises UnknownPage, and UnreadablePage."""
+        """Return an image of the folder and its MIME type. Raises UnknownPage or UnreadablePage."""
         from mcpd.sources.docs.rendering import read_image
 
         return await self._run(read_image, self.folder, path, self.settings)
 
     async def names(self) -> dict[str, str]:
-        """The names that links have for pages: what `render` and `links.resolved` take."""
+        """Return the names that links use for pages, for `render` and `resolved`."""
         return await self._run(lambda: names_of(self._files()))
 
     # -- questions -------------------------------------------------------------------------------
@@ -190,10 +192,11 @@ class Library:
         limit: int = 5,
         cursor: str | None = None,
     ) -> SearchResult:
-        """The pages that fit a query, best first.
+        """Return the pages that match a query, best first.
 
-        Words, "phrases in quotes", and beginnings of words (`config*`); misspelt words are corrected. `section` is one,
-        or a folder in one; `kind` as `Page.kind`. `limit` is cut to 1 … 50. Raises UnknownSection and BadCursor.
+        A query has words, "phrases in quotes" and prefixes such as `config*`. Misspelt words are corrected. `section`
+        is a section or a folder in one, `kind` a value of `Page.kind`, and `limit` is at most 50. Raises UnknownSection
+        and BadCursor.
         """
 
         def answer(state: State, section: str | None) -> SearchResult:
@@ -207,7 +210,7 @@ class Library:
         self, words: str, *, language: str | None = None, section: str | None = None, limit: int = 5,
         cursor: str | None = None,
     ) -> CodeResult:  # fmt: skip
-        """Blocks of code that have these words, or stand where they are written; without words, all of a language.
+        """Return code blocks that contain these words or are near them; without words, all blocks in a language.
 
         Raises UnknownSection and BadCursor.
         """
@@ -220,7 +223,7 @@ class Library:
         return await self._run(self._ask, answer, section, time.monotonic())
 
     async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
-        """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
+        """Return the places that describe a command or setting, such as `run-all`. Raises UnknownSection."""
 
         def answer(state: State, section: str | None) -> EntryResult:
             from mcpd.sources.docs.search import entry_result
@@ -251,7 +254,7 @@ class Library:
         return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
 
     def _ask(self, answer: Callable[[State, str | None], R], section: str | None, since: float) -> R:
-        """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
+        """Run a search once all pages are indexed or the waiting time is over. A damaged index is created again."""
         import sqlite3
 
         from mcpd.sources.docs.search import State
@@ -260,7 +263,7 @@ class Library:
         if section is not None:
             section = self._section(section)
         for attempt in range(3):
-            # Whoever had to wait for a thread has waited already.
+            # The time that this call has waited for a thread counts too.
             index.wait(since + self.settings.search_wait - time.monotonic())
             try:
                 store = index.store()
@@ -276,7 +279,7 @@ class Library:
         raise AssertionError
 
     def _section(self, section: str) -> str:
-        """A section by its path, in any case, or by its title. Raises UnknownSection."""
+        """Return the path of a section given by its path, ignoring case, or by its title. Raises UnknownSection."""
         known = {folder_of(path) for path in self._files()}
         if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
             return section

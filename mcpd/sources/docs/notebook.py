@@ -1,4 +1,8 @@
-"""What a notebook is made of. Encoded as JSON each cell and output says its `kind`; that is what the page shows."""
+"""Jupyter notebooks (nbformat 2 to 4) as structs. No code is run.
+
+The structs are also the JSON that the View receives, in which each cell and output has a `kind`. Many programs write
+notebooks, so every member is checked. A broken cell is replaced by a `BrokenCell`; the others are still read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from mcpd.errors import McpdError
 
 
 class UnreadableNotebook(McpdError):
-    """A file is no notebook that can be shown; the text says why."""
+    """The file is not a notebook that can be shown; the message says why."""
 
 
 class _Part(Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -22,15 +26,15 @@ class _Part(Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 
 class TextOutput(_Part, frozen=True, tag="text"):
-    """What was printed, or a value as text; codes of terminals are in it as they came."""
+    """Printed text or a value as text, including terminal escape sequences."""
 
     text: str
     stream: str = ""
-    """`stderr`, or empty."""
+    """`stderr` or empty."""
 
 
 class ErrorOutput(_Part, frozen=True, tag="error"):
-    """An exception, with its traceback as `text`."""
+    """An exception with its traceback in `text`."""
 
     name: str
     value: str
@@ -38,31 +42,31 @@ class ErrorOutput(_Part, frozen=True, tag="error"):
 
 
 class HtmlOutput(_Part, frozen=True, tag="html"):
-    """HTML of others, as a table of pandas; `text` is the same as text, if there is that."""
+    """HTML such as a table of pandas. `text` is the plain text version, if there is one."""
 
     html: str
     text: str = ""
 
 
 class ImageOutput(_Part, frozen=True, tag="image"):
-    """An image as base64. `type` is image/png, image/jpeg, image/gif, image/webp or image/svg+xml."""
+    """An image in base64. `type` is image/png, image/jpeg, image/gif, image/webp or image/svg+xml."""
 
     type: str
     data: str
     alt: str = ""
     width: int | None = None
-    """In pixels, if its author said so."""
+    """In pixels, if the notebook specifies it."""
 
 
 class MarkdownOutput(_Part, frozen=True, tag="markdown"):
-    """Markdown, or mathematics in dollars; `html` is what became of it."""
+    """Markdown or mathematics between dollar signs; `html` is the rendered version."""
 
     source: str
     html: str | None = None
 
 
 class OmittedOutput(_Part, frozen=True, tag="omitted"):
-    """Something that is not shown: what it is, or why."""
+    """An output that is not shown, with the reason."""
 
     reason: str
 
@@ -71,7 +75,7 @@ Output: TypeAlias = TextOutput | ErrorOutput | HtmlOutput | ImageOutput | Markdo
 
 
 class MarkdownCell(_Part, frozen=True, tag="markdown"):
-    """Text. `attachments` are images by the name that the text has for them, as `data:` addresses."""
+    """Markdown. `attachments` maps the names of attached images to `data:` URLs."""
 
     source: str
     html: str | None = None
@@ -79,23 +83,23 @@ class MarkdownCell(_Part, frozen=True, tag="markdown"):
 
 
 class CodeCell(_Part, frozen=True, tag="code"):
-    """Code, with what it gave when somebody ran it. `count` says when it ran."""
+    """Code with its outputs. `count` is the execution count."""
 
     source: str
     language: str = ""
-    """If it is another one than the notebook's."""
+    """Empty if it is the language of the notebook."""
     count: int | None = None
     outputs: tuple[Output, ...] = ()
 
 
 class RawCell(_Part, frozen=True, tag="raw"):
-    """Text that is neither."""
+    """Text that is neither Markdown nor code."""
 
     source: str
 
 
 class BrokenCell(_Part, frozen=True, tag="broken"):
-    """A cell that cannot be read, and why."""
+    """A cell that cannot be read, with the reason."""
 
     reason: str
 
@@ -104,12 +108,10 @@ Cell: TypeAlias = MarkdownCell | CodeCell | RawCell | BrokenCell
 
 
 class Notebook(Struct, frozen=True):
-    """A notebook."""
-
     title: str
-    """Its first heading; empty without one."""
+    """Its title or first heading; may be empty."""
     language: str
-    """Of its code, in lower case; empty if it does not say."""
+    """The language of its code in lower case; empty if unknown."""
     cells: tuple[Cell, ...]
 
 
@@ -118,7 +120,7 @@ IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/sv
 MOST_TEXT: Final = 60_000
 MOST_HTML: Final = 400_000
 MOST_IMAGE: Final = 2_000_000
-"""Of base64. A page gets a cell in one message, and hosts take no more than some megabytes of that."""
+"""The size in base64. The View receives a cell in one message, and hosts limit messages to a few megabytes."""
 
 _OLD_NAMES: Final = {
     "text": "text/plain",
@@ -130,19 +132,21 @@ _OLD_NAMES: Final = {
     "json": "application/json",
     "javascript": "application/javascript",
 }
-"""nbformat 2 and 3."""
+"""Keys in nbformat 2 and 3."""
 
 
 def output_of(given: object) -> Output:
-    """One output of a code cell."""
+    """Convert one output of a code cell, choosing the most expressive form that can be shown without running code."""
     if not isinstance(given, dict):
-        return OmittedOutput("an output that is no object")
+        return OmittedOutput("an output that is not an object")
     kind = given.get("output_type")
     if kind == "stream":
         text = text_of(given.get("text"))
         is_error = given.get("name", given.get("stream")) == "stderr"
         return (
-            _without("an output that is no text") if text is None else TextOutput(_cut(_final(text)), _stream(is_error))
+            _without("an output that is not text")
+            if text is None
+            else TextOutput(_cut(_final(text)), _stream(is_error))
         )
     if kind in ("error", "pyerr"):
         trace = given.get("traceback")
@@ -159,7 +163,7 @@ def output_of(given: object) -> Output:
 
 
 def text_of(given: object) -> str | None:
-    """A text, which notebooks keep whole or as lines; None if it is neither."""
+    """Return a text that is stored as a string or as a list of lines; None for other values."""
     if isinstance(given, str):
         return given
     if isinstance(given, list) and all(isinstance(line, str) for line in given):
@@ -202,13 +206,13 @@ def _image(kind: str, data: str, plain: str, said: object) -> Output:
         data = "".join(data.split())
     if len(data) > MOST_IMAGE:
         return _without(f"an {kind} of {len(data) * 3 // 4:,} bytes")
-    # What stands for the image as text is its words, unless it is only the name of an object.
+    # The plain text describes the image, unless it is only an object's repr.
     words = alt if isinstance(alt, str) else plain if plain and not plain.startswith("<") else ""
     return ImageOutput(kind, data, words[:300], width if isinstance(width, int) and 0 < width < 10_000 else None)
 
 
 def _in_dollars(text: str) -> str:
-    """LaTeX as Markdown has it: mathematics between dollars, whatever stood around it."""
+    """Return LaTeX as mathematics in Markdown, between dollar signs."""
     bare = text.strip()
     if bare.startswith(("$", "\\begin{")):
         return bare
@@ -218,14 +222,14 @@ def _in_dollars(text: str) -> str:
 
 
 def _final(text: str) -> str:
-    """What a terminal shows in the end of lines that were written over, as those of progress bars."""
+    """Return what a terminal shows in the end, after lines such as progress bars were overwritten."""
     if "\r" not in text:
         return text
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def _cut(text: str) -> str:
-    """The beginning and the end of what is too long."""
+    """Return the beginning and the end of a text that is too long."""
     if len(text) <= MOST_TEXT:
         return text
     half = MOST_TEXT // 2
@@ -250,15 +254,13 @@ _HEADING: Final = r"^ {0,3}#{1,6} ([^\n]{1,300})"
 
 
 def read_notebook(data: bytes) -> Notebook:
-    """The notebook that a file holds. Raises UnreadableNotebook."""
+    """Return the notebook in a file. Raises UnreadableNotebook."""
     whole = _decoded(data)
     version = whole.get("nbformat")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise UnreadableNotebook("it has no nbformat, which every notebook says")
+        raise UnreadableNotebook("it has no nbformat, which is required")
     if not 2 <= version <= 4:
-        raise UnreadableNotebook(
-            f"it is of nbformat {version}; 2, 3 and 4 can be shown: save it with a Jupyter of today"
-        )
+        raise UnreadableNotebook(f"nbformat {version} is not supported; save it with a current version of Jupyter")
 
     language = _language(whole.get("metadata"))
     cells = tuple(_cells(whole, version))
@@ -271,11 +273,11 @@ def _decoded(data: bytes) -> Mapping[str, object]:
     try:
         whole = decode(data.removeprefix(b"\xef\xbb\xbf"))
     except (DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableNotebook(f"it is no JSON ({error})") from None
+        raise UnreadableNotebook(f"it is not valid JSON ({error})") from None
     except RecursionError:
         raise UnreadableNotebook("its JSON is nested too deeply") from None
     if not isinstance(whole, dict):
-        raise UnreadableNotebook("it is JSON, but no object")
+        raise UnreadableNotebook("it is JSON, but not an object")
     return whole
 
 
@@ -288,7 +290,7 @@ def _cells(whole: Mapping[str, object], version: int) -> Iterator[Cell]:
     found = 0
     for cells in given:
         if not isinstance(cells, list):
-            raise UnreadableNotebook("its cells are no list")
+            raise UnreadableNotebook("its cells are not a list")
         for cell in cells:
             found += 1
             if found > _MOST_CELLS:
@@ -299,11 +301,11 @@ def _cells(whole: Mapping[str, object], version: int) -> Iterator[Cell]:
 
 def _cell(cell: object) -> Cell:
     if not isinstance(cell, dict):
-        return BrokenCell("a cell that is no object")
+        return BrokenCell("a cell that is not an object")
     kind = cell.get("cell_type")
     source = text_of(cell.get("input", cell.get("source")) if kind == "code" else cell.get("source"))
     if source is None:
-        return BrokenCell("a cell whose source is no text")
+        return BrokenCell("a cell whose source is not text")
 
     if kind == "code":
         count = cell.get("execution_count", cell.get("prompt_number"))
@@ -329,7 +331,6 @@ def _outputs(given: object) -> tuple[Output, ...]:
 
 
 def _attachments(given: object) -> dict[str, str]:
-    """Images that a cell brings with it."""
     found: dict[str, str] = {}
     for name, bundle in given.items() if isinstance(given, dict) else ():
         for kind, data in bundle.items() if isinstance(bundle, dict) else ():
@@ -340,7 +341,6 @@ def _attachments(given: object) -> dict[str, str]:
 
 
 def _language(metadata: object) -> str:
-    """What the code is written in, as the notebook says somewhere."""
     if not isinstance(metadata, dict):
         return ""
     for member, key in (("language_info", "name"), ("kernelspec", "language")):
@@ -353,7 +353,6 @@ def _language(metadata: object) -> str:
 
 
 def _title(metadata: object, cells: tuple[Cell, ...]) -> str:
-    """What its author called it, else its first heading."""
     said = metadata.get("title") if isinstance(metadata, dict) else None
     if isinstance(said, str) and said.strip():
         return said.strip()[:200]

@@ -1,6 +1,7 @@
-"""Cells as the page shows them: as many as one message may hold, Markdown as safe HTML, HTML of others cleaned.
+"""Notebooks as HTML for the View and as text for models.
 
-Without the extra `docs` Markdown is sent as it was written; the page makes of it what it can.
+HTML in notebooks is sanitized with nh3, and TeX is converted to MathML. Without the extra `docs`, Markdown is sent
+unrendered and the View renders what it can.
 """
 
 from __future__ import annotations
@@ -63,14 +64,14 @@ MATH_ATTRIBUTES: Final = frozenset(
 )
 _MOST: Final = 4_000
 _DEFINES: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
-"""Names of one's own may stand for each other without end."""
+"""Macros may expand without end, so formulas that define any are not converted."""
 
 _SAYS_NOTHING: Final = r"\\(?:nonumber|notag|displaylimits|allowbreak)(?![A-Za-z])|\\label\{[^{}]*\}"
 _SAME_AS: Final = (("aligned}", "align*}"), ("alignedat}", "align*}"), ("gathered}", "gather*}"), ("eqnarray", "align"))
 
 
 def mathml(tex: str, *, is_block: bool) -> str:
-    """A formula as MathML, or as a span with its source where that cannot be made. Safe HTML either way."""
+    """Return a formula as MathML, or as its TeX source if it cannot be converted. Both are safe HTML."""
     made = None if len(tex) > _MOST or re.search(_DEFINES, tex) else _made(tex, is_block)
     if made is not None:
         return made
@@ -88,12 +89,12 @@ def _made(tex: str, is_block: bool) -> str | None:
     try:
         found = convert_to_element(tex, display="block" if is_block else "inline")
         return ElementTree.tostring(_cleaned(found), "unicode")
-    except Exception:  # it raises what its parser stumbles over: StopIteration, KeyError, RecursionError
+    except Exception:  # the library raises StopIteration, KeyError, RecursionError and others
         return None
 
 
 def _cleaned(given: ElementTree.Element) -> ElementTree.Element:
-    """The element as it may be sent. Raises ValueError for what the library did not understand."""
+    """Return an element with known tags and attributes only. Raises ValueError for output that was not understood."""
     tag = given.tag.rpartition("}")[2]
     text = unescape(given.text or "")
     if tag not in MATH_TAGS or text.startswith("\\"):
@@ -117,7 +118,7 @@ _GONE: Final = {
     "script", "style", "template", "iframe", "object", "embed", "noscript", "head", "title", "textarea", "select",
     "button", "form", "svg", "audio", "video", "canvas", "noembed", "noframes", "xmp",
 }  # fmt: skip
-"""Left out with all that is in them."""
+"""Removed together with their content."""
 
 _SAYS: Final = {
     "*": {"id", "title", "lang", "dir", "class", "style"},
@@ -134,7 +135,7 @@ _IMAGES: Final = ("data:image/png;", "data:image/jpeg;", "data:image/gif;", "dat
 
 
 def clean_html(html: str) -> str | None:
-    """The same, as far as it is harmless; None without the extra `docs`."""
+    """Return HTML with known elements, attributes and addresses only; None without the extra `docs`."""
     try:
         import nh3
     except ImportError:
@@ -151,7 +152,7 @@ def clean_html(html: str) -> str | None:
 
 
 def _said(tag: str, name: str, value: str) -> str | None:
-    """The value of an attribute that is let through by its name, None to leave it out."""
+    """Return the value of a permitted attribute, or None to remove it."""
     if name in ("id", "title", "lang", "dir"):
         is_harmless = tag not in MATH_TAGS and len(value) < 1000
     elif name == "class":
@@ -170,13 +171,13 @@ AT_ONCE: Final = 100
 MOST_BYTES: Final = 1_500_000
 _MOST_SOURCE: Final = 200_000
 _MOST_MARKDOWN: Final = 50_000
-"""Longer texts go as they were written: the parser may take its time for marks that are never closed."""
+"""Longer texts are not rendered, because the parser can be slow for marks that are never closed."""
 
 _Renderer = Callable[[str, Mapping[str, str]], str]
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
-    """Some cells of a notebook, and the number of the cell after them, if there is one."""
+    """A batch of cells, and the number of the next cell if there is one."""
 
     path: str
     cells: list[Cell]
@@ -184,7 +185,7 @@ class Shown(Struct, frozen=True, omit_defaults=True):
 
 
 def shown_cells(notebook: Notebook, path: str, first: int = 1) -> Shown:
-    """The cells from the one with the number `first` on, from 1: at least one, at most 100 or 1.5 MB."""
+    """Return cells from number `first` on: at least one, and at most 100 or 1.5 MB."""
     found: list[Cell] = []
     size = 0
     for cell in notebook.cells[first - 1 : first - 1 + AT_ONCE]:
@@ -207,7 +208,7 @@ def _shown_cell(cell: Cell) -> Cell:
 
 
 def _bounded(cell: Cell) -> Cell:
-    """A cell whose outputs fit into one message: of what is too much it is said that it is left out."""
+    """Return a cell whose outputs fit into one message. The others are replaced by a note."""
     if not isinstance(cell, CodeCell):
         return cell
     kept: list[Output] = []
@@ -240,7 +241,7 @@ def _rendered(source: str, attachments: Mapping[str, str]) -> str | None:
 
 @cache
 def _renderer() -> _Renderer | None:
-    """What makes HTML of Markdown; None without the extra."""
+    """Return a function that renders Markdown, or None without the extra `docs`."""
     try:
         from markdown_it import MarkdownIt
         from mdit_py_plugins.amsmath import amsmath_plugin
@@ -261,7 +262,7 @@ def _renderer() -> _Renderer | None:
                 source = source.replace(f"(attachment:{written})", f"({data})")
         try:
             made: str = reader.render(source)
-        except Exception:  # a text that its parser cannot take is shown as it is
+        except Exception:  # a text that the parser cannot handle is shown as it is
             return f"<pre>{escape(source)}</pre>"
         return clean_html(made) or ""
 
@@ -269,16 +270,16 @@ def _renderer() -> _Renderer | None:
 
 
 MOST_CHARS: Final = 24_000
-"""Of one answer."""
+"""Characters of one result."""
 
 _MOST_OUTPUT: Final = 2_000
 _CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\))|[\x00-\x08\x0b-\x1f\x7f]"
 
 
 def notebook_text(notebook: Notebook, first: int = 1, limit: int = MOST_CHARS) -> tuple[str, int | None]:
-    """The cells from the one with that number on, and the number of the one after them; None if that is all.
+    """Return the text of cells from number `first` on, and the number of the next cell or None.
 
-    At least one cell, which is cut if it alone is longer than `limit` characters.
+    At least one cell is returned; it is cut if it is longer than `limit` characters.
     """
     parts: list[str] = []
     size = 0
@@ -294,7 +295,7 @@ def notebook_text(notebook: Notebook, first: int = 1, limit: int = MOST_CHARS) -
 
 
 def without_codes(text: str) -> str:
-    """Text without what tells a terminal how to show it."""
+    """Return text without terminal escape sequences."""
     return re.sub(_CODES, "", text)
 
 
@@ -355,7 +356,7 @@ class _Words(HTMLParser):
 
 
 def _words(html: str) -> str:
-    """What HTML says, a row of a table on each line."""
+    """Return the text of HTML, with one table row per line."""
     reader = _Words()
     reader.feed(html)
     reader.close()

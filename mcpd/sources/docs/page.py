@@ -1,4 +1,4 @@
-"""`Page`: one document, read. What is shown of it, what is searched, and what it is made of."""
+"""`Page`, a document that was read, and what paths say about pages."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from msgspec import Struct
 from mcpd.errors import McpdError
 
 Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
-"""What a document was written in."""
+"""The format of a document."""
 
 
 class UnreadablePage(McpdError):
-    """A document cannot be read; the text says why, for its author."""
+    """A document cannot be read; the message says why."""
 
 
 class Heading(Struct, frozen=True):
-    """A heading. `text[start:end]` of its page is its section: the heading, what is below it, and deeper headings."""
+    """A heading. `text[start:end]` of the page is its section, including deeper headings."""
 
     level: int
     """From 1 to 6."""
     title: str
     """Without markup."""
     anchor: str
-    """What a link to it has behind `#`; each is there once in a page."""
+    """The fragment of links to it, unique within the page."""
     start: int
     end: int
 
@@ -34,18 +34,18 @@ class CodeBlock(Struct, frozen=True):
     """A block of code."""
 
     language: str
-    """In lower case, as its author named it; empty if it is not named."""
+    """In lower case; empty if the author did not name it."""
     text: str
     heading: str
-    """The title of the heading it stands under; empty above the first one."""
+    """The title of the heading above it; may be empty."""
     before: str
     """The line of text that introduces it; may be empty."""
     start: int
-    """Where it begins in the text of its page."""
+    """Its position in the text of the page."""
 
 
 class Link(Struct, frozen=True):
-    """A link, with its target as it was written."""
+    """A link with its target as written."""
 
     text: str
     target: str
@@ -55,28 +55,28 @@ class Page(Struct, frozen=True):
     """One document of a folder."""
 
     path: str
-    """Below the folder, with `/`: `02-guides/units.mdx`."""
+    """Relative to the folder, with `/`, such as `02-guides/units.mdx`."""
     title: str
     section: str
-    """The folder at the top that it is in, without a number before its name; empty at the top."""
+    """The top-level folder without its number; empty for pages at the top."""
     description: str
-    """One or two sentences: its author's, or the first ones of its text; may be empty."""
+    """The author's description, or the first sentences; may be empty."""
     order: int
-    """Its place among its neighbours: its author's, or the number before its name; 1,000,000 if neither is there."""
+    """The author's order, or the number in the file name, otherwise 1,000,000."""
     text: str
-    """What is read and searched: Markdown, or plain text if `mime_type` says so."""
+    """Markdown, or plain text according to `mime_type`."""
     mime_type: str
-    """Of `text`: text/markdown or text/plain."""
+    """text/markdown or text/plain."""
     kind: Kind
     headings: tuple[Heading, ...] = ()
     code: tuple[CodeBlock, ...] = ()
     links: tuple[Link, ...] = ()
     front: dict[str, object] = {}
-    """What the head of the file says, between lines of `---`."""
+    """The front matter."""
 
 
 NO_ORDER = 1_000_000
-"""The place of what has none."""
+"""The order of pages without one."""
 
 _KINDS: dict[str, Kind] = {
     ".md": "markdown", ".markdown": "markdown", ".mdown": "markdown", ".mkd": "markdown",
@@ -93,34 +93,33 @@ _NUMBER = re.compile(r"(\d{1,6})[-_. ]+(?=\S)")
 
 
 def kind_of(path: str) -> Kind | None:
-    """What a file is written in, by its suffix; None for what is no document."""
+    """Return the format of a file by its suffix, or None if it is not a document."""
     dot = path.rfind(".")
     return None if dot < 0 else _KINDS.get(path[dot:].lower())
 
 
 def mime_type_of(kind: Kind) -> str:
-    """The type of the text of such pages."""
     return "text/plain" if kind in ("text", "pdf") else "text/markdown"
 
 
 def shown(name: str) -> str:
-    """The name of a folder or file without the number before it: `02-guides` is `guides`."""
+    """Return a file or folder name without its number: `02-guides` becomes `guides`."""
     found = _NUMBER.match(name)
     return name[found.end() :] if found else name
 
 
 def section_of(path: str) -> str:
-    """The section of a page: its folder at the top; empty at the top itself."""
+    """Return the section of a page: its top-level folder, or "" at the top."""
     return shown(path.split("/", 1)[0]) if "/" in path else ""
 
 
 def folder_of(path: str) -> str:
-    """The folders that a page is in, each without its number: `features/units`."""
+    """Return the folders of a page without their numbers, such as `features/units`."""
     return "/".join(shown(part) for part in path.split("/")[:-1])
 
 
 def order_of(path: str) -> int:
-    """The number before the name of a page; an index comes first."""
+    """Return the number at the beginning of a file name. An index page comes first."""
     name = path.rsplit("/", 1)[-1]
     found = _NUMBER.match(name)
     if found:
@@ -129,7 +128,7 @@ def order_of(path: str) -> int:
 
 
 def title_of(path: str) -> str:
-    """A title made of the name: `01-getting-started` is `Getting started`; of an index, its folder's."""
+    """Return a title made from a file name, or for an index page from the folder's name."""
     parts = path.split("/")
     stem = parts[-1].rsplit(".", 1)[0] or parts[-1]
     if len(parts) > 1 and stem.lower() in _INDEXES[:3]:
@@ -139,5 +138,5 @@ def title_of(path: str) -> str:
 
 
 def titled_page(text: str) -> str:
-    """The `<title>` of an HTML page without the name of the site after its last dash or bar."""
+    """Return the `<title>` of an HTML page without the name of the site at its end."""
     return re.split(r"\s+[—–|·-]\s+(?!.*\s[—–|·-]\s)", " ".join(text.split()), maxsplit=1)[0].strip(" ¶#")

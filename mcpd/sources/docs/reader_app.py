@@ -1,7 +1,6 @@
-"""What the reader needs of a server: its page, and the tool that only the page calls.
+"""The documentation reader: a View that opens for results of the tools over documents.
 
-The page opens for results of the tools over documents, whatever they are called. All that it goes on to, other pages,
-sections and searches, it asks of its own tool, which gives pages as safe HTML.
+The View loads further pages, sections and search results with a tool of its own, which returns pages as safe HTML.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ if TYPE_CHECKING:
 _HITS: Final = 10
 _MOST_LISTED: Final = 2_000
 _MOST_HTML: Final = 2_500_000
-"""Characters. Hosts take messages of some megabytes."""
+"""In characters. Hosts limit messages to a few megabytes."""
 
 
 class ReaderParts:
-    """The reader of one library. `prefix` is put before the names of its page and its tool."""
+    """The View and the tool of one library. `prefix` comes before their names."""
 
     def __init__(self, server: Server, library: Callable[[], Library], *, prefix: str = "", uri: str = "") -> None:
-        """`library` is asked for when the tool is first called; `uri` is what addresses of its pages begin with."""
+        """`library` is called when the tool is first used; `uri` is the prefix of the URIs of pages."""
         self.ui = f"{prefix}docs-reader"
-        """What the tools of the library give as `ui=`."""
+        """The value of the option `ui` for the tools of the library."""
         self.name = f"{prefix}show_docs"
-        """The name of the reader's own tool."""
-        named = (self.ui, "Documentation", "Shows documents, and what was found in them")
+        """The name of the reader's tool."""
+        named = (self.ui, "Documentation", "Shows documents and search results")
         self.page: AppEntry = bundled_page(server.name, "reader", self.name, {"prefix": uri} if uri else {}, named)
-        # Clients are told at once that there are Views; the page itself is made when it is asked for.
+        # Announces Views from the start; the HTML is built when it is read.
         cast("AppsExtension", server.extensions[UI]).apps  # noqa: B018
         self._server = server
         self._library = library
 
     def tool(self) -> ToolEntry:
-        """The tool that the page calls; `requires` of it is the extension `ui`."""
+        """Return the tool that the View calls. It requires the extension `ui`."""
         from mcpd.server.entries import tool_entry
 
         options: Any = {
             "name": self.name,
-            "title": "What the reader shows",
+            "title": "Content for the documentation reader",
             "visibility": ["app"],
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
         }
@@ -70,7 +69,7 @@ class ReaderParts:
         kind: str | None = None,
         cursor: str | None = None,
     ) -> ViewResult:
-        """What the reader shows: a page, what fits a query, the pages of a section, or else the sections."""
+        """Show a page, search results, the pages of a section, or the sections."""
         from mcpd.sources.docs.page import UnreadablePage
         from mcpd.sources.docs.results import BadCursor, UnknownPage, UnknownSection
 
@@ -87,11 +86,11 @@ class ReaderParts:
         try:
             data = await shown
         except (UnknownPage, UnknownSection) as error:
-            near = f"; near it: {', '.join(error.near[:5])}" if error.near else ""
+            near = f"; similar names: {', '.join(error.near[:5])}" if error.near else ""
             raise ToolError(f"{error}{near}") from None
         except (UnreadablePage, BadCursor, ConfigurationError) as error:
             raise ToolError(str(error)) from None
-        # Once only, where `view_result` would send it twice: a page may be large, and can be asked for again.
+        # `view_result` would send the data twice, and pages may be large.
         return ViewResult(content=[TextContent("Shown in the reader.")], structured_content=data)
 
 
@@ -118,7 +117,7 @@ async def _page(library: Library, path: str) -> dict[str, Any]:
 
 
 def _contents(page: Page) -> list[Any]:
-    """The headings that a table of contents has: not the title again, and no deeper than two levels below the first."""
+    """Return the headings for a table of contents: two levels, without the title."""
     found = [one for one in page.headings if one.level > 1 or one.title != page.title] or list(page.headings)
     top = min((one.level for one in found), default=1)
     return [one for one in found if one.level <= top + 1][:300]
@@ -167,7 +166,7 @@ async def _sections(library: Library) -> dict[str, Any]:
 
 
 async def _titles(library: Library) -> dict[str, str]:
-    """The titles of sections, by their names."""
+    """Return the titles of sections by name."""
     return {one.name: one.title for one in (await library.overview()).sections}
 
 

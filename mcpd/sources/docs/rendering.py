@@ -1,7 +1,7 @@
-"""`render`: a page as HTML that may be put into a document of ours. No HTML of its author gets there, and no script.
+"""Renders pages as safe HTML, and resolves their links and images.
 
-All markup is written here, by a renderer that escapes what it is given; tags in a page are left out. Links lead to
-other pages or to sites, images are those that stand in the page.
+All markup is written by our renderer, which escapes its input; tags in a page are removed. Links lead to other pages or
+to web sites, and images are embedded.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ _MOST = 2000
 
 
 def is_shown(target: str) -> bool:
-    """Whether an address leads to a site: http or https, with a host."""
+    """Return whether an address is an http or https URL with a host."""
     return len(target) <= _MOST and bool(_SHOWN.match(target)) and target.isprintable()
 
 
 def names_of(paths: Iterable[str]) -> dict[str, str]:
-    """The names that links have for pages: paths, and the addresses of a site, without numbers and suffix."""
+    """Return the names that links use for pages, mapped to their paths: the paths, and the addresses on a site without
+    numbers and suffixes.
+    """
     found: dict[str, str] = {}
     for path in paths:
         found.setdefault(_site_name(path), path)
@@ -57,9 +59,9 @@ def _site_name(path: str) -> str:
 
 
 def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str] | None:
-    """The page that a link on the page `path` leads to, and the anchor in it; None if it leads elsewhere.
+    """Return the page and anchor that a link on the page `path` leads to, or None.
 
-    `names` is what `names_of` gives. Links that begin with `/` are taken from the top of the folder.
+    `names` is the result of `names_of`. Links that begin with `/` are relative to the folder.
     """
     if len(target) > _MOST or _SCHEME.match(target) or target.startswith("//"):
         return None
@@ -79,7 +81,7 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
 
 
 MOST_CHARACTERS = 400_000
-"""How much of a page is shown."""
+"""How many characters of a page are rendered."""
 
 _IMAGE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]+$")
 _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[/!?]?[A-Za-z][^<>]*>?", re.DOTALL)
@@ -90,16 +92,16 @@ Resolve = Callable[[str], tuple[str, str] | None]
 
 
 def render(page: Page, names: Mapping[str, str] | None = None, image: Callable[[str], str | None] | None = None) -> str:
-    """Safe HTML of a page.
+    """Return safe HTML of a page.
 
-    `names` has the pages that links may lead to, as `links.names_of` gives them (`Library.names`). Such a link is
-    `<a href="#" data-page="02-guides/units.mdx" data-anchor="filters">`; one to a site has `target="_blank"` and
-    `rel="noreferrer noopener"`; of all others the text is left. Headings have their anchors as `id`, with `page-`
-    before them. `image` gives the `data:` address of an image that the page names; of one that it knows nothing of, and
-    without it, the words are left. Raises ConfigurationError where the extra `docs` is not installed.
+    `names` has the pages that links may lead to (see `names_of`). A link to a page becomes `<a href="#"
+    data-page="02-guides/units.mdx" data-anchor="filters">`; a link to a site gets `target="_blank"` and
+    `rel="noreferrer noopener"`; other links become text. Headings have their anchors with the prefix `page-` as `id`.
+    `image` returns the `data:` URL of an image; images without one are replaced by their alternative text. Raises
+    ConfigurationError without the extra `docs`.
     """
     text = page.text[:MOST_CHARACTERS]
-    note = "" if len(page.text) <= MOST_CHARACTERS else "<p>The rest of this page is too long to be shown.</p>\n"
+    note = "" if len(page.text) <= MOST_CHARACTERS else "<p>The rest of this page is too long to show.</p>\n"
     if page.mime_type != "text/markdown":
         return f"<pre>{html.escape(text)}</pre>\n{note}"
 
@@ -116,11 +118,11 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
     try:
         from markdown_it import MarkdownIt
     except ImportError:
-        raise ConfigurationError("showing pages needs a library: pip install 'mcpd-server[docs]'") from None
+        raise ConfigurationError("showing pages requires a library: pip install 'mcpd-server[docs]'") from None
 
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": 40}).enable(["table", "strikethrough"])
     if is_mdx:
-        parser.disable("code")  # MDX has no code by indentation
+        parser.disable("code")  # MDX has no indented code
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # which links are shown is decided below
     for name, rule in _RULES.items():
         parser.add_render_rule(name, rule)
@@ -198,19 +200,19 @@ _RULES = {
 }
 
 MOST_BYTES = 4 * 1024 * 1024
-"""The largest image that is served."""
+"""The largest image that is served, in bytes."""
 
 MOST_SHOWN_BYTES = 1024 * 1024
-"""How many bytes of images one page is shown with; of the others the words are."""
+"""How many bytes of images one page embeds. Further images are replaced by their alternative text."""
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _LONGEST_ADDRESS = 2000
 
 
 def read_image(folder: str, path: str, settings: DocsSettings, most: int = MOST_BYTES) -> tuple[bytes, str]:
-    """What an image of a folder holds, and its MIME type: PNG, JPEG, GIF or WebP, which run nothing.
+    """Return an image of a folder and its MIME type: PNG, JPEG, GIF or WebP, which cannot contain scripts.
 
-    Raises UnknownPage where there is none, and UnreadablePage for one of more than `most` bytes.
+    Raises UnknownPage if there is no such image, and UnreadablePage if it has more than `most` bytes.
     """
     if hides(path, settings):
         raise UnknownPage(path, [])
@@ -228,7 +230,7 @@ def read_image(folder: str, path: str, settings: DocsSettings, most: int = MOST_
 
 
 class PageImages:
-    """The images of one page, as addresses that have them in themselves; for `rendering.render`."""
+    """The images of one page as `data:` URLs, for `render`."""
 
     def __init__(self, folder: str, page: str, settings: DocsSettings) -> None:
         self._folder = folder
@@ -237,7 +239,7 @@ class PageImages:
         self._left = MOST_SHOWN_BYTES
 
     def __call__(self, source: str) -> str | None:
-        """The `data:` address of the image that the page names so; None if it cannot be shown. Blocks to read it."""
+        """Return the `data:` URL of an image that the page refers to, or None. Blocks while reading it."""
         if len(source) > _LONGEST_ADDRESS or _ABSOLUTE.match(source):
             return None
 
@@ -253,7 +255,7 @@ class PageImages:
 
 
 def _kind(data: bytes) -> str | None:
-    """The MIME type, whatever the name says."""
+    """Return the MIME type according to the content."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

@@ -1,4 +1,4 @@
-"""Documents as resources: the overview, a resource for each section and each page, and the family of all pages."""
+"""Documents as resources: the overview, one resource per section and page, and a resource template for all pages."""
 
 from __future__ import annotations
 
@@ -26,31 +26,24 @@ _MARKDOWN = "text/markdown"
 
 
 class Shelf(Protocol):
-    """Where the documents stand."""
-
     title: str
     addresses: Addresses
 
     @property
-    def answers(self) -> Answers:
-        """What is found in them."""
+    def answers(self) -> Answers: ...
 
     @property
-    def library(self) -> Library:
-        """Their pages and index."""
+    def library(self) -> Library: ...
 
-    def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
-        """The title and the description of a page, as far as they are known."""
+    def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]: ...
 
-    def section_title(self, name: str) -> str:
-        """A section's title."""
+    def section_title(self, name: str) -> str: ...
 
-    def completions(self) -> Sequence[str]:
-        """What the argument of the family of all pages can be."""
+    def completions(self) -> Sequence[str]: ...
 
 
 class OverviewResource(ResourceEntry):
-    """What there is: all sections, with their pages. Equal to another one of the same documents that lists the same."""
+    """The sections and their pages. Two are equal if they list the same."""
 
     def __init__(self, shelf: Shelf, stamp: object) -> None:
         self.key = shelf.addresses.overview
@@ -64,15 +57,13 @@ class OverviewResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The overview as lists show it."""
         title = self._shelf.title
-        text = f"What there is in {title}: its sections, and the titles of their pages"
+        text = f"The sections of {title} and the titles of their pages"
         return Resource(
             uri=self.key, name="overview", title=f"{title}: overview", description=text, mime_type=_MARKDOWN
         )
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """The sections and the titles of their pages, with links."""
         overview = await self._shelf.library.overview()
         lines = [f"# {self._shelf.title}", ""]
         for section in overview.sections:
@@ -82,7 +73,7 @@ class OverviewResource(ResourceEntry):
 
 
 class SectionResource(ResourceEntry):
-    """A section: its pages, with their descriptions. Equal to another one of the same name that lists the same."""
+    """A section with the descriptions of its pages. Two are equal if they list the same."""
 
     def __init__(self, shelf: Shelf, name: str, stamp: object) -> None:
         self.key = shelf.addresses.section(name)
@@ -97,13 +88,11 @@ class SectionResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The section as lists show it."""
         title = self._shelf.section_title(self._name)
-        text = f"The pages of the section {title}, with what each is about"
+        text = f"The pages of the section {title} with their descriptions"
         return Resource(uri=self.key, name=self._name or ".", title=title, description=text, mime_type=_MARKDOWN)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """Its pages, with links."""
         try:
             lines = await _list_of(self._shelf, self._name)
         except UnknownSection:
@@ -112,7 +101,7 @@ class SectionResource(ResourceEntry):
 
 
 class PageResource(ResourceEntry):
-    """One page. Equal to another one if its file and what lists say of it have not changed."""
+    """One page. Two are equal if the file has not changed in between."""
 
     __slots__ = ("_shelf", "file", "key")
 
@@ -130,7 +119,6 @@ class PageResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The page as lists show it; the size is its file's."""
         title, description = self._shelf.shown_of(self.file.path)
         return Resource(
             uri=self.key,
@@ -142,12 +130,11 @@ class PageResource(ResourceEntry):
         )
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """Its text."""
         return await _read(self._shelf, self.file.path, uri)
 
 
 class PageTemplate(TemplateEntry):
-    """All pages, by their paths; of one that is just being made too."""
+    """All pages by path, including pages that were just created."""
 
     def __init__(self, shelf: Shelf, key: str, argument: str) -> None:
         from mcpd.server.registry.uri_template import UriTemplate
@@ -165,44 +152,42 @@ class PageTemplate(TemplateEntry):
 
     @property
     def arguments(self) -> Collection[str]:
-        """The path."""
         return (self._argument,)
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        """The family as lists show it."""
         return ResourceTemplate(
             uri_template=self.key,
             name="page",
             title=f"{self._shelf.title}: a page",
-            description=f"A page of {self._shelf.title} by its path; with #heading behind it what stands there",
+            description=f"A page of {self._shelf.title} by its path; #heading after the path selects a section",
             mime_type=_MARKDOWN,
         )
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The path in a URI. Raises InvalidParams for one that would lead out of the folder."""
+        """Return the path in a URI. Raises InvalidParams if it would lead out of the folder."""
         variables = self._template.match(uri)
         if variables:
             from mcpd.server.registry.uris import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, frozenset())
             if problem is not None and "://" not in variables[self._argument]:
-                text = f"uri: the value of {problem[0]!r} {problem[1]}; ask for a path below the resource's own"
+                text = f"uri: the value of {problem[0]!r} {problem[1]}; use a path below the resource's own"
                 raise InvalidParams(text, {"uri": uri})
         return variables
 
     async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
-        """The text of the page, or what stands below the heading that is named behind `#`."""
+        """Return the text of the page, or of the section named after `#`."""
         return await _read(self._shelf, variables[self._argument], uri)
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """The paths that begin with a value, then those that contain it."""
+        """Return the paths that begin with a value, then those that contain it."""
         from mcpd.server.registry.prompts import rank
 
         return rank(self._shelf.completions(), value)
 
 
 async def _list_of(shelf: Shelf, section: str) -> list[str]:
-    """The pages of a section as a list in Markdown."""
+    """Return the pages of a section as a Markdown list."""
     lines = []
     for info in await shelf.library.list_pages(section):
         title, description = shelf.shown_of(info.path, info.title, info.description)
@@ -224,7 +209,6 @@ async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
 
 
 async def _image(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
-    """An image that pages name."""
     from mcpd.sources.docs.page import UnreadablePage
 
     try:

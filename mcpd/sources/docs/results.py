@@ -1,4 +1,4 @@
-"""What a library answers: values, made for people and models alike."""
+"""The results and settings of a `Library`."""
 
 from __future__ import annotations
 
@@ -10,58 +10,55 @@ from mcpd.sources.docs.page import Kind
 
 
 class UnknownPage(McpdError):
-    """There is no such page; `near` are paths that look like it, best first."""
+    """There is no such page. `near` has similar paths, best first."""
 
     def __init__(self, path: str, near: list[str]) -> None:
-        super().__init__(f"there is no page '{printable(path)}'")
+        super().__init__(f"page not found: '{printable(path)}'")
         self.path = path
         self.near = near
 
 
 class UnknownSection(McpdError):
-    """There is no such section; `near` are names that look like it, or all of them if there are few."""
+    """There is no such section. `near` has similar names, or all names if there are few."""
 
     def __init__(self, section: str, near: list[str]) -> None:
-        super().__init__(f"there is no section '{printable(section)}'")
+        super().__init__(f"section not found: '{printable(section)}'")
         self.section = section
         self.near = near
 
 
 class BadCursor(McpdError):
-    """A cursor that is none of ours, of another query, or from before the pages changed: search again without it."""
+    """The cursor is malformed, belongs to another query, or is out of date. Search again without it."""
 
 
 class LeftOut(Struct, frozen=True):
-    """A file that is no page, and why."""
+    """A file that is not a page, with the reason."""
 
     path: str
     reason: str
 
 
 class Progress(Struct, frozen=True):
-    """How far indexing is: `done` of `total` pages can be found."""
+    """The progress of indexing: `done` of `total` pages can be found."""
 
     done: int
     total: int
 
     @property
     def is_complete(self) -> bool:
-        """Whether every page can be found."""
         return self.done >= self.total
 
 
 class Section(Struct, frozen=True):
-    """A folder at the top."""
+    """A top-level folder."""
 
     name: str
-    """What `section=` takes; empty for the pages at the top themselves."""
+    """The value for `section=`; empty for the pages at the top."""
     title: str
     pages: int
 
 
 class Overview(Struct, frozen=True):
-    """The whole of a library."""
-
     title: str
     sections: list[Section]
     pages: int
@@ -69,54 +66,54 @@ class Overview(Struct, frozen=True):
 
 
 class PageInfo(Struct, frozen=True):
-    """A page in a list. Before it is indexed its title is made of its name, and its description is empty."""
+    """A page in a list. Until it is indexed, its title is made from its name and its description is empty."""
 
     path: str
     title: str
     section: str
     description: str
     mime_type: str
-    """Of the text that reading it gives: text/markdown or text/plain."""
+    """The MIME type of its text: text/markdown or text/plain."""
     kind: Kind
     size: int
-    """Of the file, in bytes."""
+    """In bytes."""
     order: int
     modified_ns: int
 
 
 class SearchHit(Struct, frozen=True):
-    """A page that was found, with the place in it that fits best."""
+    """A page that matches, with the best place in it."""
 
     path: str
     title: str
     section: str
     heading: str
-    """The heading at that place; empty above the first one."""
+    """The heading at that place; may be empty."""
     anchor: str
     snippet: str
-    """A piece of the text there, on one line, at most some 300 characters."""
+    """The text at that place on one line, with about 300 characters."""
     highlights: list[tuple[int, int]]
-    """Where in the snippet words of the query stand: (start, end)."""
+    """The positions (start, end) of matching words in the snippet."""
     score: float
-    """Larger is better; to be compared within one result only."""
+    """Larger is better. Comparable within one result only."""
     kind: Kind
 
 
 class SearchResult(Struct, frozen=True):
-    """The pages that fit a query, best first, each once."""
+    """The matching pages, best first."""
 
     query: str
     hits: list[SearchHit]
     total: int
-    """How many pages were found; no more than the best hundred are counted."""
+    """The number of matching pages, at most 100."""
     next_cursor: str | None
     corrected: str | None
-    """The query that was searched instead, if words of it are nowhere in the pages."""
+    """The query that was used instead, if words of the original are not in any page."""
     progress: Progress
 
 
 class CodeHit(Struct, frozen=True):
-    """A block of code that was found."""
+    """A matching block of code."""
 
     path: str
     title: str
@@ -130,35 +127,35 @@ class CodeHit(Struct, frozen=True):
 
 
 class CodeResult(Struct, frozen=True):
-    """Blocks of code, best first."""
+    """The matching blocks of code, best first."""
 
     words: str
     hits: list[CodeHit]
     total: int
-    """How many blocks were found; no more than the best hundred are counted."""
+    """The number of matching blocks, at most 100."""
     next_cursor: str | None
     languages: list[str]
-    """The languages that there are, most used first: for a miss."""
+    """The existing languages, most used first, if nothing matched."""
     progress: Progress
 
 
 class Entry(Struct, frozen=True):
-    """Where a command or a setting is described."""
+    """A place where a command or setting is described."""
 
     path: str
     title: str
     section: str
     heading: str
-    """Empty if the page as a whole is about it."""
+    """Empty if the whole page describes it."""
     anchor: str
     text: str
-    """What is said of it there: Markdown, cut at some 4,000 characters."""
+    """The description in Markdown, at most about 4,000 characters."""
     is_exact: bool
-    """Whether the page, the heading or the item bears this very name."""
+    """Whether the page, heading or item has exactly this name."""
 
 
 class EntryResult(Struct, frozen=True):
-    """What was found for a name, best first; `near` has names that look like it if nothing was."""
+    """The descriptions of a name, best first. Without any, `near` has similar names."""
 
     name: str
     entries: list[Entry]
@@ -167,21 +164,21 @@ class EntryResult(Struct, frozen=True):
 
 
 class DocsSettings(Struct, frozen=True, kw_only=True):
-    """Limits and choices of a library. What goes beyond a limit is left out and named in `Library.left_out`."""
+    """The settings of a library. Files beyond a limit are left out and listed in `Library.left_out`."""
 
     title: str = ""
-    """What the documents are called; by default the title of the first page at the top, else the folder's name."""
+    """The title of the documents; by default the title of the first page, or the folder's name."""
     include: tuple[str, ...] = ()
-    """The only files that are read, as `"*.md"` or `"guides/*"`; without any all are."""
+    """Patterns of the files to read, such as `"*.md"` or `"guides/*"`; by default all."""
     exclude: tuple[str, ...] = ()
-    """Files that are not read, as `"*.bak"` or `"drafts/*"`."""
+    """Patterns of files to leave out, such as `"*.bak"` or `"drafts/*"`."""
     max_files: int = 50_000
-    """How many documents are read."""
+    """The largest number of documents."""
     max_bytes: int = 4 * 1024 * 1024
-    """The largest file that is read, in bytes; of PDF files four times as much."""
+    """The largest file in bytes; PDF files may be four times as large."""
     max_depth: int = 24
-    """How many folders deep documents may lie."""
+    """The largest depth of folders."""
     seconds_per_file: float = 10.0
-    """How long the reading of one file may take."""
+    """The time limit for reading one file."""
     search_wait: float = 3.0
-    """How many seconds a search waits for the pages that are not indexed yet, before it does without them."""
+    """How many seconds a search waits for pages that are not indexed yet."""

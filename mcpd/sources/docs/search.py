@@ -1,4 +1,4 @@
-"""Finds pages in an index: the words of a query, rarest first, ranked by BM25, each page once."""
+"""Searches an index: pages for a query, code blocks, and descriptions of a name."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from mcpd.sources.docs.results import (
 from mcpd.sources.docs.words import MOST_CHARACTERS, Marker, Term, Vocabulary, near_names, parsed, storable, words_of
 
 MOST_HITS = 100
-"""How many pages, or blocks of code, one query finds at most."""
+"""How many pages or code blocks one query finds at most."""
 
 MOST_LIMIT = 50
-"""How many of them are on one page of a result at most."""
+"""How many results one page of results has at most."""
 
-# Pieces that are ranked for one query: a thousand take a millisecond. Frequent words are left out beside rarer ones.
+# The number of chunks that are ranked; 1,000 take about a millisecond. Frequent words are not used for ranking if rarer
+# words exist.
 _MOST_ROWS = 2000
-_MOST_SAMPLED = 50_000  # pieces that are looked at, unranked, for the pages of a frequent word
-_WHOLE = 1.3  # how much better a piece is that has all words, if the frequent ones were not ranked
+_MOST_SAMPLED = 50_000  # chunks that are examined without ranking, for frequent words
+_WHOLE = 1.3  # factor for chunks with all words, if frequent words were not used for ranking
 
 
 class State(Struct, frozen=True):
-    """The index at one moment, for one question."""
+    """The state of the index for one search."""
 
     connection: sqlite3.Connection
     generation: str
@@ -46,14 +47,14 @@ class State(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Where is searched: a section or a folder below it, and a kind; None for everywhere."""
+    """The scope of a search: a section or a folder below it, and a format. None means everything."""
 
     section: str | None = None
     kind: str | None = None
 
     @property
     def condition(self) -> tuple[str, list[str]]:
-        """What is asked of `files`, and its values; empty for everything."""
+        """The SQL condition on `files` with its values; empty for everything."""
         parts: list[str] = []
         values: list[str] = []
         if self.section is not None:
@@ -68,18 +69,18 @@ class Scope(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What is searched for a query."""
+    """How a query is searched."""
 
     terms: list[Term]
-    """All of them, as they are searched."""
+    """The terms after correction."""
     rows: dict[str, int]
-    """How many pieces each finds, by its expression; counted to a bound."""
+    """How many chunks each term matches, up to a limit."""
     corrected: str | None
-    """The query with words that are there, if others were typed."""
+    """The corrected query, if it was corrected."""
 
 
 class Found(Struct, frozen=True):
-    """A page, by its number, and the piece of it that fits best."""
+    """A page and its best chunk."""
 
     file: int
     chunk: int
@@ -87,7 +88,7 @@ class Found(Struct, frozen=True):
 
 
 def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> Plan:
-    """Find out how the words of a query are to be searched: as they are, as beginnings, or corrected."""
+    """Decide for each term of a query whether it is used as it is, as a prefix, or corrected."""
     terms: list[Term] = []
     rows: dict[str, int] = {}
     corrections: dict[str, str] = {}
@@ -109,7 +110,7 @@ def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> 
 def _resolved(
     connection: sqlite3.Connection, term: Term, corrections: dict[str, str], vocabulary: Vocabulary
 ) -> Sequence[Term]:
-    """The term itself if anything has it, else what may have been meant."""
+    """Return the term if it matches anything, otherwise what may have been meant."""
     if _is_there(connection, term.match):
         return [term]
     if not term.is_prefix and not term.is_quoted and len(term.words[-1]) >= 3:
@@ -137,14 +138,14 @@ def _is_there(connection: sqlite3.Connection, match: str) -> bool:
 
 
 def _rows(connection: sqlite3.Connection, match: str) -> int:
-    """How many pieces an expression finds, counted to the bound."""
+    """Return how many chunks match, up to the limit."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
     found: int = connection.execute(sql, (match, _MOST_ROWS + 1)).fetchone()[0]
     return found
 
 
 def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Found]:
-    """The pages for a query, best first, no more than `MOST_HITS`."""
+    """Return at most `MOST_HITS` pages, best first."""
     if not planned.terms:
         return []
     by_rows = sorted(planned.terms, key=lambda term: planned.rows[term.match])
@@ -161,7 +162,8 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
         return _by_page(_frequent(connection, every, by_rows[0].match, scope))
     rows = _ranked(connection, " OR ".join(term.match for term in chosen), scope)
     if len(chosen) < len(planned.terms):
-        # Ranking by words that are nearly everywhere takes long, and says little; where they are too is said by this.
+        # Ranking by very frequent words is slow and hardly changes the order, so chunks with all words get a bonus
+        # instead.
         sql = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
         whole = {chunk for (chunk,) in connection.execute(sql, (every, _MOST_ROWS))}
         rows = [(chunk, score * (_WHOLE if chunk in whole else 1)) for chunk, score in rows]
@@ -170,7 +172,9 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
 
 
 def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Scope) -> list[tuple[int, float]]:
-    """Pieces for words that are nearly everywhere: the best whose headings have them, else the first that have all."""
+    """Return chunks for queries that have only frequent words: the best with the words in headings, otherwise the
+    first.
+    """
     headed = f"{{title headings}} : ({every})"
     if 0 < _rows(connection, headed) <= _MOST_ROWS and (rows := _ranked(connection, headed, scope)):
         return rows
@@ -184,14 +188,14 @@ def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Sc
 def _ranked(
     connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
 ) -> list[tuple[int, float]]:
-    """The best pieces, or for a sample the first ones, all alike."""
+    """Return the best chunks, or the first ones with equal scores for a sample."""
     condition, values = scope.condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     what, order, most = ("-1.0", "", _MOST_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MOST_ROWS)
     sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
     found: list[tuple[int, float]] = []
     pages: set[int] = set()
-    # A long page has thousands of pieces: pages are counted, so that it does not hide the others.
+    # A long page has thousands of chunks. The limit counts pages, so that it does not hide the others.
     for chunk, rank in connection.execute(sql, (match, *values, most)):
         pages.add(chunk >> CHUNK_BITS)
         if len(pages) > MOST_HITS:
@@ -202,7 +206,7 @@ def _ranked(
 
 
 def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
-    """Each page once: by its best piece, and a little by the next ones."""
+    """Return each page once. Its score is the best score of its chunks plus a part of the next three."""
     best: dict[int, float] = {}
     for chunk, score in rows:
         best[chunk] = max(score, best.get(chunk, 0.0))
@@ -221,28 +225,28 @@ def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
 
 
 class Cursors:
-    """Those of one question in one state of the index."""
+    """The cursors of one query in one state of the index."""
 
     def __init__(self, generation: str, asked: Sequence[str | None], most: int) -> None:
-        """`asked` is all that the result depends on; `most` the largest number of hits."""
+        """`asked` has everything that the result depends on; `most` is the largest number of results."""
         self._mark = hashlib.blake2b(repr((generation, *asked)).encode("utf-8", "replace"), digest_size=9).hexdigest()
         self._most = most
 
     def start(self, cursor: str | None) -> int:
-        """The number of hits before this page. Raises BadCursor for what is none of ours, or is of another state."""
+        """Return the offset in a cursor. Raises BadCursor if it is malformed or out of date."""
         if cursor is None:
             return 0
         try:
             at, _, mark = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").partition(".")
             start = int(at)
         except (ValueError, UnicodeError):
-            raise BadCursor("this is no cursor of a search here; search without one") from None
+            raise BadCursor("it is not a cursor of this search; search without a cursor") from None
         if mark != self._mark or not 0 < start <= self._most:
-            raise BadCursor("the pages have changed, or the query is another one; search again without a cursor")
+            raise BadCursor("the pages or the query have changed; search again without a cursor")
         return start
 
     def next(self, start: int, limit: int, number: int) -> str | None:
-        """The cursor behind a page of `limit` hits out of `number`; None at the end."""
+        """Return the cursor of the next page of results, or None at the end."""
         if start + limit >= number:
             return None
         return base64.urlsafe_b64encode(f"{start + limit}.{self._mark}".encode("ascii")).decode("ascii")
@@ -251,7 +255,7 @@ class Cursors:
 def search_result(
     state: State, query: str, section: str | None, kind: str | None, limit: int, cursor: str | None
 ) -> SearchResult:
-    """The pages for a query. Raises BadCursor."""
+    """Return the pages for a query. Raises BadCursor."""
     limit = max(1, min(limit, MOST_LIMIT))
     cursors = Cursors(state.generation, [query, section, kind], MOST_HITS)
     start = cursors.start(cursor)
@@ -272,7 +276,7 @@ def _hit(connection: sqlite3.Connection, found: Found, marker: Marker) -> Search
     heading, anchor, text = connection.execute(
         "SELECT heading, anchor, text FROM chunks WHERE id = ?", (found.chunk,)
     ).fetchone()
-    if heading:  # the snippet need not say it again
+    if heading:  # the result contains the heading anyway
         text = text.partition("\n")[2].strip() or text
     snippet, highlights = marker.snippet(text.strip() or description or title)
     return SearchHit(path, title, section, heading, anchor, snippet, highlights, round(found.score, 4), kind)
@@ -284,7 +288,7 @@ _MOST_CODE_CHUNKS = 400
 def code_result(
     state: State, words: str, language: str | None, section: str | None, limit: int, cursor: str | None
 ) -> CodeResult:
-    """Blocks of code for words. Raises BadCursor."""
+    """Return code blocks for a query. Raises BadCursor."""
     limit = max(1, min(limit, MOST_LIMIT))
     cursors = Cursors(state.generation, [words, language, section], MOST_HITS)
     start = cursors.start(cursor)
@@ -302,7 +306,7 @@ def code_result(
 def _code_rows(
     connection: sqlite3.Connection, planned: Plan, language: str | None, scope: Scope
 ) -> list[tuple[int, float]]:
-    """The numbers of blocks, best first: those that have more of the words come before those near to them."""
+    """Return the ids and scores of code blocks. Words in the block count more than words near it."""
     condition, values = scope.condition
     inside = f"AND (words.rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     spoken = "AND code.language = ?" if language else ""
@@ -310,7 +314,7 @@ def _code_rows(
     if not planned.terms:
         return _code_of_language(connection, language, condition, values)
     match = " OR ".join(term.match for term in planned.terms)
-    # The innermost query ranks; the join takes the blocks of its pieces.
+    # The inner query ranks chunks; the join adds their code blocks.
     sql = f"""
         SELECT code.id, code.text, code.before, ranked.score FROM
         (SELECT rowid AS chunk, rank AS score FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?) AS ranked
@@ -330,7 +334,7 @@ def _code_rows(
 def _code_of_language(
     connection: sqlite3.Connection, language: str | None, condition: str, values: list[str]
 ) -> list[tuple[int, float]]:
-    """All blocks of a language, or all there are, as they come in their pages."""
+    """Return all code blocks, or those in a language, in the order of their pages."""
     inside = f"AND (id >> {CHUNK_BITS + CODE_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     spoken = "language = ?" if language else "1"
     asked = [*([storable(language.lower())] if language else []), *values, MOST_HITS]
@@ -355,7 +359,7 @@ _NO_NAME = re.compile(r"[\W_]+")
 
 
 def entry_result(state: State, name: str, section: str | None, limit: int) -> EntryResult:
-    """Where a name is described: pages and headings of that name, then items that it begins, then headings with it."""
+    """Return descriptions of a name: pages and headings of that name, then list items, then longer headings."""
     limit = max(1, min(limit, MOST_LIMIT))
     connection = state.connection
     words = words_of(storable(name[:MOST_CHARACTERS]))
@@ -384,7 +388,7 @@ def entry_result(state: State, name: str, section: str | None, limit: int) -> En
 
 
 def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple[str, ...]) -> tuple[int, Entry] | None:
-    """What a piece is for a name, and how good that is: 0 best; None if it only mentions it."""
+    """Return what a chunk says about a name and its rank (0 is best), or None if it only mentions the name."""
     heading, anchor, text = connection.execute(
         "SELECT heading, anchor, text FROM chunks WHERE id = ?", (chunk,)
     ).fetchone()
@@ -400,7 +404,7 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
     if heading and wanted == plain_heading:
         return 1, whole
     if (item := _item(text, words)) is not None:
-        # A row may be of a table that compares; what defines a name is a list more often.
+        # Tables often compare things; definitions are more often in lists.
         return 3 if item.lstrip().startswith("|") else 2, Entry(path, title, section, heading, anchor, _cut(item), True)
     if wanted in plain_heading or (is_first and wanted in plain_title):
         return 3, Entry(path, title, section, heading, anchor, _cut(text), False)
@@ -408,7 +412,7 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
 
 
 def _item(text: str, words: tuple[str, ...]) -> str | None:
-    """The item of a list, or the row of a table, that begins with a name, and the lines that belong to it."""
+    """Return the list item or table row that begins with a name, with its continuation lines."""
     name = r"[\W_]{1,3}".join(re.escape(word) for word in words)
     pattern = re.compile(
         r"^(?P<indent>[ \t]*)(?:[-*+]|\d{1,4}[.)]|\||#{1,6})[ \t]+[*_\[]{0,3}"

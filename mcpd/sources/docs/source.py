@@ -1,8 +1,7 @@
-"""`Tree`: the documents of one folder as a server offers them, and what changed of them since.
+"""`Tree`: the documents of one folder, offered as resources and tools.
 
-Theory of operation. At the start the folder is looked through, and no file is read: pages are listed with what the
-first lines of their files say (`heads`), until the index knows them. The index is made behind the first answers, when a
-client lists something for the first time, or with the first search.
+Theory of operation. At the start the folder is scanned, but no file is read: lists show what the first lines of files
+say until the pages are indexed. Indexing starts after a client has listed something, or with the first search.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ if TYPE_CHECKING:
 
 
 class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
-    """What a file of assets/docs_profiles/ says. What mcpd.toml says goes before it."""
+    """A file in assets/docs_profiles/. Settings in mcpd.toml take precedence."""
 
     title: str | None = None
     uri: str | None = None
     base_url: str | None = None
     exclude: tuple[str, ...] = ()
     page_uri: str = "{path}"
-    """A page's URI behind `uri`: `{path}`, or with `{url}` the URL that it is published under, as one segment."""
+    """The URI of a page after `uri`, with `{path}`, or with `{url}` for the escaped URL of the page."""
     section_uri: str = "{section}/"
     tools: dict[str, Any] = {}
 
 
 def profile_of(table: DocsTable) -> Profile | None:
-    """The profile that `tools` names; None if it names none. Raises ConfigurationError if it cannot be read."""
+    """Return the profile named by `tools`, or None. Raises ConfigurationError if it cannot be read."""
     if not isinstance(table.tools, str):
         return None
     import tomllib
@@ -65,7 +64,7 @@ def profile_of(table: DocsTable) -> Profile | None:
 
 
 def tables_of(table: DocsTable, profile: Profile | None) -> dict[str, ToolTable]:
-    """The tables of all tools that mcpd.toml or the profile has."""
+    """Return the tables of all tools, from mcpd.toml or from the profile."""
     tables = profile.tools if profile is not None else table.tools
     assert isinstance(tables, dict)
     return {name: msgspec.convert(one, ToolTable) for name, one in tables.items()}
@@ -78,10 +77,10 @@ E = TypeVar("E", bound=Entry)
 
 
 class Tree:
-    """One folder of documents."""
+    """The documents of one folder, as a server offers them."""
 
     def __init__(self, server: Server, root: str, folder: str, table: DocsTable) -> None:
-        """`root` is the folder of mcpd.toml, `folder` that of the documents. Raises ConfigurationError."""
+        """`root` is the folder of mcpd.toml, `folder` the folder of the documents. Raises ConfigurationError."""
         profile = profile_of(table) if isinstance(table.tools, str) else None
         self.folder = folder
         self._root = root
@@ -118,7 +117,7 @@ class Tree:
 
     @property
     def library(self) -> Library:
-        """Its pages and their index; made when it is first asked for, as it costs start-up."""
+        """The pages and their index, created when first needed."""
         if self._library is None:
             from mcpd.sources.docs.library import Library
 
@@ -127,7 +126,6 @@ class Tree:
 
     @property
     def answers(self) -> Answers:
-        """What the tools over them find."""
         if self._answers is None:
             from mcpd.sources.docs.answers import Answers
 
@@ -143,7 +141,7 @@ class Tree:
         templates: Sequence[TemplateEntry] | None,
         report: Report,
     ) -> tuple[list[ToolEntry], list[ResourceEntry], list[TemplateEntry]]:
-        """What there is already, and what it offers since it last looked; of two with one name the first stays."""
+        """Return the given entries and the entries of the documents. If two have the same name, the first is kept."""
         return (
             _joined(tools, self._tools_now(), report),
             _joined(resources, [*self._resources, self._reader.page], report),
@@ -151,7 +149,7 @@ class Tree:
         )
 
     def _tools_now(self) -> list[ToolEntry]:
-        """The tools; the same objects each time. Raises ConfigurationError for results that cannot be shaped."""
+        """Return the tools, always the same objects. Raises ConfigurationError for an invalid `result` table."""
         if self._tools is None:
             from mcpd.sources.docs.wording import LazyTool, wordings
 
@@ -163,7 +161,7 @@ class Tree:
             self._tools.append(LazyTool(self._reader.name, self._reader.tool, requires=UI))
             if self._profile is None and any(wording.result for wording in worded):
                 for tool in self._tools:
-                    tool.made()  # what its author wrote may not be possible
+                    tool.made()  # checks the tables that the author wrote
         return list(self._tools)
 
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
@@ -172,7 +170,7 @@ class Tree:
         return tool_of(self._server, self.answers, wording, names, {"ui": self._reader.ui})
 
     def look(self, report: Report) -> None:
-        """Find out which documents there are, if they may be others now. Reads none; reports what is left out."""
+        """Scan the folder if it may have changed, and report the files that are left out. No file is read."""
         if self._is_stale:
             self._is_stale = False
             self._found = Report(report.root)
@@ -200,46 +198,47 @@ class Tree:
             *pages.values(),
         ):
             if found.setdefault(entry.key, entry) is not entry:
-                report.error(self.folder, f"{entry.key} is there twice; only the first one is served")
+                report.error(self.folder, f"{entry.key} exists twice; only the first one is served")
         self._resources = list(found.values())
         if self._library is not None:
             self._library.refresh(path for path in {**before, **pages} if before.get(path) is not pages.get(path))
 
     def _unreadable(self) -> list[Problem]:
-        """The files that cannot be read, as far as the index knows, and that no scan has named."""
+        """Return the files that the indexer could not read, except those that the scan has reported."""
         if self._library is None:
             return []
         known = {problem.where for problem in self._found.problems}
         found = Report(self._root)
         for left_out in self._library.left_out:
-            found.error(os.path.join(self.folder, left_out.path), f"{left_out.reason}; it cannot be found or read")
+            found.error(os.path.join(self.folder, left_out.path), f"{left_out.reason}; it cannot be searched or read")
         return [problem for problem in found.problems if problem.where not in known]
 
     # -- what lists show ---------------------------------------------------------------------
 
     def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
-        """The title and the description of a page: its author's, else these, else what its name says."""
+        """Return the title and description of a page: the author's, otherwise the given ones, otherwise from the file
+        name.
+        """
         head = self.head(path)
         return head.title or title or title_of(path), head.description or description
 
     def section_title(self, name: str) -> str:
-        """A section's title."""
         words = name.replace("-", " ").replace("_", " ").strip()
         return words[:1].upper() + words[1:] if words else self.title
 
     def completions(self) -> Sequence[str]:
-        """What the template's argument can be."""
+        """Return the values for the argument of the resource template."""
         if "{url}" in self.addresses.page_form:
             return [self.addresses.url(path) for path in self._pages]
         return list(self._pages)
 
     @property
     def paths(self) -> Sequence[str]:
-        """The pages that were there when it was last looked."""
+        """The paths of the pages at the last scan."""
         return list(self._pages)
 
     def head(self, path: str) -> Head:
-        """What the first lines of a page say, as they were when it was last looked."""
+        """Return what the first lines of a page say."""
         page = self._pages.get(path)
         changed = None if page is None else page.file.modified_ns
         known = self._heads.get(path)
@@ -251,19 +250,19 @@ class Tree:
     # -- its life ----------------------------------------------------------------------------
 
     def refresh(self, changed: Iterable[str] | None) -> None:
-        """Let the next look be a whole one, unless it is known that nothing in the folder has changed."""
+        """Scan again on the next `look`, unless no file in the folder has changed."""
         below = os.path.join(self.folder, "")
         if changed is None or any(path == self.folder or path.startswith(below) for path in changed):
             self._is_stale = True
 
     def _tell(self) -> None:
-        """All pages are indexed: say which cannot be read."""
+        """Report the unreadable pages once all pages are indexed."""
         report = Report(self._root)
         report.problems = self._unreadable()
         report.tell(report.found)
 
     def _start_when_listed(self) -> None:
-        """Let the index be made as soon as a client has asked what there is: a start is not held up by it."""
+        """Start indexing when a client has listed something, so that it does not delay the start."""
         for listing in (self._server.catalog.tools, self._server.catalog.resources):
             before = listing.on_listed
 
@@ -275,7 +274,9 @@ class Tree:
             listing.on_listed = listed
 
     def _start_soon(self) -> None:
-        """Begin to index once no more lists are asked for: their pages read files, and would wait for the indexer."""
+        """Start indexing once clients stop listing: lists read the first lines of files, and indexing would slow that
+        down.
+        """
         from asyncio import get_running_loop
 
         loop = get_running_loop()
@@ -293,11 +294,11 @@ class Tree:
 
 
 def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> list[E]:
-    """Entries of the folder's other parts and these; of two with one name the first stays."""
+    """Return these entries together. If two have the same name, the first is kept."""
     found = {entry.key: entry for entry in before or ()}
     for entry in added:
         if found.setdefault(entry.key, entry) is not entry:
-            report.error("docs", f"there is {entry.key} already; that of the documents is left out")
+            report.error("docs", f"{entry.key} already exists; the one of the documents is left out")
     return list(found.values())
 
 
@@ -314,16 +315,16 @@ def _addresses(name: str, table: DocsTable, profile: Profile | None, slug_of: Ca
 
 
 def _form(addresses: Addresses) -> tuple[str, str]:
-    """The URI template of all pages, and its argument."""
+    """Return the URI template of all pages and the name of its variable."""
     if "{url}" in addresses.page_form:
         return addresses.base + addresses.page_form, "url"
     return addresses.base + addresses.page_form.replace("{path}", "{+path}"), "path"
 
 
 def index_file(said: str, folder: str, root: str) -> str | None:
-    """The file of the index; None for one in memory. `said` is `disk`, `memory`, or a path that begins at `root`.
+    """Return the path of the index, or None for memory. `said` is `disk`, `memory`, or a path relative to `root`.
 
-    `disk` is a file in the user's cache, one for each folder. Where there is no home, the index is in memory.
+    `disk` means a file in the user's cache, one for each folder; without a home directory, the index is in memory.
     """
     if said == "memory":
         return None
@@ -335,7 +336,7 @@ def index_file(said: str, folder: str, root: str) -> str | None:
         if not os.path.isabs(home) or not os.path.isdir(home):
             return None
         cache = os.path.join(home, ".cache")
-    from hashlib import sha256  # loads OpenSSL, which the start must not wait for
+    from hashlib import sha256  # loads OpenSSL, which would slow down the start
 
     name = sha256(os.fsencode(os.path.realpath(folder))).hexdigest()[:32]
     return os.path.join(cache, "mcpd", "docs", f"{name}.sqlite")

@@ -1,7 +1,7 @@
-"""What the tools over documents give, as structs: their output schemas are made of these.
+"""The results of the tools over documents as structs, from which their output schemas are made.
 
-What is UNSET is left out. Members below a line of `# for other shapes` are there for tables of mcpd.toml that give
-results under other names; by default callers do not see them.
+Fields with the value UNSET are left out. The fields after a line `# for other shapes` are hidden by default; tables in
+mcpd.toml may use them.
 """
 
 from __future__ import annotations
@@ -16,48 +16,44 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.sources.tables import Doing
 
-_Cursor = Annotated[str, Meta(description="For the argument of that name: what comes after this.")]
-_Near = Annotated[list[str], Meta(description="Names that are there and look like what was asked for.")]
-_Partial = Annotated[str, Meta(description="How much can be found so far, while pages are still being indexed.")]
+_Cursor = Annotated[str, Meta(description="Pass it as the argument cursor to get the next part.")]
+_Near = Annotated[list[str], Meta(description="Existing names that are similar.")]
+_Partial = Annotated[str, Meta(description="The progress of indexing, while pages are still being indexed.")]
 
 
 class PagePlace(Struct, kw_only=True, omit_defaults=True):
-    """A page, or a place in it."""
+    """A page or a place in it."""
 
-    path: Annotated[str, Meta(description="Of the page, for the tool that reads it.")]
+    path: Annotated[str, Meta(description="The path of the page, for the tool that reads it.")]
     title: str
     section: str
     heading: str | UnsetType = UNSET
     anchor: str | UnsetType = UNSET
-    uri: Annotated[str, Meta(description="Of the page as a resource.")]
-    url: Annotated[str | UnsetType, Meta(description="Where the page is published.")] = UNSET
+    uri: Annotated[str, Meta(description="The URI of the page as a resource.")]
+    url: Annotated[str | UnsetType, Meta(description="The URL of the published page.")] = UNSET
 
 
 class Hit(PagePlace, kw_only=True, omit_defaults=True):
-    """A page that fits."""
-
     snippet: str
     highlights: Annotated[
-        list[tuple[int, int]] | UnsetType, Meta(description="Where in the snippet words of the query stand.")
+        list[tuple[int, int]] | UnsetType, Meta(description="Positions of matching words in the snippet.")
     ] = UNSET
 
 
 class Found(Struct, kw_only=True, omit_defaults=True):
-    """The pages that fit a query, best first."""
+    """The pages that match a query, best first."""
 
     query: str
     results: list[Hit]
     total: int
     has_more: bool
     next_cursor: _Cursor | UnsetType = UNSET
-    corrected: Annotated[str | UnsetType, Meta(description="The query that was searched for instead.")] = UNSET
+    corrected: Annotated[str | UnsetType, Meta(description="The corrected query that was used instead.")] = UNSET
     suggestion: str | UnsetType = UNSET
     progress: _Partial | UnsetType = UNSET
 
 
 class SectionInfo(Struct, kw_only=True, omit_defaults=True):
-    """A section."""
-
     name: str
     title: str
     pages: int
@@ -65,8 +61,6 @@ class SectionInfo(Struct, kw_only=True, omit_defaults=True):
 
 
 class Sections(Struct, kw_only=True, omit_defaults=True):
-    """All sections."""
-
     title: str
     sections: list[SectionInfo]
     total_pages: int
@@ -75,19 +69,19 @@ class Sections(Struct, kw_only=True, omit_defaults=True):
 
 
 class SectionPage(Struct, kw_only=True, omit_defaults=True):
-    """A page of a section, or a part of it."""
+    """A page of a section or a part of it."""
 
     path: str
     title: str
     description: str | UnsetType = UNSET
     content: str
-    is_part: Annotated[bool | UnsetType, Meta(description="True: there is more of this page.")] = UNSET
+    is_part: Annotated[bool | UnsetType, Meta(description="Whether this is only a part of the page.")] = UNSET
     uri: str
     url: str | UnsetType = UNSET
 
 
 class SectionText(Struct, kw_only=True, omit_defaults=True):
-    """The pages of a section, or, if there is none of that name, the sections that there are."""
+    """The pages of a section; if it does not exist, the existing sections."""
 
     section: str
     title: str | UnsetType = UNSET
@@ -100,15 +94,13 @@ class SectionText(Struct, kw_only=True, omit_defaults=True):
 
 
 class HeadingInfo(Struct, kw_only=True):
-    """A heading of a page."""
-
     title: str
     anchor: str
     level: int
 
 
 class PageText(Struct, kw_only=True, omit_defaults=True):
-    """A page or what stands below one of its headings; or, if there is none, names that look like it."""
+    """A page or one of its sections; if it does not exist, similar names."""
 
     path: str
     title: str | UnsetType = UNSET
@@ -125,8 +117,6 @@ class PageText(Struct, kw_only=True, omit_defaults=True):
 
 
 class Example(PagePlace, kw_only=True, omit_defaults=True):
-    """A block of code."""
-
     language: str
     code: str
     before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
@@ -147,7 +137,7 @@ class Code(Struct, kw_only=True, omit_defaults=True):
     total: int
     has_more: bool
     next_cursor: _Cursor | UnsetType = UNSET
-    languages: Annotated[list[str] | UnsetType, Meta(description="The languages that there are.")] = UNSET
+    languages: Annotated[list[str] | UnsetType, Meta(description="The languages of existing examples.")] = UNSET
     suggestion: str | UnsetType = UNSET
     progress: _Partial | UnsetType = UNSET
     # for other shapes
@@ -156,13 +146,11 @@ class Code(Struct, kw_only=True, omit_defaults=True):
 
 
 class Described(PagePlace, kw_only=True, omit_defaults=True):
-    """A place where a name is described."""
-
     content: str
 
 
 class Looked(Struct, kw_only=True, omit_defaults=True):
-    """Where a name is described, best first; or names that look like it."""
+    """The descriptions of a name, best first; otherwise similar names."""
 
     name: str
     results: list[Described]
@@ -187,7 +175,7 @@ RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {
     "find_code": (Code, ("documents", "total_documents")),
     "look_up": (Looked, ("found", "found_total", "first_title", "first_url", "first_content")),
 }
-"""What each kind of tool gives, and which members of that only other shapes show."""
+"""The result of each operation, and its fields that are hidden by default."""
 
 _OF = "of"
 
@@ -195,14 +183,19 @@ Project = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Shape(Struct, frozen=True):
-    """The type of a tool's result, and what makes it of what the tool found."""
+    """The type of a tool's result, and the function that converts the data to it."""
 
     kind: type[Struct]
     project: Project
 
 
 def shape_of(does: Doing, said: Mapping[str, Any], where: str) -> Shape:
-    """What results look like, by default or as `said`. Raises ConfigurationError that begins with `where`."""
+    """Return the default shape, or the shape described by a `result` table.
+
+    A field is set to the original field, `total = "total"`; fields of list items are in a table that names the list
+    with `of`: `results = { of = "results", title = "title" }`. Raises ConfigurationError with a message that begins
+    with `where`.
+    """
     kind, hidden = RESULTS[does]
     if not said:
         said = {field.name: field.name for field in fields(kind) if field.name not in hidden}
@@ -224,7 +217,7 @@ def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
         if inner is not None:
             item = _item(member)
             if item is None:
-                raise ConfigurationError(f"{where}.{name}: {source} is no list; write {name} = {source!r}")
+                raise ConfigurationError(f"{where}.{name}: {source} is not a list; write {name} = {source!r}")
             below = _shape(item, {key: one for key, one in inner.items() if key != _OF}, f"{where}.{name}")
             member, project = list[below.kind], below.project  # type: ignore[name-defined]
             if not field.required:
@@ -237,7 +230,7 @@ def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
 
 
 def _item(kind: Any) -> type[Struct] | None:
-    """The struct that a list is of; None if it is none of structs."""
+    """Return the struct of a list's items, or None."""
     while get_origin(kind) is Annotated:
         kind = kind.__origin__
     for one in (kind, *get_args(kind)):

@@ -1,4 +1,4 @@
-"""The tools over documents as entries: functions with the arguments and results that their wording gives them."""
+"""Creates the tools over documents, with the arguments, results and texts that their wording specifies."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from mcpd.sources.tables import Doing
 
 
 def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str:
-    """An answer of the tool `name`; `tools` has the names of all, `cursor` the name of that argument."""
+    """Return the text of a result. `tools` has the names of all tools, `cursor` the name of that argument."""
     kinds: dict[type, Any] = {
         Found: _found, Sections: _sections, SectionText: _section, PageText: _page, Code: _code, Looked: _looked
     }  # fmt: skip
     lines = list(kinds[type(result)](result, tools))
     following = getattr(result, "next_cursor", UNSET)
     if following is not UNSET:
-        lines += ["", f'[There is more: call {name} again with {cursor} = "{following}".]']
+        lines += ["", f'[To continue, call {name} again with {cursor} = "{following}".]']
     progress = getattr(result, "progress", UNSET)
     if progress is not UNSET:
         lines += ["", f"[Still being indexed: {progress}.]"]
@@ -47,7 +47,7 @@ def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str
 
 
 def links_of(result: Any) -> list[ContentBlock]:
-    """Links to the pages that were found, each once."""
+    """Return links to the pages of a result."""
     if not isinstance(result, Found | Looked):
         return []
     pages = {one.uri: one for one in result.results}
@@ -58,7 +58,7 @@ def links_of(result: Any) -> list[ContentBlock]:
 
 def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.results:
-        yield f"No page fits '{printable(found.query)}'." + _sentence(found.suggestion)
+        yield f"No page matches '{printable(found.query)}'." + _sentence(found.suggestion)
         return
     instead = f" (searched for {found.corrected!r})" if found.corrected is not UNSET else ""
     yield f"{len(found.results)} of {found.total} pages for '{printable(found.query)}'{instead}:"
@@ -68,7 +68,7 @@ def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
         yield f"   {hit.snippet}"
     if "read_page" in tools:
         yield ""
-        yield f"[{tools['read_page']} reads a page, by its path, and with a heading that part alone.]"
+        yield f"[To read a page, call {tools['read_page']} with its path, and with a heading for one section only.]"
 
 
 def _sections(found: Sections, tools: dict[Doing, str]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _section(found: SectionText, tools: dict[Doing, str]) -> Iterator[str]:
 def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
     if found.error is not UNSET:
         search = tools.get("search")
-        yield f"{found.error}." + (f" {search} finds pages by what they say." if search else "")
+        yield f"{found.error}." + (f" To find pages by their content, use {search}." if search else "")
         return
     yield f"{found.title} — {found.path}" + (f"#{found.anchor}" if found.anchor is not UNSET else "")
     if found.url is not UNSET:
@@ -107,8 +107,8 @@ def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
 
 def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.examples:
-        languages = f" The languages that there are: {', '.join(found.languages)}." if found.languages else ""
-        yield f"No example fits '{printable(found.words)}'." + _sentence(found.suggestion) + languages
+        languages = f" Languages with examples: {', '.join(found.languages)}." if found.languages else ""
+        yield f"No example matches '{printable(found.words)}'." + _sentence(found.suggestion) + languages
         return
     yield f"{len(found.examples)} of {found.total} examples for '{printable(found.words)}':"
     for one in found.examples:
@@ -125,7 +125,7 @@ def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
 def _looked(found: Looked, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.results:
         search = tools.get("search")
-        yield f"{found.error}.{_sentence(found.suggestion)}" + (f" {search} does that." if search else "")
+        yield f"{found.error}.{_sentence(found.suggestion)}" + (f" To search, use {search}." if search else "")
         return
     for at, one in enumerate(found.results):
         if at:
@@ -146,7 +146,7 @@ def _sentence(text: object) -> str:
 
 
 def _longest_run(text: str) -> int:
-    """The longest run of backquotes, which must not end the block that the text is shown in."""
+    """Return the length of the longest run of backquotes. The fence around the text must be longer."""
     longest = run = 0
     for char in text:
         run = run + 1 if char == "`" else 0
@@ -162,9 +162,9 @@ Answer = Callable[..., Awaitable[Any]]
 def tool_of(
     server: Server, answers: Answers, wording: Wording, names: dict[Doing, str], options: Mapping[str, Any]
 ) -> ToolEntry:
-    """One tool, with further `options` of `@server.tool`; `names` are those of all tools.
+    """Return one tool. `options` are further options of `@server.tool`, `names` the names of all tools.
 
-    Raises ConfigurationError for a shape of results that cannot be had, RegistrationError for what else cannot be.
+    Raises ConfigurationError for an invalid `result` table, and RegistrationError for other mistakes.
     """
     said: Any = {
         "name": wording.name,
@@ -178,7 +178,7 @@ def tool_of(
 
 
 def _function(wording: Wording, answer: Answer, names: dict[Doing, str]) -> Callable[..., Awaitable[CallToolResult]]:
-    """A function with the signature that the wording says, which calls `answer` with what it was given."""
+    """Return a function with the signature of the wording that calls `answer`."""
     shape = shape_of(wording.does, wording.result, f"docs.tools.{wording.name}.result")
     seen = {argument.name: argument for argument in wording.arguments.values() if not argument.hidden}
     inner = {argument.name: name for name, argument in wording.arguments.items() if not argument.hidden}
@@ -208,7 +208,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
 
 
 def _told(result: Any, text: str, project: Project) -> CallToolResult:
-    """An answer as text, as data under the names that callers know, and for a View under those that it knows."""
+    """Return a result as text, as data with the names for callers, and as data for the View."""
     data = to_builtins(result)
     is_error = getattr(result, "error", UNSET) is not UNSET and not hasattr(result, "results")
     return view_result([text, *links_of(result)], project(data), meta={VIEW_DATA: data}, is_error=is_error)

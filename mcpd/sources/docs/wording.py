@@ -1,7 +1,7 @@
-"""How the tools over documents are called and described, unless mcpd.toml says it otherwise.
+"""The names and descriptions of the tools over documents, and tools that are created when first needed.
 
-Descriptions are read by models. `{title}` in them is what the documents are called, and the name of another tool in
-braces (`{read_page}`, or the name of its table) is its name for callers.
+Models read the descriptions. In them `{title}` is replaced by the title of the documents, and the name of an operation
+or table in braces, such as `{read_page}`, by the name of that tool.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 MOST_HITS = 20
-"""How many hits one answer has at most."""
+"""How many results one answer has at most."""
 
 
 class Argument(Struct, frozen=True):
-    """One argument as callers see it. `hidden` ones they cannot set."""
+    """One argument for callers, who cannot set `hidden` ones."""
 
     name: str
     kind: Any
@@ -38,100 +38,98 @@ class Argument(Struct, frozen=True):
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """One tool as callers see it."""
+    """One tool for callers."""
 
     does: Doing
     name: str
     title: str
     description: str
     arguments: dict[str, Argument]
-    """By the names that the code knows them under."""
+    """By their names in the code."""
     section: str | None = None
-    """The only section that it sees."""
+    """The only section that it uses."""
     result: dict[str, Any] = {}
-    """Its result under other names, see `shapes`."""
+    """The table that changes the result, see `shape_of`."""
 
 
 _Limit = Annotated[int, Meta(ge=1, le=MOST_HITS)]
 _Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
-_SECTION = Argument("section", str | None, "Only in this section, as {list_sections} names it.")
-_CURSOR = Argument("cursor", str | None, "The next_cursor of the answer before, for what comes after it.")
+_SECTION = Argument("section", str | None, "Search only this section, named as in {list_sections}.")
+_CURSOR = Argument("cursor", str | None, "The next_cursor of the previous answer, to get the next part.")
 
 ARGUMENTS: dict[Doing, tuple[Argument, ...]] = {
     "search": (
-        Argument(
-            "query", str, 'Words to find, best few and telling ones; "in quotes" a phrase, word* a beginning.', True
-        ),
+        Argument("query", str, 'A few characteristic words; use "quotes" for a phrase and word* for a prefix.', True),
         _SECTION,
-        Argument("kind", _Kind | None, "Only pages of this kind."),
-        Argument("limit", _Limit, "How many pages to give.", default=5),
+        Argument("kind", _Kind | None, "Only pages in this format."),
+        Argument("limit", _Limit, "How many pages to return.", default=5),
         _CURSOR,
     ),
     "list_sections": (),
     "read_section": (
-        Argument("section", str, "The section, as {list_sections} names it.", True),
+        Argument("section", str, "The section, named as in {list_sections}.", True),
         _CURSOR,
     ),
     "read_page": (
         Argument(
-            "path", str, "The page's path as other answers give it, or its URI or URL; #heading may follow.", True
+            "path", str, "The path of the page as in other answers, its URI or its URL; #heading may follow.", True
         ),
-        Argument("heading", str | None, "Only what stands below this heading: its title or its anchor."),
+        Argument("heading", str | None, "Only the section with this heading: its title or anchor."),
         _CURSOR,
     ),
     "find_code": (
-        Argument("words", str, "What the example is to show: words of it, or of the text around it.", True),
-        Argument("language", str | None, "Only code in this language, as bash or python."),
+        Argument("words", str, "Words of the example or of the text around it.", True),
+        Argument("language", str | None, "Only code in this language, such as bash or python."),
         _SECTION,
-        Argument("limit", _Limit, "How many examples to give.", default=5),
+        Argument("limit", _Limit, "How many examples to return.", default=5),
         _CURSOR,
     ),
     "look_up": (
         Argument("name", str, "The name of a command, option, setting, function or term.", True),
         _SECTION,
-        Argument("limit", _Limit, "How many places to give.", default=3),
+        Argument("limit", _Limit, "How many places to return.", default=3),
     ),
 }
-"""What each kind of tool takes, in order."""
+"""The arguments of each operation in order."""
 
 _NAMES: dict[Doing, tuple[str, str, str]] = {
     "search": (
         "search_docs",
         "Search the documents",
-        "Search {title}, by words, and get the pages that fit best: path, title, section, the heading at the best "
-        "place and a snippet of it. Misspelt words are corrected. Start here; then read with {read_page}.",
+        "Search {title} for words and get the best pages: path, title, section, and the heading and a snippet of the "
+        "best match. Misspelt words are corrected. Start here, then read pages with {read_page}.",
     ),
     "list_sections": (
         "list_docs_sections",
         "List the sections",
-        "List the sections of {title} with the number of pages in each, to see what there is.",
+        "List the sections of {title} with the number of pages in each.",
     ),
     "read_section": (
         "read_docs_section",
         "Read a section",
-        "Read all pages of one section of {title} in order, title, path and text of each. Long ones come in parts.",
+        "Read all pages of one section of {title} in order, with titles and paths. Long sections come in parts.",
     ),
     "read_page": (
         "read_docs_page",
         "Read a page",
-        "Read a page of {title} as Markdown, or what stands below one of its headings. Long ones come in parts.",
+        "Read a page of {title}, or one section of it, as Markdown. Long pages come in parts.",
     ),
     "find_code": (
         "find_docs_code",
         "Find code examples",
-        "Find code examples in {title}, by what they show and by language, with the line that introduces each.",
+        "Find code examples in {title} by words and language, with the line that introduces each.",
     ),
     "look_up": (
         "look_up_in_docs",
         "Look up a command or setting",
-        "Look up one command, option, setting or function by its name in {title}: the text that describes it, and "
-        "where that stands. For questions in words use {search}.",
+        "Look up one command, option, setting or function by its name in {title} and get the text that describes it, "
+        "with its location. For questions in words, use {search}.",
     ),
 }
 
 
 def wordings(tables: dict[str, ToolTable], title: str) -> list[Wording]:
-    """The tools that there are: those by default, as the tables change them, and those that they add."""
+    """Return the tools: the default ones with the changes in the tables, and additional ones from the tables."""
     chosen: list[tuple[str, Doing, ToolTable]] = [(doing, doing, tables.get(doing, ToolTable())) for doing in DOING]
     chosen += [(key, table.does, table) for key, table in tables.items() if key not in DOING and table.does]
     found = {key: _worded(key, table.does or doing, table) for key, doing, table in chosen if table.enabled}
@@ -176,7 +174,7 @@ def _said(argument: Argument, said: ArgumentTable | str | None) -> Argument:
 
 
 def _filled(wording: Wording, names: dict[str, str]) -> Wording:
-    """With the names of tools for the braces; where there is no such tool, with those of what it does."""
+    """Replace the names in braces. If there is no such tool, the name of the operation is used."""
     known: dict[str, str] = {doing: doing.replace("_", " ") for doing in DOING}
     known |= names
     arguments = {
@@ -193,7 +191,7 @@ def _fill(text: str, names: dict[str, str]) -> str:
 
 
 class LazyTool(ToolEntry):
-    """A tool of which the name is known, and what makes it."""
+    """A tool that has only a name until it is listed or called."""
 
     def __init__(self, name: str, make: Callable[[], ToolEntry], *, requires: str | None = None) -> None:
         self.key = name
@@ -202,14 +200,14 @@ class LazyTool(ToolEntry):
         self._made: ToolEntry | None = None
 
     def made(self) -> ToolEntry:
-        """The tool itself. Raises what making it raises."""
+        """Return the tool itself. Raises what creating it raises."""
         if self._made is None:
             self._made = self._make()
         return self._made
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
-        """What extensions add to it; nothing before it was first listed or called, which nobody has seen."""
+        """What extensions add to it; empty before it is first listed or called."""
         return {} if self._made is None else self._made.extension_meta
 
     @property
@@ -218,9 +216,7 @@ class LazyTool(ToolEntry):
         return self.made().mirrors
 
     def listed(self, active: ActiveExtensions) -> Tool:
-        """The tool as lists show it."""
         return self.made().listed(active)
 
     def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
-        """Call it."""
         return self.made().run(arguments, exchange)

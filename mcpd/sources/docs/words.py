@@ -1,4 +1,4 @@
-"""What users ask, as the index takes it: whatever they type is text, but for quotes and a final `*`."""
+"""The words of a search: parsing a query, correcting its spelling, and finding its words in texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcpd.sources.docs.index import indexed
 from mcpd.sources.docs.readers.markdown import plain_text
 
 MOST_CHARACTERS = 1000
-"""How much of a query is read."""
+"""How many characters of a query are used."""
 
 _MOST_TERMS = 24
 _TOKEN = re.compile(r"\"([^\"]{1,300})\"|[“„”]([^“„”]{1,300})[“”]|(\w+(?:[-._/:@+#~\\]+\w+)*)(\*?)")
@@ -31,33 +31,33 @@ _STOP = frozenset(_ENGLISH.split())
 
 
 class Term(Struct, frozen=True):
-    """A word or a phrase of a query."""
+    """A word or phrase of a query."""
 
     text: str
-    """As it was typed."""
+    """As typed."""
     words: tuple[str, ...]
     is_prefix: bool = False
-    """Whether words that begin so are meant."""
+    """Whether it matches words that begin with it."""
     is_quoted: bool = False
 
     @property
     def match(self) -> str:
-        """The expression that finds it."""
+        """The FTS5 expression for it."""
         return f'"{" ".join(self.words)}"{" *" if self.is_prefix else ""}'
 
 
 def storable(text: str) -> str:
-    """A text that SQLite takes: half of a character, which JSON may have, is a question mark."""
+    """Replace unpaired surrogates, which JSON may contain and SQLite does not accept."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text as the index tells them apart."""
+    """Split a text into words like the index."""
     return tuple(word for part in _WORD.findall(indexed(text)) for word in part.split("_") if word)
 
 
 def parsed(query: str) -> list[Term]:
-    """The terms of a query; words that are everywhere in English are left out where others are there."""
+    """Return the terms of a query. Very common English words are left out if there are others."""
     found: dict[str, Term] = {}
     stops: dict[str, Term] = {}
     text = _SHORTENED.sub("", storable(query[:MOST_CHARACTERS]).replace("\0", " "))
@@ -79,10 +79,10 @@ _NO_NAME = re.compile(r"[\W_]+")
 
 
 class Vocabulary:
-    """The words of an index, as it has them: stems, in lower case. Made once for many questions; immutable."""
+    """The words of an index: stems in lower case. Immutable."""
 
     def __init__(self, terms: Iterable[tuple[str, int]] = ()) -> None:
-        """`terms`: each word, and in how many pieces of text it is."""
+        """`terms` has each word with the number of chunks that contain it."""
         self._counts = {sys.intern(term): count for term, count in terms if 3 <= len(term) <= _MOST_LENGTH}
         self._by_length: dict[int, list[str]] = {}
         for term in self._counts:
@@ -93,13 +93,14 @@ class Vocabulary:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Vocabulary:
-        """That of an index: reads all of it, which takes some milliseconds for a thousand pages."""
+        """Read the words of an index, which takes some milliseconds for a thousand pages."""
         return cls(connection.execute("SELECT term, doc FROM vocabulary LIMIT ?", (_MAX_VOCABULARY,)))
 
     def corrected(self, word: str) -> list[str]:
-        """Words that a mistyped one may mean, best first: one edit away, or two for long ones.
+        """Return up to three words that may be meant by a misspelt word, best first.
 
-        An edit is a letter more, less, other, or exchanged with the next. None without the extra `docs`.
+        An edit adds, removes or changes a letter, or swaps two. Words with one edit are found, for long words also
+        those with two. Returns nothing without the extra `docs`.
         """
         try:
             from rapidfuzz import process
@@ -112,14 +113,14 @@ class Vocabulary:
         most = 2 if len(word) >= 6 else 1
         terms = [term for size in range(-most, most + 1) for term in self._by_length.get(len(word) + size, ())]
         near = process.extract(word, terms, scorer=OSA.distance, score_cutoff=most, limit=None)
-        # The first letter is seldom wrong, and a frequent word is more often meant.
+        # The first letter is rarely wrong, and frequent words are meant more often.
         found = [term for term, edits, _ in near if edits == 1]
         found = found or [term for term, edits, _ in near if edits == 2 and term[0] == word[0]]
         return sorted(found, key=lambda term: (term[0] != word[0], -self._counts[term], term))[:3]
 
 
 def named_like(said: str, paths: Iterable[str]) -> str | None:
-    """The path that is written so but for the case and the signs between words, or the only one whose last part is."""
+    """Return the path that equals a name except for case and separators, or the only path whose last part does."""
     wanted = _NO_NAME.sub("", said.casefold())
     if not wanted:
         return None
@@ -136,7 +137,7 @@ def named_like(said: str, paths: Iterable[str]) -> str | None:
 
 
 def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
-    """Those names that look most like one: by pairs of letters they share, by what begins or contains it."""
+    """Return the names that are most similar to a name, by shared pairs of letters and common beginnings."""
     wanted = _NO_NAME.sub("", name.lower())[:_MOST_LENGTH]
     if not wanted:
         return []
@@ -172,7 +173,7 @@ _RULES = re.compile(
 
 
 def _stem(word: str) -> str:
-    """A word without its ending: enough to see which words of a text are meant by one of a query."""
+    """Return a word without its ending, roughly, to recognize other forms of it."""
     word = word.lower()
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
@@ -181,7 +182,7 @@ def _stem(word: str) -> str:
 
 
 class Marker:
-    """Finds the terms of one query in texts."""
+    """Finds the terms of a query in texts."""
 
     def __init__(self, terms: list[Term]) -> None:
         patterns = []
@@ -196,7 +197,7 @@ class Marker:
         self._pattern = re.compile(rf"(?<![^\W_])(?:{joined})(?![^\W_])", re.IGNORECASE) if patterns else None
 
     def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """A line of at most some 300 characters, and the (start, end) of each match in it."""
+        """Return a line of about 300 characters around the matches, and the (start, end) of each match in it."""
         text = _readable(text[:_MOST_READ])
         start = self._best_start(text)
         end = min(len(text), start + _LENGTH)
@@ -212,13 +213,13 @@ class Marker:
         return shown, [found.span() for found in self._pattern.finditer(shown)]
 
     def count(self, text: str) -> int:
-        """How many different terms are in a text."""
+        """Return how many different terms a text contains."""
         if self._pattern is None:
             return 0
         return len({found.lastindex for found in self._pattern.finditer(text[:_MOST_READ])})
 
     def _best_start(self, text: str) -> int:
-        """Where the window begins that holds most different terms, then most matches."""
+        """Return the start of the window with the most different terms, then the most matches."""
         if self._pattern is None or len(text) <= _LENGTH:
             return 0
         matches = []
@@ -236,6 +237,6 @@ class Marker:
 
 
 def _readable(text: str) -> str:
-    """A text of Markdown on one line, without the marks that only make its form."""
+    """Return Markdown on one line, without block markup."""
     lines = _RULES.sub("", text).split("\n")
     return " ".join(" ".join(plain_text(line) for line in lines if line.strip()).split())

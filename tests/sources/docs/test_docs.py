@@ -52,7 +52,7 @@ async def test_as_resources(tmp_path: Path, version: str) -> None:
     async with memory_wire(opened(tmp_path, DOCS), version) as wire:
         found = await listed(wire)
         assert [(uri, one["title"], one.get("description")) for uri, one in found.items()][2:] == [
-            ("docs://garden/tools/", "Tools", "The pages of the section Tools, with what each is about"),
+            ("docs://garden/tools/", "Tools", "The pages of the section Tools with their descriptions"),
             ("docs://garden/index.md", "Welcome", None),
             ("docs://garden/01-beds/digging.md", "Digging a bed", "How to dig."),
             ("docs://garden/01-beds/watering.md", "Watering", None),
@@ -101,8 +101,8 @@ async def test_as_tools(tmp_path: Path, version: str) -> None:
             "search_docs", "list_docs_sections", "read_docs_section", "read_docs_page", "find_docs_code",
             "look_up_in_docs",
         ]  # fmt: skip
-        assert "Search the documents of The garden, by words" in tools["search_docs"]["description"]
-        assert "then read with read_docs_page" in tools["search_docs"]["description"]
+        assert "Search the documents of The garden for words" in tools["search_docs"]["description"]
+        assert "then read pages with read_docs_page" in tools["search_docs"]["description"]
 
         found = await call(wire, "search_docs", query="parsnip")
         assert [(one["path"], one["heading"]) for one in found["results"]] == [("01-beds/digging.md", "How deep")]
@@ -305,14 +305,14 @@ async def test_documents_may_come_later_and_lie_elsewhere(tmp_path: Path) -> Non
         assert "docs://far/b.md" in await listed(wire)
     assert WatchedFolder(far).concerns(str(tmp_path / "own" / "x" / "b.md"))
     gone = opened(tmp_path / "gone", {"mcpd.toml": '[docs]\nfolder = "handbook"\n'})
-    assert problems(gone) == ["handbook: is no folder (docs.folder in mcpd.toml); there are no documents"]
+    assert problems(gone) == ["handbook: is not a folder (docs.folder in mcpd.toml); no documents are served"]
 
 
 async def test_beside_what_a_folder_has_else(tmp_path: Path) -> None:
     """A tool of the author's goes before one of ours, and is named."""
     files = {**DOCS, "tools/own.py": "def search_docs(query: str) -> str:\n    return 'mine'\n", "resources/r.txt": "R"}
     server = opened(tmp_path, files)
-    assert problems(server) == ["docs: there is search_docs already; that of the documents is left out"]
+    assert problems(server) == ["docs: search_docs already exists; the one of the documents is left out"]
     async with memory_wire(server, MODERN) as wire:
         assert await wire.text("search_docs", query="x") == "mine"
         assert "resource://garden/r.txt" in await listed(wire)
@@ -323,7 +323,7 @@ async def test_beside_what_a_folder_has_else(tmp_path: Path) -> None:
     ("table", "said"),
     [
         ("[docs.tools.search.result]\nx = 'nosuch'", "docs.tools.search_docs.result.x: expected one of query, results"),
-        ("[docs.tools.search.result]\nx = { of = 'total' }", "docs.tools.search_docs.result.x: total is no list"),
+        ("[docs.tools.search.result]\nx = { of = 'total' }", "docs.tools.search_docs.result.x: total is not a list"),
         ("[docs.tools.search.result]\n'a b' = 'total'", "docs.tools.search_docs.result.a b: expected one of"),
     ],
 )

@@ -125,5 +125,5 @@ async def test_very_many_files(tmp_path: Path) -> None:
     assert len(first) == 1000
     # Pages, sections and the overview; the reader's page is beside them.
     assert sum(entry.key.startswith("docs://") for entry in server.catalog.resources) == 20_000 + 20 + 1
-    assert problems(server) == ["docs: 80000 more documents than 20000 are left out"]
+    assert problems(server) == ["docs: 80000 documents beyond the limit of 20000 are left out"]
     assert took < 60

@@ -83,23 +83,25 @@ def test_each_mistake_with_its_line(tmp_path: Path) -> None:
         read(str(path))
     lines = [line.partition(", line ")[2] for line in str(error.value).splitlines()]
     assert [line[:64] for line in lines] == [
-        "3: docs.folder: expected text of length >= 1",
-        "4: there is no key docs.max-file; did you mean max-files?",
-        "5: docs.uri: expected the beginning of URIs, with a scheme that ",
-        "6: docs.base-url: expected a URL of http or https with / at its ",
+        "3: docs.folder: expected string of length >= 1",
+        "4: unknown key docs.max-file; did you mean max-files?",
+        "5: docs.uri: expected a URI prefix with a scheme other than ui t",
+        "6: docs.base-url: expected an http or https URL that ends in /, ",
         "9: docs.tools.search.name: expected a name of up to 128 letters,",
-        "10: there is no key docs.tools.search.nam; did you mean name?",
-        "13: there is no key docs.tools.search.arguments.quer; did you me",
-        "14: there is no key docs.tools.search.arguments.limit.defaul; di",
+        "10: unknown key docs.tools.search.nam; did you mean name?",
+        "13: unknown key docs.tools.search.arguments.quer; did you mean q",
+        "14: unknown key docs.tools.search.arguments.limit.defaul; di",
         "15: docs.tools.search.arguments.query: expected a name of up to ",
-        "17: docs.tools.mine: what it does is not known; write does = one",
-        "21: docs.tools.read_page: expected a table, as [docs.tools.read_",
+        "17: docs.tools.mine: unknown operation; add does = one",
+        "21: docs.tools.read_page: expected a table such as [docs.tools.read_",
     ]
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
     path = write(tmp_path, {"mcpd.toml": '[docs]\n\ntools = "terraform"\n'}) / "mcpd.toml"
-    with pytest.raises(ConfigurationError, match=r"line 3: docs\.tools: there is no profile terraform; there is terra"):
+    with pytest.raises(
+        ConfigurationError, match=r"line 3: docs\.tools: unknown profile terraform; known profiles: terra"
+    ):
         read(str(path))
 
 

@@ -91,15 +91,15 @@ def test_older_ones_with_worksheets(version: int) -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe{", "no JSON"),
-        (b"[]", "no object"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff\xfe{", "not valid JSON"),
+        (b"[]", "not an object"),
         (b"{}", "no nbformat"),
         (b'{"nbformat": true}', "no nbformat"),
         (b'{"nbformat": 5, "cells": []}', "nbformat 5"),
-        (b'{"nbformat": 4, "cells": {}}', "no list"),
-        (b'{"nbformat": 3, "cells": []}', "no list"),
+        (b'{"nbformat": 4, "cells": {}}', "not a list"),
+        (b'{"nbformat": 3, "cells": []}', "not a list"),
         (b'{"nbformat": 4, "cells": ' + b"[" * 1_000_000, "nested too deeply"),
     ],
 )

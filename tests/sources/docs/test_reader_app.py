@@ -96,11 +96,11 @@ async def test_what_it_shows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"path": "01-basics/01-soli.md"}, "near it: 01-basics/01-soil.md"),
-        ({"path": "../mcpd.toml"}, "there is no page"),
-        ({"section": "basic"}, "there is no section 'basic'"),
+        ({"path": "01-basics/01-soli.md"}, "similar names: 01-basics/01-soil.md"),
+        ({"path": "../mcpd.toml"}, "page not found"),
+        ({"section": "basic"}, "section not found: 'basic'"),
         ({"query": "soil", "cursor": "x"}, "cursor"),
-        ({"query": "soil", "section": "nowhere"}, "there is no section"),
+        ({"query": "soil", "section": "nowhere"}, "section not found"),
         ({"query": "x" * 1001}, "1000"),
     ],
 )

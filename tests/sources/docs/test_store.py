@@ -242,7 +242,7 @@ async def test_what_is_no_page_is_left_out_and_named(tmp_path: Path) -> None:
 async def test_more_files_than_are_taken(tmp_path: Path) -> None:
     async with library(pages(tmp_path / "docs", 8), max_files=5) as opened:
         assert len(await found(opened, "beetroot")) == 5
-        assert opened.left_out[0].reason == "3 more documents than 5 are left out"
+        assert opened.left_out[0].reason == "3 documents beyond the limit of 5 are left out"
 
 
 async def test_files_that_go_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

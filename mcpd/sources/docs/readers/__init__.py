@@ -1,1 +1,4 @@
-"""Readers: from the bytes of one file to its `Page`. Each kind has a module; none opens another file."""
+"""Readers that turn the bytes of one file into a `Page`.
+
+There is a module for each format; none of them opens another file. Start at `read_page` in `reading.py`.
+"""

@@ -1,4 +1,4 @@
-"""The process of `apart.py`: reads one file after another from its standard input, until that ends."""
+"""The child process of `reading.py`: reads one file after another from its standard input."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_MEMORY = 2 * 1024**3
 
 
 def main() -> None:
-    """Read until there is nothing more."""
-    # What libraries print goes nowhere, and cannot get between the answers.
+    """Answer requests until standard input ends."""
+    # Output of libraries is discarded, so that it cannot corrupt the answers.
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -31,7 +31,8 @@ def main() -> None:
     while head := source.read(8):
         request = decoder.decode(source.read(struct.unpack("<Q", head)[0]))
         with open(os.devnull, "w") as told:
-            # Its thread needs nothing of Python: it ends the process inside of a pattern too.
+            # faulthandler's thread does not need the interpreter, so it also ends the process inside a regular
+            # expression.
             faulthandler.dump_traceback_later(request.seconds, exit=True, file=told)
             body = encode(_answer(request))
             faulthandler.cancel_dump_traceback_later()
@@ -47,8 +48,8 @@ def _answer(request: Request) -> tuple[Page | None, str]:
     except MemoryError:
         return None, "needs too much memory to read"
     except RecursionError:
-        return None, "is nested too deep"
-    except Exception as error:  # whatever a library raises for what it was not made for
+        return None, "is nested too deeply"
+    except Exception as error:  # libraries raise anything for malformed files
         return None, f"cannot be read ({type(error).__name__})"
 
 
@@ -63,15 +64,15 @@ def _reader(kind: Kind | None) -> Callable[[str, bytes, bool], Page]:
         except ImportError:
             raise UnreadablePage("reStructuredText needs a library: pip install 'mcpd-server[docs]'") from None
     else:
-        raise UnreadablePage("is no document")
+        raise UnreadablePage("is not a document")
     return reader
 
 
 def _limit() -> None:
-    """Take from this process what it does not need."""
+    """Limit memory and forbid writing files."""
     try:
         import resource
-    except ImportError:  # Windows: the watchdog is there all the same
+    except ImportError:  # Windows, which still has the time limit
         return
     for name, most in (("RLIMIT_AS", _MOST_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
         if hasattr(resource, name):

@@ -1,7 +1,7 @@
-"""HTML: its text as Markdown, without what stands around it on a site. No script runs, nothing is fetched.
+"""Converts HTML to Markdown, without the navigation of the site. No script runs and nothing is fetched.
 
-selectolax reads it as browsers do, what is no text of the page is taken out, and html-to-markdown writes the rest; both
-come with the extra `docs`.
+selectolax parses the page like a browser, elements that are not content are removed, and html-to-markdown writes the
+rest. Both libraries are in the extra `docs`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush)[-:]([A-Za-z0-9_+#]+)"
 _NO_LANGUAGES = ("default", "none", "text", "notranslate")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _MARK, _SLASH = "\ufdd0", "\ufdd1"
-"""Stand for a backslash of Markdown's and for one of the text while the page is written: neither is a character."""
+"""Placeholders (noncharacters) for Markdown's backslashes and for backslashes in the text during conversion."""
 _LINKS = re.compile(r"(?<=\])[(\[:]|<(?=[A-Za-z/!?])")
 _ESCAPES = re.compile(rf"{_SLASH}(?=[!-/:-@\[-`{{-~\s{_MARK}{_SLASH}]|\Z)")
 _AROUND = "".join(map(chr, range(33)))
@@ -43,7 +43,7 @@ _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{
 
 
 def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of an HTML file. Raises UnreadablePage for what is no text."""
+    """Return the page of an HTML file. Raises UnreadablePage if it is not text."""
     try:
         from html_to_markdown import ConversionOptions, convert
         from selectolax.lexbor import LexborHTMLParser
@@ -54,7 +54,7 @@ def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
     described = tree.css_first("meta[name=description i]")
     if described is not None and (description := described.attributes.get("content")):
         front["description"] = description[:1000]
-    # Lists show the title before the whole page is read, so it counts more than headings.
+    # Lists use the title before the whole page is read, so it takes precedence over headings.
     named = tree.css_first("title")
     if named is not None and (title := titled_page(named.text()[:500])):
         front["title"] = title
@@ -89,11 +89,11 @@ def _text(data: bytes) -> str:
 
 
 def _shown(tree: LexborHTMLParser) -> LexborNode:
-    """The main part of a page, as Markdown can say it."""
+    """Return the main part of a page, prepared for conversion."""
     for node in tree.css(_HIDDEN):
         node.decompose()
     main = tree.css_first("main, article, [role=main]") or tree.body or tree.root
-    assert main is not None  # of no text there is an empty body
+    assert main is not None  # an empty text has an empty body
     _cut(main)
     for node in main.css("img"):
         node.replace_with(node.attributes.get("alt") or "")
@@ -102,7 +102,7 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
     for node in reversed(main.css("dl")):
         node.inner_html = f"<ul>{''.join(map(_term, node.iter()))}</ul>"
     for node in main.css("blockquote"):
-        if node.css_first("pre") is not None:  # Sphinx indents with it
+        if node.css_first("pre") is not None:  # Sphinx uses it for indentation
             node.unwrap()
     for node in main.css("pre"):
         node.inner_html = f'<code class="language-{_language(node)}">{escape(node.text().strip(chr(10)))}</code>'
@@ -120,7 +120,7 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
 
 
 def _cut(main: LexborNode) -> None:
-    """Leave out what is nested deeper than any page is, so that no page takes long."""
+    """Remove deeply nested elements, so that no page takes long."""
     left = [(main, 0)]
     while left:
         node, depth = left.pop()
@@ -131,7 +131,7 @@ def _cut(main: LexborNode) -> None:
 
 
 def _term(node: LexborNode) -> str:
-    """A name that is defined as the item of a list, a signature as code; what is said of it belongs to that item."""
+    """Return a definition list entry as a list item; signatures become code."""
     if node.tag != "dt":
         return f"<div>{node.inner_html}</div>"
     if "sig" in (node.attributes.get("class") or "").split():
@@ -140,7 +140,7 @@ def _term(node: LexborNode) -> str:
 
 
 def _language(pre: LexborNode) -> str:
-    """As it is named by a class of the block, of what is in it, or of what is around it."""
+    """Return the language of a code block from its classes or those of elements around or in it."""
     inner = pre.css_first("code")
     around = [node for node in (inner, pre, pre.parent, pre.parent and pre.parent.parent) if node is not None]
     for node in around:
@@ -151,7 +151,7 @@ def _language(pre: LexborNode) -> str:
 
 
 def _lay_out(table: LexborNode) -> None:
-    """Take the cells out of a table that only puts things below or, as code and its line numbers, beside each other."""
+    """Replace a table that is used for layout, for example for code beside line numbers, by its cells."""
     cells = table.css("td, th")
     rows = [row.css("td, th") for row in table.css("tr")]
     if max(map(len, rows), default=0) < 2 or any("\n" in code.text() for code in table.css("pre")):
@@ -160,7 +160,7 @@ def _lay_out(table: LexborNode) -> None:
 
 
 def _anchors(main: LexborNode) -> list[str]:
-    """Of each heading its id, or that of the section that it begins."""
+    """Return the id of each heading, or of the section that it begins."""
     found: list[str] = []
     section = ""
     for node in main.css(f"section, div, {_HEADINGS}"):
@@ -174,7 +174,7 @@ def _anchors(main: LexborNode) -> list[str]:
 
 
 def _target(address: str) -> str:
-    """An address as Markdown has it, read as browsers do; "" for scripts, for data, and for what is far too long."""
+    """Return an address for Markdown, normalized like in browsers; "" for scripts, data and very long addresses."""
     address = _BREAKS.sub("", address.strip(_AROUND))
     if len(address) > _LONGEST_ADDRESS or _SCRIPTS.match(address):
         return ""
@@ -183,7 +183,7 @@ def _target(address: str) -> str:
 
 
 def _escape(main: LexborNode) -> None:
-    """Mark what Markdown would take for a link or an element in each text; in code nothing is taken so."""
+    """Escape text, outside code, that Markdown would take for a link or an element."""
     texts: list[LexborNode] = []
     left = [main]
     while left:

@@ -1,4 +1,8 @@
-"""Markdown, as it is written."""
+"""Reads Markdown by its structural lines: headings, fenced code and comments.
+
+Regular expressions find these lines in a fraction of the time of a full parser. The tests compare the result with a
+CommonMark parser.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from mcpd.sources.docs.page import NO_ORDER, CodeBlock, Heading, Kind, Link, Pag
 from mcpd.sources.docs.readers.text import decoded
 from mcpd.sources.front_matter import number_in, split_page, text_in
 
-# Each begins with the newline before the line: that is found fastest. Nothing here goes back over what it has read.
+# Each match begins with the newline before the line, which is fastest. The possessive quantifiers prevent backtracking.
 _MARK = re.compile(
     r"\n(?P<indent>[ \t]*+)(?:"
     r"(?P<hashes>#{1,6}+)(?P<title>[ \t][^\n]*+|(?=\n|\Z))"
@@ -42,7 +46,7 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 class Title(Struct):
-    """A heading, where it stands: `start` is its first character, `end` behind its last line."""
+    """A heading from the offset `start` to the offset `end`, after its last line."""
 
     level: int
     text: str
@@ -52,7 +56,7 @@ class Title(Struct):
 
 
 class Fence(Struct):
-    """A block of fenced code, with its fences from `start` to `end`, without them in between."""
+    """A fenced code block from `start` to `end`, with its content from `inner_start` to `inner_end`."""
 
     info: str
     start: int
@@ -63,15 +67,13 @@ class Fence(Struct):
 
 
 class Lines(Struct):
-    """What was found."""
-
     titles: list[Title]
     fences: list[Fence]
     comments: list[tuple[int, int]]
 
 
 def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
-    """The headings, fences and comments of a text, each by its offsets. MDX has no code by indentation."""
+    """Return the headings, fences and comments of a text. MDX has no indented code."""
     found = Lines([], [], [])
     whole = "\n" + text
     at = floor = marks = 0
@@ -97,13 +99,13 @@ def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
                 title = stripped.rstrip()
             found.titles.append(Title(len(mark["hashes"]), title, mark.start(), at - 1))
         elif not _read_underline(whole, mark, floor, found) and mark["line"][0] == "=":
-            continue  # it is text itself
+            continue  # part of the text
         floor = at
     return found
 
 
 def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
-    """Add a fence; gives where it ends in `whole`, which is one further on than in the text."""
+    """Add a fence and return its end in `whole`, which has one more character than the text."""
     fence = mark["fence"]
     inner = min(mark.end() + 1, len(whole))
     at = mark.end()
@@ -127,7 +129,7 @@ def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
 
 
 def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -> bool:
-    """A paragraph over a line of `=` or `-` is a heading; whether one is there."""
+    """Add a heading if there is a paragraph above a line of `=` or `-`. Returns whether there is one."""
     lines: list[str] = []
     start = mark.start()  # the newline before the underline
     while start > floor and len(lines) < 10:
@@ -139,7 +141,7 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
             break
         lines.append(line)
         start = before
-    while lines and _CODE_OR_RULE.match(lines[-1]):  # what stands above a paragraph, without being part of it
+    while lines and _CODE_OR_RULE.match(lines[-1]):  # above the paragraph, but not part of it
         start += len(lines.pop()) + 1
     if not lines or _NO_PARAGRAPH.match(lines[-1]):
         return False
@@ -150,13 +152,13 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
 
 
 def plain_text(markup: str) -> str:
-    """The text of a line of Markdown, without its marks."""
+    """Return a line of Markdown without markup."""
     if not _MARKUP.search(markup):
         return markup
     text = _IMAGE_OR_LINK.sub(r"\1", markup)
     text = _TAG.sub("", text) if "<" in text else text
     parts = text.split("`")
-    if len(parts) > 2:  # what stands in backquotes is left alone
+    if len(parts) > 2:  # code spans are left alone
         last = len(parts) - 1
         text = "".join(part if at % 2 and at < last else _without_emphasis(part) for at, part in enumerate(parts))
     else:
@@ -171,12 +173,12 @@ def _without_emphasis(text: str) -> str:
 
 
 def slug(title: str) -> str:
-    """The anchor that a heading gets: as GitHub and most site makers have them."""
+    """Return the anchor of a heading, as on GitHub and in most site generators."""
     return _NOT_IN_SLUG.sub("", title.strip().lower()).replace(" ", "-")
 
 
 def titled(titles: list[Title]) -> Iterator[Title]:
-    """The same, with plain titles, and anchors that are each there once."""
+    """Yield the headings with plain titles and unique anchors."""
     taken: dict[str, int] = {}
     for title in titles:
         anchor = ""
@@ -202,7 +204,7 @@ _LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
 
 
 def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of a Markdown file. Raises UnreadablePage for what is no text."""
+    """Return the page of a Markdown file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
     return markdown_page(path, text, "markdown", front, with_links=with_links)
 
@@ -210,7 +212,7 @@ def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
 def markdown_page(
     path: str, text: str, kind: Kind, front: dict[str, object], title: str = "", *, with_links: bool = True
 ) -> Page:
-    """The page that a text in Markdown is; `title` is taken where the head and the headings have none."""
+    """Return the page for a Markdown text. `title` is used if the front matter and the headings have none."""
     lines = scan_lines(text, is_mdx=kind == "mdx")
     if lines.comments:
         text = _cut(text, lines.comments)
@@ -248,7 +250,7 @@ def _cut(text: str, ranges: list[tuple[int, int]]) -> str:
 
 
 def _headings(lines: Lines, length: int) -> tuple[Heading, ...]:
-    """Each reaches to the next one that is as high or higher."""
+    """Return the headings, each with the end of its section."""
     found: list[Heading] = []
     titles = list(titled(lines.titles))
     open_at: list[int] = []
@@ -285,7 +287,7 @@ def _dedented(text: str, indent: int) -> str:
 
 
 def _line_before(text: str, at: int) -> str:
-    """The line of text above a place."""
+    """Return the line above a position."""
     lines = text[max(0, at - 600) : at].rstrip().rsplit("\n", 1)
     line = lines[-1].strip()
     if not line or line[0] == "#" or line.startswith(("```", "~~~")):
@@ -300,7 +302,7 @@ def _links(text: str) -> tuple[Link, ...]:
 
 
 def _introduction(text: str) -> str:
-    """The first paragraph."""
+    """Return the first paragraph."""
     for paragraph in text[:4000].split("\n\n", 12)[:12]:
         line = paragraph.strip()
         if line and not line.startswith(_NO_PROSE):

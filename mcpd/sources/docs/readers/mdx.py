@@ -1,7 +1,7 @@
-"""MDX: Markdown with components, made readable. Nothing of its code runs.
+"""Converts MDX, Markdown with components, to Markdown. No code runs.
 
-What is imported or exported is left out, and so are comments. A component leaves what is inside it, and of its own what
-is meant to be read: its title, its label, its description, a link, a version, code.
+Imports, exports and comments are removed. A component is replaced by its content and its readable properties: title,
+label, description, link, version and code.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _TITLES = ("title", "label", "heading", "name", "summary", "alt")
 
 
 def read_mdx(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of an MDX file. Raises UnreadablePage for what is no text."""
+    """Return the page of an MDX file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
     return markdown_page(path, readable(text), "mdx", front, with_links=with_links)
 
 
 def readable(text: str) -> str:
-    """The Markdown that is left of a text in MDX."""
+    """Return an MDX text as Markdown."""
     if not any(sign in text for sign in ("<", "{", "import ", "export ")):
         return text
     kept: list[str] = []
@@ -51,7 +51,7 @@ def readable(text: str) -> str:
 
 
 def _prose(text: str, brackets: _Brackets) -> str:
-    """What stands between two fences."""
+    """Convert the text between two fences."""
     text = _COMMENT.sub("", text)
     if "import" in text or "export" in text:
         text = _without_modules(text, brackets)
@@ -60,7 +60,7 @@ def _prose(text: str, brackets: _Brackets) -> str:
     while (mark := _MARK.search(text, at)) is not None and tags < _MOST_TAGS:
         tags += 1
         start = mark.start()
-        if mark[1]:  # code in the line
+        if mark[1]:  # a code span
             end = text.find(mark[1], mark.end(), mark.end() + _MOST_CODE)
             end = mark.end() if end < 0 or "\n\n" in text[mark.end() : end] else end + len(mark[1])
             kept.append(text[at:end])
@@ -76,7 +76,7 @@ def _prose(text: str, brackets: _Brackets) -> str:
 
 
 def _without_modules(text: str, brackets: _Brackets) -> str:
-    """Without the statements that import and export: each ends with the line on which its brackets end."""
+    """Remove import and export statements. A statement ends with the line on which its brackets are closed."""
     kept: list[str] = []
     at = 0
     while (found := _MODULE.search(text, at)) is not None:
@@ -95,13 +95,15 @@ def _without_modules(text: str, brackets: _Brackets) -> str:
 
 
 class _Brackets:
-    """Finds where brackets and tags end, and gives up on a text in which that takes too long."""
+    """Finds the ends of brackets and tags, with a limit on the total work for a text."""
 
     def __init__(self) -> None:
         self._left = _MOST_SIGNS
 
     def closed(self, text: str, start: int) -> int:
-        """Behind the bracket that closes the one at `start`; behind that one itself if none does nearby."""
+        """Return the position after the bracket that closes the one at `start`, or after `start` without one
+        nearby.
+        """
         depth = 0
         at, most = start, min(len(text), start + _MOST_TAG)
         while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
@@ -118,7 +120,7 @@ class _Brackets:
         return start + 1
 
     def tag_end(self, text: str, start: int) -> int:
-        """Behind the `>` of a tag, which may have expressions with such signs in it."""
+        """Return the position after the `>` of a tag, which may contain expressions."""
         at, most = start + 1, min(len(text), start + _MOST_TAG)
         while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
             self._left -= 1
@@ -133,7 +135,7 @@ class _Brackets:
 
     @staticmethod
     def _quoted(text: str, start: int, most: int) -> int:
-        """Behind the quote that closes the one at `start`; behind that one itself if none does."""
+        """Return the position after the closing quote, or after `start` without one."""
         at = start
         while (at := text.find(text[start], at + 1, most)) >= 0:
             if text[at - 1] != "\\":
@@ -142,7 +144,7 @@ class _Brackets:
 
 
 def _expression(text: str) -> str:
-    """What is left of an expression: a text, else its source as code."""
+    """Return an expression as text: a string's value, otherwise its source as code."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
         return text[1:-1]
@@ -152,7 +154,7 @@ def _expression(text: str) -> str:
 
 
 def _component(tag: str) -> str:
-    """What is left of a tag."""
+    """Return the readable properties of a tag."""
     named = _NAME.match(tag)
     name = (named[2] or "") if named else ""
     if not named or named[1] or not name:

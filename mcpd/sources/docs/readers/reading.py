@@ -1,4 +1,8 @@
-"""`read_page`: the reader for each kind, found by the name of the file."""
+"""`read_page`: read a file with the reader for its format, in a child process for complex formats.
+
+A few bytes can make parsers of PDF, HTML and reStructuredText work for hours. The child process therefore has a time
+limit per file, enforced by a watchdog, and a memory limit. It cannot write files, and it ends with this process.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +26,13 @@ from mcpd.sources.docs.readers.text import decoded, read_text
 from mcpd.transports.child import ChildProcess
 
 APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
-"""The kinds that are read apart."""
+"""The formats that are read in a child process."""
 
 _MOST_ANSWER = 256 * 1024 * 1024
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", ".."))
 
 
 class Request(msgspec.Struct):
-    """One file to be read."""
-
     path: str
     data: bytes
     seconds: float
@@ -42,17 +44,17 @@ _answers = msgspec.msgpack.Decoder(tuple[Page | None, str])
 
 
 class Apart:
-    """The process, which is there from the first file on. May be used by several threads, one file at a time."""
+    """The child process, started with the first file. Thread-safe; one file is read at a time."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds`: how long the reading of one file may take."""
+        """`seconds` is the time limit for one file."""
         self._seconds = seconds
         self._lock = threading.Lock()
         self._process: ChildProcess | None = None
         self._is_closed = False
 
     def read_page(self, path: str, data: bytes, *, with_links: bool = True) -> Page:
-        """The page that a file is. Raises UnreadablePage."""
+        """Return the page of a file. Raises UnreadablePage."""
         with self._lock:
             process = self._started()
             assert process.stdin is not None
@@ -71,13 +73,13 @@ class Apart:
         return page
 
     def rest(self) -> None:
-        """End the process, until the next file."""
+        """End the process until the next file."""
         with self._lock:
             if self._process is not None:
                 self._end(self._process)
 
     def close(self) -> None:
-        """End the process for good, in the middle of a file too. From any thread."""
+        """End the process for good, even while it reads a file. May be called from any thread."""
         self._is_closed = True
         process = self._process
         if process is not None:
@@ -86,11 +88,11 @@ class Apart:
         self.rest()
 
     def _reason(self) -> str:
-        return f"takes more than {self._seconds:g} seconds to read, or too much memory"
+        return f"takes more than {self._seconds:g} seconds or too much memory to read"
 
     def _started(self) -> ChildProcess:
         if self._is_closed or not sys.executable:
-            raise UnreadablePage("cannot be read: there is no process to read it in")
+            raise UnreadablePage("cannot be read: the child process is not available")
         if self._process is None:
             paths = [_PACKAGE, *(path for path in sys.path if path)]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONSAFEPATH": "1"}
@@ -101,7 +103,9 @@ class Apart:
                     cwd=os.path.abspath(os.sep),
                 )  # fmt: skip
             except OSError as error:
-                raise UnreadablePage(f"cannot be read: no process can be started ({error.strerror})") from None
+                raise UnreadablePage(
+                    f"cannot be read: the child process cannot be started ({error.strerror})"
+                ) from None
         return self._process
 
     def _end(self, process: ChildProcess) -> None:
@@ -153,10 +157,10 @@ _READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
 
 
 def read_page(path: str, data: bytes, *, with_links: bool = True, apart: Apart | None = None) -> Page:
-    """The page that a file is. `path` is below its folder, with `/`. An index needs no links.
+    """Return the page of a file. `path` is relative to the folder, with `/`. An index needs no links.
 
-    HTML, reStructuredText and PDF are read in a process of their own: that of `apart`, or one for this file, which may
-    take ten seconds. Raises UnreadablePage, with the reason, for what cannot be read.
+    HTML, reStructuredText and PDF are read in the process of `apart`, or in a new one with a limit of ten seconds.
+    Raises UnreadablePage, with the reason, if the file cannot be read.
     """
     kind = kind_of(path)
     if kind in APART:
@@ -170,12 +174,12 @@ def read_page(path: str, data: bytes, *, with_links: bool = True, apart: Apart |
 
     reader = None if kind is None else _READERS.get(kind)
     if reader is None:
-        raise UnreadablePage("is no document")
+        raise UnreadablePage("is not a document")
     try:
         return reader(path, data, with_links)
     except UnreadablePage:
         raise
     except RecursionError:
-        raise UnreadablePage("is nested too deep") from None
-    except Exception as error:  # a reader that fails is a page that is missing, and nothing else
+        raise UnreadablePage("is nested too deeply") from None
+    except Exception as error:  # a reader that fails costs only this page
         raise UnreadablePage(f"cannot be read ({type(error).__name__})") from None

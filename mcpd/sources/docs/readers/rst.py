@@ -1,4 +1,8 @@
-"""Directives and roles that only Sphinx knows, for docutils: each leaves its text."""
+"""Converts reStructuredText to Markdown. No file is included and no raw content is passed through.
+
+Directives and roles that only Sphinx knows keep their text. This module changes tables of docutils, so it is loaded
+only in the child process of `reading.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ _CODE = frozenset(("code-block", "sourcecode", "testcode", "doctest", "productio
 
 
 class _Known(Directive):  # type: ignore[misc]  # docutils has no types
-    """A directive of others: its arguments, and what stands in it."""
+    """An unknown directive: its arguments and its content are kept."""
 
     has_content = True
     optional_arguments = 100
@@ -28,7 +32,6 @@ class _Known(Directive):  # type: ignore[misc]  # docutils has no types
     option_spec = None
 
     def run(self) -> list[Any]:
-        """Its nodes."""
         if self.name in _CODE:
             block = nodes.literal_block(self.block_text, "\n".join(self.content))
             block["classes"] = ["code", *(self.arguments[:1] if self.name not in ("doctest",) else ["python"])]
@@ -43,15 +46,14 @@ class _Known(Directive):  # type: ignore[misc]  # docutils has no types
 
 
 class _Dropped(_Known):
-    """A directive that has nothing to read."""
+    """A directive without readable content."""
 
     def run(self) -> list[Any]:
-        """Nothing."""
         return []
 
 
 def accept_all() -> None:
-    """Let docutils take every directive and every role for something. For this process, and for good."""
+    """Make docutils accept all directives and roles in this process."""
     if getattr(directives, "mcpd_accepts_all", False):
         return
     known_directive, known_role = directives.directive, roles.role
@@ -92,15 +94,15 @@ _START = re.compile(r"(?<![^\n])(?=#{1,6}\s|>|[-+*]\s)")
 
 
 def written(tree: Any) -> str:
-    """The Markdown of a document."""
+    """Return a docutils document as Markdown."""
     return _Writer().blocks(tree, 0, 0).strip("\n")
 
 
 class _Writer:
-    """Blocks with their level of headings and their depth; texts in one line."""
+    """Writes blocks with their heading level and depth, and inline text on one line."""
 
     def blocks(self, node: Any, level: int, depth: int) -> str:
-        """The blocks inside a node, with empty lines between them."""
+        """Return the blocks inside a node, separated by empty lines."""
         if depth > _MOST_DEPTH:
             raise RecursionError
         parts = [self._block(child, level, depth + 1) for child in node.children]
@@ -186,7 +188,7 @@ class _Writer:
         return _START.sub(r"\\", _SPACES.sub(" ", self._inline(node)).strip())
 
     def _inline(self, node: Any) -> str:
-        """The text of a node in one line: of code, emphasis and links the marks too."""
+        """Return the inline text of a node with markup for code, emphasis and links."""
         parts: list[str] = []
         for child in node.children:
             if isinstance(child, nodes.Text):
@@ -227,13 +229,13 @@ _SETTINGS = {
 
 
 def read_rst(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of a reStructuredText file. Raises UnreadablePage for what cannot be read."""
+    """Return the page of a reStructuredText file. Raises UnreadablePage if it cannot be read."""
     accept_all()
     try:
         tree = core.publish_doctree(decoded(data), settings_overrides=_SETTINGS)
         text = written(tree)
     except RecursionError:
-        raise UnreadablePage("is nested too deep") from None
+        raise UnreadablePage("is nested too deeply") from None
     except utils.SystemMessage as error:
         raise UnreadablePage(f"cannot be read ({error})") from None
     return markdown_page(path, text, "rst", {}, with_links=with_links)

@@ -1,4 +1,4 @@
-"""From bytes to text: UTF-8, UTF-16 with its mark, else Latin-1; what is binary is refused."""
+"""Plain text and PDF, and the decoding of text files."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from mcpd.sources.docs.page import Page, UnreadablePage, order_of, section_of, t
 
 _CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_MOST_CONTROLS = 1 / 200  # of its characters: a terminal's recording has some, a program has more
+_MOST_CONTROLS = 1 / 200  # a fraction of the characters; terminal recordings have some, programs have more
 
 
 def decoded(data: bytes) -> str:
-    """The text that bytes are, with `\\n` between lines. Raises UnreadablePage for what is no text."""
+    """Return the text of a file in UTF-8, UTF-16 or Latin-1, with `\\n` as newline. Raises UnreadablePage if it is
+    binary.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
     elif b"\0" in data:
-        raise UnreadablePage("is binary under the name of a text")
+        raise UnreadablePage("is binary, although its name says that it is text")
     else:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = data.decode("latin-1")
 
-    if len(data.translate(None, _CONTROLS)) < len(data):  # the fastest way to see that there are none
+    if len(data.translate(None, _CONTROLS)) < len(data):  # the fastest check
         text, found = _CONTROL.subn(" ", text)
         if found > 3 + len(text) * _MOST_CONTROLS:
-            raise UnreadablePage("is binary under the name of a text")
+            raise UnreadablePage("is binary, although its name says that it is text")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text
 
 
 def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of a text file. Raises UnreadablePage for what is binary."""
+    """Return the page of a text file; its first line may be the title. Raises UnreadablePage if it is binary."""
     text = decoded(data).strip("\n")
     paragraphs = [" ".join(part.split()) for part in text[:4000].split("\n\n", 3)]
     first = text[:1000].lstrip().split("\n", 1)[0].strip(" =-*#\t")
@@ -59,7 +61,7 @@ _MOST_CHARACTERS = 4_000_000
 
 
 def read_pdf(path: str, data: bytes, with_links: bool = True) -> Page:
-    """The page of a PDF file. Raises UnreadablePage for what is none, is locked, or has no text."""
+    """Return the page of a PDF file. Raises UnreadablePage if it is malformed, needs a password, or has no text."""
     try:
         import pypdf
     except ImportError:
@@ -74,8 +76,8 @@ def read_pdf(path: str, data: bytes, with_links: bool = True) -> Page:
         said = reader.metadata.title if reader.metadata is not None else None
     except UnreadablePage:
         raise
-    except Exception as error:  # the library has no common one
-        raise UnreadablePage(f"is no readable PDF file ({type(error).__name__})") from None
+    except Exception as error:  # the library has no common base class for its errors
+        raise UnreadablePage(f"is not a readable PDF file ({type(error).__name__})") from None
 
     if not text.strip():
         raise UnreadablePage("is a PDF file without text")
@@ -95,7 +97,7 @@ def _text(reader: object) -> str:
         try:
             part = page.extract_text() or ""
         except (RecursionError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-            continue  # of a page that is broken, the others are read
+            continue  # the other pages are still read
         part = "\n".join(line.rstrip() for line in part.replace("\0", "").split("\n")).strip()
         if part:
             parts.append(part)
