@@ -316,7 +316,7 @@ async def test_the_rest_is_served(tmp_path: Path) -> None:
         "tools/g_runs.py, line 2: it calls Server.run(); ",
         "tools/h.two.py: a Python file's name may contain only the dot of .py; rename it",
         "tools/i_again.py, line 1: f_bad.py already has a tool fine; this one is left out",
-        "tools/j_threads.py: starts threads on import (mine); start them in lifespan.py",
+        "tools/j_threads.py: starts threads on import (mine); start and stop them in lifespan.py",
         "tools/k_untyped.py, line 1: k: a has no type, so it is not a tool; write def k(a: str, …), or _k for a helper",
         "tools/l_latin.py, line 1: SyntaxError: ",
         "tools/m_null.py",

@@ -82,7 +82,7 @@ async def test_a_notebook_is_found_by_what_one_would_say(tmp_path: Path) -> None
             assert result["isError"]
             assert says in result["content"][0]["text"], said
         result = await wire.call("show_notebook", path="autumn", first_cell=2)
-        assert "has 0 cells; there is no cell 2" in result["content"][0]["text"]
+        assert "cell 2 does not exist: the notebook has 0 cells" in result["content"][0]["text"]
 
 
 async def test_only_where_there_are_notebooks(tmp_path: Path) -> None:

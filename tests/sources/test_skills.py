@@ -200,8 +200,8 @@ def test_what_is_odd(tmp_path: Path) -> None:
         "skills/b: is not a skill: it has no SKILL.md",
         "skills/c/SKILL.md: allowed-tools in its front matter must be a string",
         "skills/c/SKILL.md: compatibility in its front matter must be a string",
-        "skills/c/SKILL.md: io.modelcontextprotocol/x in its metadata is reserved for the protocol; "
-        "it has no meaning there",
+        "skills/c/SKILL.md: io.modelcontextprotocol/x in its metadata is reserved for the protocol "
+        "and has no meaning there",
     ]
 
 

@@ -90,9 +90,9 @@ def test_each_mistake_with_its_line(tmp_path: Path) -> None:
         "9: docs.tools.search.name: expected a name of up to 128 letters,",
         "10: unknown key docs.tools.search.nam; did you mean name?",
         "13: unknown key docs.tools.search.arguments.quer; did you mean q",
-        "14: unknown key docs.tools.search.arguments.limit.defaul; di",
+        "14: unknown key docs.tools.search.arguments.limit.defaul; did yo",
         "15: docs.tools.search.arguments.query: expected a name of up to ",
-        "17: docs.tools.mine: unknown operation; add does = one",
+        "17: docs.tools.mine: unknown operation; add does = one of search",
         "21: docs.tools.read_page: expected a table such as [docs.tools.read_",
     ]
 
