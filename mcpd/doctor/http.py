@@ -102,7 +102,7 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
 def _after_silence(text: str) -> str:
     if "within" in text:
         return "is it at work on something else, or not HTTP at all? Look in its log; raise --timeout if it is slow"
-    if "without end" in text:
+    if "redirects too often" in text:
         return "it sends every request back to itself: look at the rules of the server, or of the proxy in front of it"
     return "give the URL itself that it is at"
 

@@ -12,7 +12,7 @@ from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from mcpd.client.http.options import HttpOptions
-from mcpd.client.http.pool import Body, Link
+from mcpd.client.http.pool import Body, HttpPool
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import NoAnswer
 from mcpd.errors import ConfigurationError, HttpError, TransportError
@@ -84,7 +84,7 @@ class Web:
         options = HttpOptions(socket=target.socket, verify=True if target.ca_file is None else target.ca_file)
         began = time.monotonic()
         try:
-            link = Link(target.url, options, {} if is_foreign else target.headers)
+            link = HttpPool(target.url, options, {} if is_foreign else target.headers)
             await link.open()
             try:
                 async with asyncio.timeout(self.timeout):

@@ -249,9 +249,9 @@ async def test_it_is_somewhere_else() -> None:
         (reply(400, b"no session"), "status 400: no session", "answer `initialize` in every version"),
         (as_json({"ok": True}), "status 200", "answer `initialize` with a JSON-RPC result"),
         (reply(302, location="https://login.example/"), "on another origin", "give the URL itself"),
-        (reply(307, location="/mcp"), "redirects without end", "sends every request back to itself"),
+        (reply(307, location="/mcp"), "redirects too often", "sends every request back to itself"),
         (as_json({"much": " " * 5_000_000}), "with more than 4 MiB", "answer `initialize` with a JSON-RPC result"),
-        (b"SSH-2.0-OpenSSH_9\r\n", "what is no HTTP", "give the URL itself"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "an invalid HTTP response", "give the URL itself"),
     ],
 )
 async def test_answers_that_are_none(answer: bytes, text: str, advice: str) -> None:

@@ -1,6 +1,10 @@
-"""The client's end of Streamable HTTP in both eras, and of HTTP+SSE from 2024-11-05, as one channel.
+"""The client side of Streamable HTTP in both eras, and of HTTP+SSE from 2024-11-05, as one channel.
 
-`channel` decides what is sent when; `exchange` is one request and its answer, and hears what a legacy server says by
-itself; `http_sse` speaks the old transport. `requester` adds the header fields that every request has, `inbound` reads
-bodies and streams, `link` is HTTP alone. `options` can be had without the library that does it.
+    channel     `HttpChannel`: which message is sent when; start here. `HttpSse` is the transport of 2024-11-05
+    exchange    one message and its response: JSON, an event stream that may be resumed, or an error
+    requester   the header fields of every request, cookies, and authorization
+    pool        HTTP without MCP: connections, redirects, proxies, bodies, error messages
+    options     `HttpOptions`, which can be imported without aiohttp
+
+Retries of whole connections are not here: see `mcpd.client.link`.
 """

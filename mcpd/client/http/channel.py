@@ -1,8 +1,11 @@
 """`HttpChannel`: a client's channel on which each message is an HTTP request of its own.
 
-What is sent when: nothing overtakes the handshake of a session, so many requests are open at a time, what is given up
-is cut or said so. Requests are carried by the task that waits for their answer, everything else by tasks of ours.
-Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports.
+It decides what is sent when: no request overtakes the handshake of a session, the number of concurrent requests is
+limited, and abandoned requests are cancelled. The task that waits for a response also carries its request; all other
+messages are sent by tasks of the channel.
+
+`HttpSse` is the transport of 2024-11-05: one stream for everything from the server, and an endpoint to post messages
+to. Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports; 2024-11-05 basic/transports.
 """
 
 from __future__ import annotations
@@ -17,9 +20,17 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from mcpd.client.http.exchange import Inbound, OutgoingMessage, Refused, ask, listen, refusal, tell
+from mcpd.client.http.exchange import (
+    Inbound,
+    OutgoingMessage,
+    RefusedByServer,
+    listen,
+    post_message,
+    post_request,
+    refusal,
+)
 from mcpd.client.http.options import HttpOptions
-from mcpd.client.http.pool import Body, Link, Reply, read_some
+from mcpd.client.http.pool import Body, HttpPool, Reply, read_some
 from mcpd.client.http.requester import EVENTS, JSON, Requester
 from mcpd.errors import (
     ConnectionLost,
@@ -45,7 +56,7 @@ _LONGEST_ENDPOINT = 8192
 
 
 class HttpSse:
-    """The connection to one old server. Its stream is the connection: when it ends, all is over."""
+    """A connection to a server of 2024-11-05. When its stream ends, the connection has ended."""
 
     def __init__(self, requester: Requester, inbound: Inbound) -> None:
         self._requester = requester
@@ -57,45 +68,45 @@ class HttpSse:
         self._events: deque[SseEvent] = deque()
 
     async def open(self) -> None:
-        """Open the stream and wait for its first event, the endpoint. Raises TransportError if there is none."""
-        requester, link = self._requester, self._requester.link
-        reply = await requester.request("GET", link.url, {"Accept": EVENTS})
+        """Open the stream and wait for its first event, the endpoint. Raises TransportError without an endpoint."""
+        requester, pool = self._requester, self._requester.pool
+        reply = await requester.request("GET", pool.url, {"Accept": EVENTS})
         self._reply = reply
         try:
             if reply.status != 200 or reply.content_type != EVENTS:
-                raise HttpError(f"{link.name}: a GET is answered by HTTP {reply.status}, not by a stream", reply.status)
+                raise HttpError(f"{pool.name} answers a GET with HTTP {reply.status}, not with a stream", reply.status)
 
-            self._body = Body(reply, link)
+            self._body = Body(reply, pool)
             async with asyncio.timeout(_ENDPOINT_SECONDS):
                 first = await self._next()
             if first is None or first.name != b"endpoint":
-                raise HttpError(f"{link.name}: the stream does not begin with its endpoint", reply.status)
+                raise HttpError(f"{pool.name}: the stream does not begin with its endpoint", reply.status)
             self._endpoint = self._checked(first.data)
         except TimeoutError:
             reply.close()
-            text = f"{link.name}: the stream has no endpoint after {_ENDPOINT_SECONDS:g} s"
+            text = f"{pool.name}: no endpoint arrived on the stream within {_ENDPOINT_SECONDS:g} s"
             raise HttpError(text, reply.status) from None
         except BaseException:
             reply.close()
             raise
 
     def _checked(self, data: bytes) -> URL:
-        """The endpoint, which has to be on the same origin: what is posted there may hold secrets."""
-        link = self._requester.link
+        """Return the endpoint. It must be on the same origin, because messages may contain secrets."""
+        pool = self._requester.pool
         try:
             if len(data) > _LONGEST_ENDPOINT:
                 raise ValueError("too long")
-            endpoint = link.url.join(URL(data.decode()))
+            endpoint = pool.url.join(URL(data.decode()))
             origin = endpoint.origin()
         except ValueError:
-            raise HttpError(f"{link.name}: its endpoint {printable(data)!r} is no URL", 200) from None
-        if origin != link.origin:
+            raise HttpError(f"{pool.name}: its endpoint {printable(data)!r} is not a valid URL", 200) from None
+        if origin != pool.origin:
             shown = printable(str(endpoint.with_query(None)))
-            raise HttpError(f"{link.name} wants messages to be sent to {shown}, on another origin: refused", 200)
+            raise HttpError(f"{pool.name}: its endpoint {shown} is on another origin: refused", 200)
         return endpoint
 
     async def _next(self) -> SseEvent | None:
-        """The next event; None at the end of the stream."""
+        """Return the next event; None at the end of the stream."""
         assert self._body is not None
         while not self._events:
             chunk = await self._body.read()
@@ -105,9 +116,9 @@ class HttpSse:
         return self._events.popleft()
 
     async def run(self) -> None:
-        """Deliver what comes until the stream ends."""
+        """Deliver messages until the stream ends."""
         assert self._reply is not None
-        error: TransportError = ConnectionLost(f"{self._requester.link.name} ended the stream")
+        error: TransportError = ConnectionLost(f"{self._requester.pool.name} ended the stream")
         try:
             while (event := await self._next()) is not None:
                 await self._inbound.deliver(event, None)
@@ -118,14 +129,14 @@ class HttpSse:
         self._inbound.closed(error)
 
     async def post(self, message: OutgoingMessage) -> None:
-        """Send a message; its answer comes on the stream. Raises what it was refused with."""
+        """Send a message; its response arrives on the stream. Raises the error of a refusal."""
         requester = self._requester
         assert self._endpoint is not None
         reply = await requester.request("POST", self._endpoint, {"Content-Type": JSON}, message.frame)
         try:
             if not 200 <= reply.status < 300:
                 raise await refusal(requester, reply, message)
-            await read_some(reply, requester.link)
+            await read_some(reply, requester.pool)
         finally:
             reply.close()
 
@@ -133,99 +144,99 @@ class HttpSse:
 log = logging.getLogger("mcpd.client")
 
 _HIGH_WATER = 1024 * 1024
-_TELLING = 20
-"""So many messages that want no answer are on their way at a time."""
-_GOODBYE_SECONDS = 2.0
+_CONCURRENT_MESSAGES = 20
+"""Number of notifications and responses that are sent concurrently."""
+_END_SESSION_SECONDS = 2.0
 _FALL_BACK = (400, 404, 405)
 _MODERN_ERRORS = (MethodNotFound.code, HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
-"""With these a modern server refuses: it is none of the old transport."""
+"""Errors of modern servers. A server that sends one does not have the transport of 2024-11-05."""
 
 _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
 _LISTENING_SECONDS = 1.0
-"""So long the first request waits for the stream of the session: a server may say nothing on it, not even its head."""
+"""Seconds that the first request waits for the stream of the session. Some servers never send its head."""
 
 
 class HttpChannel:
-    """The client's end. Make it with `open_http` of `open`."""
+    """The client's end. `open_http` creates it."""
 
     is_multiplexed = False
 
-    def __init__(self, link: Link, max_frame_bytes: int, authorization: Authorization | None = None) -> None:
-        self._link = link
-        self._requester = Requester(link, authorization)
+    def __init__(self, pool: HttpPool, max_frame_bytes: int, authorization: Authorization | None = None) -> None:
+        self._pool = pool
+        self._requester = Requester(pool, authorization)
         self._max_frame_bytes = max_frame_bytes
         self._inbound: Inbound | None = None
-        self._old: HttpSse | None = None
+        self._sse: HttpSse | None = None
 
-        self._slots = asyncio.Semaphore(link.options.connections)
-        self._may_ask = asyncio.Event()
-        """Cleared while a message is on its way that requests must not overtake."""
-        self._may_ask.set()
+        self._slots = asyncio.Semaphore(pool.options.connections)
+        self._may_request = asyncio.Event()
+        """Cleared while a message is being sent that requests must not overtake."""
+        self._may_request.set()
 
         self._tasks: set[asyncio.Task[None]] = set()
-        self._telling: set[asyncio.Task[None]] = set()
-        self._waiting: deque[OutgoingMessage] = deque()
-        """What wants no answer, and has to wait its turn."""
+        self._sending: set[asyncio.Task[None]] = set()
+        self._queued: deque[OutgoingMessage] = deque()
+        """Notifications and responses that are not being sent yet."""
         self._queued_bytes = 0
-        self._taken: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
         self._is_closed = False
 
     def start(self, receiver: Receiver) -> None:
-        """From now on hand what arrives to `receiver`, which has to be a `RequestReceiver` too."""
-        self._inbound = Inbound(receiver, self._link, self._max_frame_bytes)
+        """Deliver everything that arrives to `receiver`, which must be a `RequestReceiver`."""
+        self._inbound = Inbound(receiver, self._pool, self._max_frame_bytes)
 
     # ----------------------------------------------------------------------------------------- requests
 
     async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
-        """Send a request, and deliver what comes on its connection; the receiver hears why nothing comes."""
+        """Send a request and deliver its response. Without a response, the receiver is notified of the reason."""
         inbound = self._inbound
         assert inbound is not None
         message = OutgoingMessage(frame, request_id, method, heading)
         try:
-            if not self._may_ask.is_set():
-                await self._may_ask.wait()
+            if not self._may_request.is_set():
+                await self._may_request.wait()
             async with self._slots:
                 if self._is_closed:
                     raise ConnectionLost("the client is closed")
-                if self._old is not None:
-                    self._post(self._old, message, inbound)
+                if self._sse is not None:
+                    self._post(self._sse, message, inbound)
                 elif method == "initialize":
                     await self._initialize(message, inbound)
                 else:
-                    await ask(self._requester, inbound, message)
+                    await post_request(self._requester, inbound, message)
         except SessionLost as error:
-            self._requester.session = {}  # there is none to be ended any more
+            self._requester.session = {}  # the session cannot be ended any more
             inbound.failed(request_id, error)
             inbound.closed(error)
         except McpdError as error:
             inbound.failed(request_id, error)
         except Exception as error:
-            # The program's own functions are asked for header fields, and may raise anything.
+            # Functions of the program return header fields, and may raise anything.
             log.exception("a request over HTTP failed")
-            inbound.failed(request_id, TransportError(f"{self._link.name}: {type(error).__name__}: {error}"))
+            inbound.failed(request_id, TransportError(f"{self._pool.name}: {type(error).__name__}: {error}"))
 
     async def _initialize(self, message: OutgoingMessage, inbound: Inbound) -> None:
-        """Ask; a server that refuses the POST may be one that has the old transport."""
+        """Send `initialize`. A server that refuses the POST may have the transport of 2024-11-05."""
         try:
-            await ask(self._requester, inbound, message)
-        except (HttpError, Refused) as error:
-            if error.status not in _FALL_BACK or (isinstance(error, Refused) and error.code in _MODERN_ERRORS):
+            await post_request(self._requester, inbound, message)
+        except (HttpError, RefusedByServer) as error:
+            if error.status not in _FALL_BACK or (isinstance(error, RefusedByServer) and error.code in _MODERN_ERRORS):
                 raise
             old = HttpSse(self._requester, inbound)
             try:
                 await old.open()
             except TransportError as refused:
-                if isinstance(error, Refused):
+                if isinstance(error, RefusedByServer):
                     raise error from None
-                text = f"{error}; nor is it an HTTP+SSE server of 2024-11-05: {refused}"
+                text = f"{error}; it is not an HTTP+SSE server of 2024-11-05 either: {refused}"
                 raise HttpError(text, error.status) from error
-            self._old = old
-            self._do(old.run())
+            self._sse = old
+            self._start(old.run())
             self._post(old, message, inbound)
 
     def _post(self, old: HttpSse, message: OutgoingMessage, inbound: Inbound) -> None:
-        """Send a request whose answer comes elsewhere, perhaps before it is said that the request was taken."""
+        """Send a request whose response arrives on the stream, possibly before the POST itself is answered."""
 
         async def post() -> None:
             try:
@@ -233,57 +244,57 @@ class HttpChannel:
             except McpdError as error:
                 inbound.failed(message.id, error)
 
-        self._do(post())
+        self._start(post())
 
     # ------------------------------------------------------------------------------- what wants no answer
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one message, which is looked at to tell what it is."""
+        """Queue one message of unknown kind."""
         heading = Heading(isinstance(decode(frame), Request))
         if not heading.is_request:
             self.send_headed(frame, related_request_id, method, heading)
         elif related_request_id is not None and not self._is_closed:
-            self._do(self.carry(frame, related_request_id, method, heading))
+            self._start(self.carry(frame, related_request_id, method, heading))
 
     send_apart = send
 
     def send_headed(
         self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
     ) -> None:
-        """Queue a notification, or an answer of ours."""
+        """Queue a notification, or a response of this client."""
         if self._is_closed:
             return
         if heading is None:
             self.send(frame, related_request_id, method)
             return
         if method == _CANCELLED and not heading.in_session:
-            # Spec: 2026-07-28 basic/patterns/cancellation: the connection was cut, and that says it.
+            # Spec: 2026-07-28 basic/patterns/cancellation: closing the connection cancels the request.
             return
 
         self._queued_bytes += len(frame)
-        self._waiting.append(OutgoingMessage(frame, related_request_id, method, heading))
-        self._tell_on()
+        self._queued.append(OutgoingMessage(frame, related_request_id, method, heading))
+        self._send_queued()
 
-    def _tell_on(self) -> None:
-        """Send of what waits as much as may be on its way at a time."""
-        while self._waiting and len(self._telling) < _TELLING:
-            message = self._waiting.popleft()
+    def _send_queued(self) -> None:
+        """Send queued messages, as many as may be sent concurrently."""
+        while self._queued and len(self._sending) < _CONCURRENT_MESSAGES:
+            message = self._queued.popleft()
             if message.method == _INITIALIZED:
-                self._may_ask.clear()
+                self._may_request.clear()
                 if message.heading.version is not None:
                     self._requester.version = {"MCP-Protocol-Version": message.heading.version}
-            task = self._do(self._tell(message))
-            self._telling.add(task)
-            task.add_done_callback(partial(self._told, message))
+            task = self._start(self._send(message))
+            self._sending.add(task)
+            task.add_done_callback(partial(self._sent, message))
 
-    async def _tell(self, message: OutgoingMessage) -> None:
+    async def _send(self, message: OutgoingMessage) -> None:
         inbound = self._inbound
         assert inbound is not None
         try:
-            if self._old is not None:
-                await self._old.post(message)
+            if self._sse is not None:
+                await self._sse.post(message)
             else:
-                await tell(self._requester, message)
+                await post_message(self._requester, message)
         except SessionLost as error:
             self._requester.session = {}
             inbound.closed(error)
@@ -292,24 +303,24 @@ class HttpChannel:
         except Exception:
             log.exception("a message over HTTP was not sent")
 
-    def _told(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
-        self._telling.discard(task)
+    def _sent(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
         self._queued_bytes -= len(message.frame)
-        taken, self._taken = self._taken, None
+        taken, self._drained = self._drained, None
         if taken is not None and not taken.done():
             taken.set_result(None)
 
         if message.method == _INITIALIZED:
-            if self._old is None and not self._is_closed and self._inbound is not None:
-                # What a call makes the server ask may come on the session's stream, and is lost if there is none yet.
-                self._do(listen(self._requester, self._inbound, self._may_ask.set))
-                asyncio.get_running_loop().call_later(_LISTENING_SECONDS, self._may_ask.set)
+            if self._sse is None and not self._is_closed and self._inbound is not None:
+                # A call may cause a request of the server, which is lost if the session has no stream yet.
+                self._start(listen(self._requester, self._inbound, self._may_request.set))
+                asyncio.get_running_loop().call_later(_LISTENING_SECONDS, self._may_request.set)
             else:
-                self._may_ask.set()
+                self._may_request.set()
         if not self._is_closed:
-            self._tell_on()
+            self._send_queued()
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -319,23 +330,23 @@ class HttpChannel:
 
     @property
     def is_congested(self) -> bool:
-        """More than 1 MiB waits for the server to take it."""
+        """Whether more than 1 MiB waits to be received by the server."""
         return self._queued_bytes > _HIGH_WATER
 
     async def drain(self) -> None:
-        """Wait until the server has taken most of what was sent."""
+        """Wait until the server has received most of the queue."""
         while self.is_congested and not self._is_closed:
-            if self._taken is None:
-                self._taken = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._taken)
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._drained)
 
     def pause(self) -> None:
-        """Read no stream until `resume`."""
+        """Stop reading streams until `resume`."""
         if self._inbound is not None:
             self._inbound.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading streams."""
         if self._inbound is not None:
             self._inbound.resume()
 
@@ -344,31 +355,31 @@ class HttpChannel:
         return Origin("http")
 
     async def aclose(self, reason: str = "") -> None:
-        """Say what is on its way within bounds, end the session, and close all connections. Safe to call twice."""
+        """Finish sending within a time limit, end the session, and close all connections. Safe to call twice."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._may_ask.set()
+        self._may_request.set()
         try:
-            await self._say_goodbye()
+            await self._end_session()
             left = self._tasks - {asyncio.current_task()}
             for task in left:
                 task.cancel()
             if left:
                 await asyncio.wait(left)
         finally:
-            await self._link.aclose()
+            await self._pool.aclose()
 
-    async def _say_goodbye(self) -> None:
-        """Let what is told arrive, and end the session: within two seconds."""
+    async def _end_session(self) -> None:
+        """Wait for messages that are being sent, then end the session: two seconds at most."""
         requester = self._requester
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS):
-                if self._telling:
-                    await asyncio.wait(self._telling)
+            async with asyncio.timeout(_END_SESSION_SECONDS):
+                if self._sending:
+                    await asyncio.wait(self._sending)
                 if requester.session:
                     fields = {**requester.session, **requester.version}
-                    (await requester.request("DELETE", self._link.url, fields)).close()
+                    (await requester.request("DELETE", self._pool.url, fields)).close()
         except (TimeoutError, McpdError) as error:
             log.debug("the session was not ended: %s", printable(error))
 
@@ -387,10 +398,10 @@ async def open_http(
     max_frame_bytes: int = MAX_FRAME_BYTES,
     authorization: Authorization | None = None,
 ) -> HttpChannel:
-    """The channel to the server at an http or https URL; it connects when something is sent.
+    """Return the channel to the server at an http or https URL. It connects when the first message is sent.
 
-    `headers`, `socket` and `ca_file` are what a target says itself: `options` come first. `name` is what errors call
-    the server, beside its URL. `authorization` lets the requests in. Raises ConfigurationError for what cannot be used.
+    `headers`, `socket` and `ca_file` belong to the target; `options` take precedence. `name` precedes the URL in
+    errors. `authorization` authorizes the requests. Raises ConfigurationError for options that cannot be used.
     """
     options = options or _DEFAULTS
     if options.socket is None and socket is not None:
@@ -398,9 +409,9 @@ async def open_http(
     if options.verify is True and ca_file is not None:
         options = replace(options, verify=ca_file)
 
-    link = Link(url, options, headers or {}, name)
+    pool = HttpPool(url, options, headers or {}, name)
     if authorization is not None:
-        link.may_follow = authorization.covers
-    channel = HttpChannel(link, max_frame_bytes, authorization)
-    await link.open()
+        pool.may_follow = authorization.covers
+    channel = HttpChannel(pool, max_frame_bytes, authorization)
+    await pool.open()
     return channel

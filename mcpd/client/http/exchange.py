@@ -1,6 +1,6 @@
-"""One message to the server, and what comes back: JSON, an event stream that may have to be resumed, or a refusal.
+"""One message to the server and its response: JSON, an event stream that may be resumed, or an error.
 
-What a legacy server says by itself comes on the GET stream of a session, which is opened again when it ends.
+Messages that a legacy server sends on its own arrive on the GET stream of the session, which is reopened when it ends.
 Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports, sending messages, listening for messages
 from the server, resumability.
 """
@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from mcpd.client.http.pool import Body, Link, Reply, read_some, read_whole
+from mcpd.client.http.pool import Body, HttpPool, Reply, read_some, read_whole
 from mcpd.client.http.requester import EVENTS, JSON, Requester
 from mcpd.errors import (
     AuthorizationFailed,
@@ -41,74 +41,74 @@ _AFTER_ANSWER_BYTES = 64 * 1024
 
 
 class Inbound:
-    """The receiver of one channel."""
+    """Delivers messages of the server to the receiver of one channel. Streams are not read while it is paused."""
 
-    def __init__(self, receiver: Receiver, link: Link, max_frame_bytes: int) -> None:
+    def __init__(self, receiver: Receiver, pool: HttpPool, max_frame_bytes: int) -> None:
         if not isinstance(receiver, RequestReceiver):
-            raise ConfigurationError("an HTTP channel needs a receiver whose requests can fail one by one")
+            raise ConfigurationError("an HTTP channel needs a RequestReceiver, whose requests can fail one by one")
         self.max_frame_bytes = max_frame_bytes
         self.waits_for = receiver.waits_for
         self.failed = receiver.failed
         self.receive = receiver.receive
         self._receiver = receiver
         self._hold = getattr(receiver, "hold", None)
-        self._link = link
-        self._patience = _AFTER_ANSWER_SECONDS
-        """So long the end of a stream is waited for after its answer: less with each that stayed open."""
+        self._pool = pool
+        self._end_seconds = _AFTER_ANSWER_SECONDS
+        """Seconds to wait for the end of a stream after its response. Halved for each stream that stays open."""
         self._may_read = asyncio.Event()
         self._may_read.set()
 
     def hold(self, request_id: Id, is_held: bool) -> None:
-        """That request waits for somebody else than the server, or does so no more: its time stands still."""
+        """Stop the clock of a request while it waits for somebody other than the server, or start it again."""
         if self._hold is not None:
             self._hold(request_id, is_held)
 
     def pause(self) -> None:
-        """Read no stream on."""
+        """Stop reading streams."""
         self._may_read.clear()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading streams."""
         self._may_read.set()
 
     def closed(self, error: McpdError) -> None:
-        """The server is gone for good."""
+        """Report that the connection to the server has ended."""
         receiver: Receiver = self._receiver
         receiver.closed(error)
 
     async def read_events(self, reply: Reply, reader: SseReader, request_id: Id | None = None) -> int:
-        """Deliver the events of a stream to its end, or until that request has its answer; how many there were.
+        """Deliver the events of a stream until it ends or the request has its response. Return their number.
 
         Raises ConnectionLost if the stream breaks off.
         """
         count = 0
-        body = Body(reply, self._link)
+        body = Body(reply, self._pool)
         while chunk := await body.read():
             for event in reader.feed(chunk):
                 count += 1
                 await self.deliver(event, request_id)
             if request_id is not None and not self.waits_for(request_id):
-                await self._let_end(reply)
+                await self._finish_stream(reply)
                 break
         return count
 
-    async def _let_end(self, reply: Reply) -> None:
-        """After its answer a stream ends: a moment for that, so that its connection can be used again.
+    async def _finish_stream(self, reply: Reply) -> None:
+        """After its response a stream should end. Wait briefly for that, so that the connection can be reused.
 
-        Whoever asked waits for that long; a server that leaves its streams open is soon not waited for any more.
+        The caller waits meanwhile, so a server that keeps its streams open soon gets no such wait.
         """
         size = 0
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._end_seconds):
                 while size < _AFTER_ANSWER_BYTES and (chunk := await reply.content.readany()):
                     size += len(chunk)
-            self._patience = _AFTER_ANSWER_SECONDS
+            self._end_seconds = _AFTER_ANSWER_SECONDS
         except Exception:
-            self._patience /= 2
+            self._end_seconds /= 2
             reply.close()
 
     async def deliver(self, event: SseEvent, request_id: Id | None) -> None:
-        """Hand over one event of the stream of that request, or of one that is nobody's, when it may be."""
+        """Deliver one event of the stream of `request_id`, or of the stream of the session, once reading is allowed."""
         if not self._may_read.is_set():
             await self._may_read.wait()
         if event.is_torn:
@@ -117,17 +117,15 @@ class Inbound:
             self.receive(event.data)
 
     def too_large(self) -> FrameTooLarge:
-        """For a message that was not kept."""
-        return FrameTooLarge(
-            f"{self._link.name}: a message of the server's is larger than {self.max_frame_bytes} bytes"
-        )
+        """Return the error for a message that exceeds the limit."""
+        return FrameTooLarge(f"{self._pool.name}: the server sent a message of more than {self.max_frame_bytes} bytes")
 
 
 _RETRY_SECONDS = 1.0
 _LEAST_RETRY_SECONDS = 0.1
-"""A server that wants no pause, and cuts its streams at once, would be asked for ever without one."""
+"""Minimum, so that a server which asks for no pause and closes its streams at once causes no busy loop."""
 _CONNECTS = 6
-"""So often in a row it is tried to resume a stream at a server that cannot be reached."""
+"""Consecutive attempts to resume a stream at a server that cannot be reached."""
 
 _REPEATABLE = frozenset(
     (
@@ -136,7 +134,7 @@ _REPEATABLE = frozenset(
         "server/discover", "subscriptions/listen", "tools/list",
     )
 )  # fmt: skip
-"""What may be said twice: a server that closes a connection just when it is used may have read it, or not."""
+"""Requests that may be repeated if the server closed the connection just as they were sent."""
 
 
 class OutgoingMessage(Struct, frozen=True):
@@ -144,33 +142,35 @@ class OutgoingMessage(Struct, frozen=True):
 
     frame: bytes
     id: Id | None
-    """Of the request that it is, answers, or is about."""
+    """The id of the request that the message is, answers, or refers to."""
     method: str | None
     heading: Heading
 
 
-class Refused(RemoteError):
-    """A JSON-RPC error that came with an HTTP status other than success."""
+class RefusedByServer(RemoteError):
+    """A JSON-RPC error that arrived with an HTTP status other than success."""
 
     def __init__(self, error: RemoteError, status: int) -> None:
         super().__init__(error.code, error.message, error.data)
         self.status = status
 
 
-async def tell(requester: Requester, message: OutgoingMessage) -> None:
-    """Send what wants no answer. Raises what it was refused with."""
+async def post_message(requester: Requester, message: OutgoingMessage) -> None:
+    """Send a notification or response. Raises the error of a refusal."""
     reply = await _post(requester, message, None)
     try:
         if not 200 <= reply.status < 300:
             raise await refusal(requester, reply, message)
         if reply.content_type != EVENTS:
-            await read_some(reply, requester.link)  # what little there is, so that the connection can be used again
+            await read_some(reply, requester.pool)  # so that the connection can be reused
     finally:
         reply.close()
 
 
-async def ask(requester: Requester, inbound: Inbound, message: OutgoingMessage) -> None:
-    """Send a request and deliver its answer, with what else comes on its stream. Raises why there is none."""
+async def post_request(requester: Requester, inbound: Inbound, message: OutgoingMessage) -> None:
+    """Send a request, and deliver its response and the other messages of its stream. Raises the reason if there is
+    none.
+    """
     assert message.id is not None
     reply = await _post(requester, message, partial(inbound.hold, message.id))
     try:
@@ -181,26 +181,26 @@ async def ask(requester: Requester, inbound: Inbound, message: OutgoingMessage) 
 
         kind = reply.content_type
         if kind == JSON:
-            body = await read_whole(reply, requester.link, inbound.max_frame_bytes)
+            body = await read_whole(reply, requester.pool, inbound.max_frame_bytes)
             if body is None:
                 raise inbound.too_large()
             if not body:
-                raise HttpError(f"{requester.link.name} answered {message.method} with nothing", reply.status)
+                raise HttpError(f"{requester.pool.name} answered {message.method} with an empty body", reply.status)
             inbound.receive(body)
         elif kind == EVENTS:
             reply = await _read_stream(requester, inbound, message, reply)
         else:
-            raise await _no_mcp(requester, reply, message)
+            raise await _not_mcp(requester, reply, message)
     finally:
         reply.close()
 
     if inbound.waits_for(message.id):
-        text = f"{requester.link.name} answered {message.method} with something else: no message has its id"
+        text = f"{requester.pool.name} did not answer {message.method}: no message of the response has its id"
         raise ProtocolError(text)
 
 
 async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[bool], None] | None) -> Reply:
-    """The head of the answer. What may be said twice is, once, when its connection was closed meanwhile."""
+    """Return the response. A repeatable request is sent a second time if its connection was closed meanwhile."""
     method = message.method or ""
     try:
         return await requester.post(message.heading, message.frame, method, hold)
@@ -216,21 +216,21 @@ async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[
 
 
 async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) -> McpdError:
-    """Why a message was refused: the JSON-RPC error in the answer, if it has one, else its status and first line."""
-    name, status = requester.link.name, reply.status
-    body = await read_some(reply, requester.link)
+    """Return the error of a refused message: its JSON-RPC error if it has one; otherwise its status and first line."""
+    name, status = requester.pool.name, reply.status
+    body = await read_some(reply, requester.pool)
     is_in_session = bool(requester.session) and message.heading.in_session and message.method != "initialize"
     if status == 404 and is_in_session:
-        return SessionLost(f"{name} knows the session no more (HTTP 404): open a new one")
+        return SessionLost(f"{name} has ended the session (HTTP 404): open a new one")
     if reply.content_type == JSON:
         try:
             found = decode(body)
         except ProtocolError:
             found = None
         if isinstance(found, Failure):
-            return Refused(remote_error(found), status)
+            return RefusedByServer(remote_error(found), status)
 
-    url = printable(str(requester.link.url.with_query(None)))
+    url = printable(str(requester.pool.url.with_query(None)))
     challenges = reply.headers.getall("WWW-Authenticate", ())
     wants_login = status == 401 and any("resource_metadata" in line for line in challenges)
     if wants_login and not requester.has_token and not has_judged(challenges):
@@ -246,23 +246,23 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
     return HttpError(text, status, is_challenge=is_challenge)
 
 
-async def _no_mcp(requester: Requester, reply: Reply, message: OutgoingMessage) -> HttpError:
-    name, status, method = requester.link.name, reply.status, message.method
+async def _not_mcp(requester: Requester, reply: Reply, message: OutgoingMessage) -> HttpError:
+    name, status, method = requester.pool.name, reply.status, message.method
     if status in (202, 204):
-        return HttpError(f"{name} took the request {method} and answers nothing (HTTP {status})", status)
-    said = said_in(await read_some(reply, requester.link))
+        return HttpError(f"{name} accepted the request {method} but sent no response (HTTP {status})", status)
+    said = said_in(await read_some(reply, requester.pool))
     kind = printable(reply.headers.get("Content-Type", "no Content-Type"), 80)
-    return HttpError(f"{name} answered {method} by {kind}, which is no MCP: is the path right? {said}".rstrip(), status)
+    return HttpError(f"{name} answered {method} with {kind}, not with MCP: is the path right? {said}".rstrip(), status)
 
 
 # ------------------------------------------------------------------------------------------ streams
 
 
 async def _read_stream(requester: Requester, inbound: Inbound, message: OutgoingMessage, reply: Reply) -> Reply:
-    """Deliver the events of a request's stream until its answer has come; gives the reply that was read last."""
+    """Deliver the events of a request's stream until its response has arrived. Return the reply that was read last."""
     assert message.id is not None
     reader = SseReader(inbound.max_frame_bytes)
-    name = requester.link.name
+    name = requester.pool.name
     while True:
         why = "the stream ended"
         try:
@@ -274,23 +274,23 @@ async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing
 
         if not inbound.waits_for(message.id):
             return reply
-        # Spec: 2026-07-28 basic/transports/streamable-http: streams cannot be resumed any more.
+        # Spec: 2026-07-28 basic/transports/streamable-http: streams can no longer be resumed.
         if not message.heading.in_session or not reader.last_id:
-            raise ConnectionLost(f"{name}: {why} before the answer to {message.method} had come")
+            raise ConnectionLost(f"{name}: {why} before the response to {message.method}")
         reader = SseReader(inbound.max_frame_bytes, reader.last_id, reader.retry_ms)
         reply = await _resume(requester, message, reader)
 
 
 async def _resume(requester: Requester, message: OutgoingMessage, reader: SseReader) -> Reply:
-    """The rest of a stream that was cut: waits as long as the server wants."""
-    name = requester.link.name
+    """Resume a stream that was cut off, after the delay that the server requested."""
+    name = requester.pool.name
     for attempt in range(_CONNECTS):
-        await asyncio.sleep(pause_before(reader, attempt))
+        await asyncio.sleep(retry_delay(reader, attempt))
         try:
-            reply = await resumed(requester, reader.last_id)
+            reply = await open_stream(requester, reader.last_id)
         except ConnectionLost as error:
             if attempt == _CONNECTS - 1:
-                raise ConnectionLost(f"the stream was cut before the answer to {message.method}: {error}") from error
+                raise ConnectionLost(f"the stream ended before the response to {message.method}: {error}") from error
             continue
 
         if reply.status == 200 and reply.content_type == EVENTS:
@@ -303,21 +303,23 @@ async def _resume(requester: Requester, message: OutgoingMessage, reader: SseRea
         reply.close()
         if isinstance(refused, SessionLost):
             raise refused
-        text = f"{name} cut the stream before the answer to {message.method}, and it cannot be resumed: HTTP {status}"
+        text = (
+            f"{name} ended the stream before the response to {message.method}, and refuses to resume it: HTTP {status}"
+        )
         raise ConnectionLost(text)
     raise AssertionError
 
 
-async def resumed(requester: Requester, last_id: bytes) -> Reply:
-    """A GET for a stream: one that was cut after this event or, without one, the session's own."""
+async def open_stream(requester: Requester, last_id: bytes) -> Reply:
+    """Send a GET for the stream that was cut off after this event; without an event, for the stream of the session."""
     fields: Mapping[str, str] = {"Accept": EVENTS, **requester.session, **requester.version}
     if last_id:
         fields = {**fields, "Last-Event-ID": last_id.decode(errors="replace")}
-    return await requester.request("GET", requester.link.url, fields)
+    return await requester.request("GET", requester.pool.url, fields)
 
 
-def pause_before(reader: SseReader, attempt: int) -> float:
-    """Seconds to wait: what the server said, else one; longer when it failed before."""
+def retry_delay(reader: SseReader, attempt: int) -> float:
+    """Return the seconds to wait: the server's delay, or one second; longer after failures."""
     seconds = _RETRY_SECONDS if reader.retry_ms is None else max(reader.retry_ms / 1000, _LEAST_RETRY_SECONDS)
     if attempt:
         seconds = max(seconds, _RETRY_SECONDS * 2 ** min(attempt - 1, 5)) * random.uniform(1, 1.2)
@@ -327,30 +329,30 @@ def pause_before(reader: SseReader, attempt: int) -> float:
 log = logging.getLogger("mcpd.client")
 
 _ATTEMPTS = 10
-"""So often in a row a stream that brings nothing is opened again."""
+"""Consecutive attempts to open the stream of a session without receiving anything."""
 
 
 async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], None]) -> None:
-    """Deliver what comes, until the server has no such stream or is not to be reached for long.
+    """Deliver messages from the stream of the session, until the server has no such stream or stays unreachable.
 
-    `tried` is called when the first attempt has its answer: from then on nothing that the server says goes astray.
+    `tried` is called after the first attempt. From then on no message of the server is lost.
     """
-    name = requester.link.name
+    name = requester.pool.name
     reader = SseReader(inbound.max_frame_bytes)
     attempt = 0
     has_been_open = False
     while attempt < _ATTEMPTS:
         if attempt:
-            await asyncio.sleep(pause_before(reader, attempt - 1))
+            await asyncio.sleep(retry_delay(reader, attempt - 1))
         attempt += 1
         try:
-            reply = await resumed(requester, reader.last_id)
+            reply = await open_stream(requester, reader.last_id)
         except (AuthorizationFailed, AuthorizationRequired, ConfigurationError) as error:
-            # The next request says so to whoever makes it; nobody is asked to log in again and again for this.
-            log.warning("what %s says by itself is not heard: %s", printable(name), printable(error))
+            # The next request raises the same error. The user should not have to log in again and again for this.
+            log.warning("messages that %s sends on its own are not received: %s", printable(name), printable(error))
             return
         except (ConnectionLost, HttpError) as error:
-            log.debug("no stream for what the server says by itself: %s", printable(error))
+            log.debug("the stream of the session cannot be opened: %s", printable(error))
             continue
         finally:
             tried()
@@ -359,12 +361,12 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
             if reply.status >= 500:
                 continue
             if reply.status == 404 and has_been_open and requester.session:
-                # Spec: 2025-11-25 basic/transports, session management: 404 is how a server says that it has ended.
-                inbound.closed(SessionLost(f"{name} knows the session no more (HTTP 404): open a new one"))
+                # Spec: 2025-11-25 basic/transports, session management: 404 means that the session has ended.
+                inbound.closed(SessionLost(f"{name} has ended the session (HTTP 404): open a new one"))
                 return
             if reply.status != 200 or reply.content_type != EVENTS:
-                # 405 is how a server says that it has none; others are met as well.
-                log.debug("%s has no stream for what it says by itself: HTTP %d", printable(name), reply.status)
+                # 405 means that the server has no such stream; some servers use other codes.
+                log.debug("%s has no stream for its own messages: HTTP %d", printable(name), reply.status)
                 return
             has_been_open = True
             reader = SseReader(inbound.max_frame_bytes, reader.last_id, reader.retry_ms)
@@ -372,10 +374,12 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
             if await inbound.read_events(reply, reader) or reader.last_id != before:
                 attempt = 1
         except ConnectionLost as error:
-            log.debug("the stream of the session was cut: %s", printable(error))
+            log.debug("the stream of the session was interrupted: %s", printable(error))
         finally:
             reply.close()
 
     log.warning(
-        "what %s says by itself is not heard any more: its stream ended %d times over", printable(name), _ATTEMPTS
+        "messages that %s sends on its own are no longer received: its stream ended %d times",
+        printable(name),
+        _ATTEMPTS,
     )

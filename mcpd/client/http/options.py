@@ -1,4 +1,4 @@
-"""How an HTTP server is reached: what a program says besides its URL."""
+"""`HttpOptions`: how a program configures HTTP connections, beside the URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Header fields for every request, or a function that gives them anew for each."""
+"""Header fields for every request, or a function that is called before each request and returns them."""
 
 
 _OURS = frozenset(
@@ -28,42 +28,42 @@ _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghi
 
 
 class Challenge(Struct, frozen=True):
-    """A request that was refused for want of a better token: 401, or 403."""
+    """A request that was refused with status 401 or 403."""
 
     url: str
     status: int
     www_authenticate: tuple[str, ...]
-    """The values of `WWW-Authenticate`, as they came."""
+    """The values of `WWW-Authenticate`, unchanged."""
     attempt: int = 1
-    """The how manieth refusal of this one request it is."""
+    """The number of this attempt, from 1."""
 
 
 Authenticate: TypeAlias = Callable[[Challenge], Awaitable[Mapping[str, str] | None]]
-"""Gives the header fields to send from now on, after which the request is sent again; None to leave it refused."""
+"""Returns header fields to send from now on, after which the request is repeated. None accepts the refusal."""
 
 
 class HttpOptions(Struct, frozen=True, kw_only=True):
     """How an HTTP server is reached.
 
     headers
-        Fields of every request, such as `{"Authorization": "Bearer …"}`; or a function, or a coroutine function, that
-        is asked before each.
+        Fields of every request, such as `{"Authorization": "Bearer …"}`; or a function or coroutine function that is
+        called before each request.
     authenticate
-        Is shown a request that was refused with 401 or 403, and gives the header fields that may open the door. Asked
-        three times for one request at most.
+        Called when a request is refused with 401 or 403. Returns header fields to repeat the request with. Called at
+        most three times for one request.
     verify
-        A file or folder of certificates to trust in place of the system's, or an `ssl.SSLContext`; False trusts
-        everybody, which is for tests.
+        A file or folder of trusted certificates instead of the system's, or an `ssl.SSLContext`. False trusts every
+        server; use it in tests only.
     socket
-        A unix socket to connect to; the URL then only says `Host` and path.
+        The path of a unix socket to connect to. The URL then only sets `Host` and the path.
     connect_seconds
-        How long connecting may take, TLS included.
+        Seconds that connecting may take, including TLS.
     connections
-        So many requests are open at a time; others wait their turn.
+        Number of concurrent requests. Further requests wait.
     redirects
-        So many redirects are followed for one request, each to the same origin.
+        Number of redirects that are followed for one request, each within the same origin.
     proxies
-        Whether `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment count.
+        Whether to use `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the environment.
     """
 
     headers: Headers | None = None
@@ -86,19 +86,19 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
 
 
 def checked(fields: Mapping[str, str], where: str) -> Mapping[str, str]:
-    """These header fields. Raises ConfigurationError, without a value in it, for what cannot be sent."""
+    """Return these header fields. Raises ConfigurationError for a field that cannot be sent, without its value."""
     for name, value in fields.items():
         if not name or not _TOKEN.issuperset(name):
-            raise ConfigurationError(f"{where}: {printable(name)!r} is no name of a header field")
+            raise ConfigurationError(f"{where}: {printable(name)!r} is not a valid header name")
         lower = name.lower()
         if lower in _OURS or lower.startswith("mcp-param-"):
-            raise ConfigurationError(f"{where}: {name} is said by the client itself")
+            raise ConfigurationError(f"{where}: {name} is set by the client itself")
         if any(c in value for c in "\r\n\0") or value != value.strip(" \t"):
             raise ConfigurationError(
-                f"{where}: the value of {name} cannot be sent: it has a line break, or blanks around"
+                f"{where}: the value of {name} must not contain line breaks or begin or end with blanks"
             )
         try:
             value.encode("latin-1")
         except UnicodeEncodeError:
-            raise ConfigurationError(f"{where}: the value of {name} is not Latin-1") from None
+            raise ConfigurationError(f"{where}: the value of {name} must be Latin-1 text") from None
     return fields

@@ -1,12 +1,12 @@
-"""HTTP requests to one server: one pool of connections, redirects within the origin, proxies, and errors in words.
+"""HTTP requests to one server: a pool of connections, redirects within the origin, proxies, bodies, and error messages.
 
-aiohttp (D17) is used by its documented interface; MCP is not known here. What fails is raised as a `TransportError`
-whose text names the server and the cause.
+aiohttp (D17) is used through its documented interface. This module knows nothing of MCP. Failures are raised as a
+`TransportError` whose text names the server and the cause.
 
-The pool gives no connection on which something came, or an end, while nobody had asked. aiohttp's own looks whether the
-loop has heard that a connection was closed. A server that closes it while the program computes is heard of too late:
-what is sent then is lost, and a call must not be sent twice. What a server says there between two answers would be
-taken for the answer to the next request, whoever had made the first.
+The pool never reuses a connection on which data or the end of the stream arrived while it was idle. aiohttp's own pool
+only checks whether the event loop has already seen that the connection was closed. If the program was busy, it has not:
+a request would be lost, and a tool call must not be sent twice. Unexpected data would be taken for the response to the
+next request.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpE
 from mcpd.protocol.printable import printable
 
 Reply: TypeAlias = aiohttp.ClientResponse
-"""An answer whose head has come. Close it, or read it to its end."""
+"""A response whose head has arrived. Close it, or read it to its end."""
 
-_AGAIN = frozenset((301, 302, 307, 308))
-_FOR_GOOD = frozenset((301, 308))
-_REDIRECTS = _AGAIN | {303}
-_PIECEMEAL_BYTES = 1024 * 1024
+_SAME_METHOD = frozenset((301, 302, 307, 308))
+_PERMANENT = frozenset((301, 308))
+_REDIRECTS = _SAME_METHOD | {303}
+_STREAMED_BYTES = 1024 * 1024
 
 
-class Link:
-    """The way to one URL and what is beside it on the same origin."""
+class HttpPool:
+    """The connections to one URL and to other URLs of the same origin."""
 
     def __init__(self, url: str, options: HttpOptions, headers: Mapping[str, str], name: str = "") -> None:
         self.url, user = _split(url)
         self.headers = {**user, **checked(headers, "headers of the target")}
-        """The fields of every request that the target names."""
+        """The target's header fields, sent with every request."""
         self.options = options
         self.origin = self.url.origin()
         shown = f"unix:{options.socket}" if options.socket is not None else str(self.url.with_query(None))
         self.name = f"{printable(name)} ({shown})" if name else shown
-        """What the server is called in errors: no query, which may hold a secret."""
+        """The name of the server in errors. It has no query, which may contain a secret."""
         self.may_follow: Callable[[str], bool] | None = None
-        """Asked of each redirect, where not all that stays on the origin is followed."""
-        self._moved: dict[URL, URL] = {}
+        """Called with the URL of each redirect within the origin: whether to follow it."""
+        self._permanent_redirects: dict[URL, URL] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self) -> None:
-        """Make what requests need; connects to nothing. Raises ConfigurationError."""
+        """Create the session; connects to nothing yet. Raises ConfigurationError."""
         options, is_secure = self.options, self.url.scheme == "https"
         context = tls_context(options.verify) if is_secure else True
         connector: aiohttp.BaseConnector
         if options.socket is not None:
             connector = _UnixPool(path=options.socket, limit=0)
             if is_secure:
-                raise ConfigurationError("a unix socket is spoken to without TLS: write the URL with http://")
+                raise ConfigurationError("TLS over a unix socket is not supported: use http:// in the URL")
         else:
             connector = _TcpPool(limit=0, ssl=context)
 
@@ -79,54 +79,53 @@ class Link:
         )
 
     async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
-        """Send a request and wait for the head of its answer, after redirects within the origin.
+        """Send a request and wait for the head of its response, following redirects within the origin.
 
-        Raises CannotConnect if nothing was sent, ConnectionLost if it is unknown what became of it, HttpError for a
-        redirect that is not followed.
+        Raises CannotConnect if nothing was sent, ConnectionLost if the server may have received the request, and
+        HttpError for a redirect that is not followed.
         """
-        target = self._moved.get(url, url)
+        target = self._permanent_redirects.get(url, url)
         for _ in range(self.options.redirects + 1):
             if self._session is None:
                 raise ConnectionLost(f"{self.name}: the client is closed")
             try:
-                # A large body is given as a file, which the library writes piece by piece as the server reads.
-                data = BytesIO(body) if body is not None and len(body) > _PIECEMEAL_BYTES else body
+                # aiohttp writes a file in chunks as the server reads, but a `bytes` body all at once.
+                data = BytesIO(body) if body is not None and len(body) > _STREAMED_BYTES else body
                 reply = await self._session.request(method, target, data=data, headers=headers, allow_redirects=False)
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise in_words(error, self.name, self.options) from None
+                raise transport_error(error, self.name, self.options) from None
 
             if reply.status not in _REDIRECTS:
                 return reply
             reply.close()
-            target = self._redirected(method, url, target, reply)
+            target = self._redirect_target(method, url, target, reply)
         raise HttpError(
-            f"{self.name} redirects without end, at last to {printable(str(target.with_query(None)))}", reply.status
+            f"{self.name} redirects too often, at last to {printable(str(target.with_query(None)))}", reply.status
         )
 
-    def _redirected(self, method: str, url: URL, target: URL, reply: Reply) -> URL:
-        """Where a redirect leads, if it is one to follow."""
+    def _redirect_target(self, method: str, url: URL, target: URL, reply: Reply) -> URL:
         status, where = reply.status, reply.headers.get("Location", "")
         try:
             following = target.join(URL(where))
             origin = following.origin()
         except ValueError:
-            raise HttpError(f"{self.name} redirects to {printable(where)!r}, which is no URL", status) from None
+            raise HttpError(f"{self.name} redirects to {printable(where)!r}, which is not a URL", status) from None
 
         shown = printable(str(following.with_user(None).with_query(None)))
         if not where:
-            raise HttpError(f"{self.name} answers {status} and does not say where to", status)
+            raise HttpError(f"{self.name} answers {status} without a Location", status)
         if origin != self.origin:
-            text = f"{self.name} redirects to {shown} on another origin: if that is right, give that URL"
+            text = f"{self.name} redirects to {shown} on another origin: if that is intended, connect to that URL"
             raise HttpError(text, status)
         if self.may_follow is not None and not self.may_follow(str(following)):
-            text = f"{self.name} redirects to {shown}, which its token is not for: if that is right, give that URL"
+            text = f"{self.name} redirects to {shown}, where its token is not valid: to use it, connect to that URL"
             raise HttpError(text, status)
-        if status not in _AGAIN and method != "GET":
+        if status not in _SAME_METHOD and method != "GET":
             raise HttpError(
-                f"{self.name} answers {method} by {status}: a GET of {shown}, which is not followed", status
+                f"{self.name} answers {method} with {status}, a redirect to GET {shown}, which is not followed", status
             )
-        if status in _FOR_GOOD:
-            self._moved[url] = following
+        if status in _PERMANENT:
+            self._permanent_redirects[url] = following
         return following
 
     async def aclose(self) -> None:
@@ -137,16 +136,16 @@ class Link:
 
 
 def _split(text: str) -> tuple[URL, dict[str, str]]:
-    """A URL without its user and password, and these as a header. Raises ConfigurationError for what is no such URL."""
+    """Split a URL from its user and password, which become a header. Raises ConfigurationError for an invalid URL."""
     try:
         url = URL(text)
         is_usable = url.scheme in ("http", "https") and bool(url.host)
         if is_usable:
             url.origin()
     except ValueError as error:
-        raise ConfigurationError(f"{printable(text)} is no URL: {printable(str(error))}") from None
+        raise ConfigurationError(f"{printable(text)} is not a valid URL: {printable(str(error))}") from None
     if not is_usable:
-        raise ConfigurationError(f"{printable(text)} is no URL of an HTTP server: write http://host:port/mcp")
+        raise ConfigurationError(f"{printable(text)} is not the URL of an HTTP server: use http://host:port/mcp")
 
     headers = {}
     if url.user is not None:
@@ -155,7 +154,7 @@ def _split(text: str) -> tuple[URL, dict[str, str]]:
 
 
 def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.SSLContext:
-    """What decides whether a certificate is trusted. Raises ConfigurationError for a file that has none."""
+    """Return a TLS context that trusts these certificates. Raises ConfigurationError for an unusable file."""
     if isinstance(verify, ssl.SSLContext):
         return verify
     if isinstance(verify, bool):
@@ -171,17 +170,17 @@ def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.S
             return ssl.create_default_context(capath=path)
         return ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"verify={path!r}: no certificates can be read there: {error}") from None
+        raise ConfigurationError(f"verify={path!r}: cannot read certificates: {error}") from None
 
 
-class _Watched(asyncio.Protocol):
-    """Between a connection's transport and the library: closes it when something comes while nobody uses it."""
+class _IdleGuard(asyncio.Protocol):
+    """Between the transport of a connection and aiohttp: closes the connection if data arrives while it is idle."""
 
     def __init__(self, transport: asyncio.Transport, user: aiohttp.connector.Connection) -> None:
         self._transport = transport
         self._inner = cast("asyncio.Protocol", transport.get_protocol())
         self.user = user
-        """Whoever has it now; closed once it is back in the pool."""
+        """The current user of the connection; closed once the connection is back in the pool."""
 
     def data_received(self, data: bytes) -> None:
         if self.user.closed:
@@ -202,38 +201,38 @@ class _Watched(asyncio.Protocol):
         self._inner.resume_writing()
 
 
-class _Fresh:
-    """Of a pool: looks at a connection that was used before it is used again."""
+class _CheckedPool:
+    """Checks a connection before it is reused."""
 
     async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
-        """A connection that is new, or silent. Raises what aiohttp raises."""
+        """Return a connection that is new, or silent. Raises the errors of aiohttp."""
         while True:
             connection: aiohttp.connector.Connection = await super().connect(*args, **options)  # type: ignore[misc]
             transport = connection.transport
             if transport is None:
-                return connection  # it was just lost, and the library says so
+                return connection  # just lost; aiohttp raises the error
 
             watched = transport.get_protocol()
-            if not isinstance(watched, _Watched):
-                # Of a new one TLS may have something to read that is no answer.
-                transport.set_protocol(_Watched(transport, connection))
+            if not isinstance(watched, _IdleGuard):
+                # On a new connection, TLS may have data to read that is not a response.
+                transport.set_protocol(_IdleGuard(transport, connection))
                 return connection
-            if not _has_something(transport):
+            if not _has_input(transport):
                 watched.user = connection
                 return connection
             connection.close()
 
 
-class _TcpPool(_Fresh, aiohttp.TCPConnector):
+class _TcpPool(_CheckedPool, aiohttp.TCPConnector):
     """Connections to hosts, directly or through a proxy."""
 
 
-class _UnixPool(_Fresh, aiohttp.UnixConnector):
+class _UnixPool(_CheckedPool, aiohttp.UnixConnector):
     """Connections to a unix socket."""
 
 
-def _has_something(transport: asyncio.Transport) -> bool:
-    """Whether there is something to read, or the end, that the loop has not come to."""
+def _has_input(transport: asyncio.Transport) -> bool:
+    """Whether the socket has data, or the end of the stream, that the event loop has not read yet."""
     socket = transport.get_extra_info("socket")
     if socket is None or socket.fileno() < 0:
         return True
@@ -246,7 +245,7 @@ def _has_something(transport: asyncio.Transport) -> bool:
 
 
 def proxy_for(url: URL) -> URL | None:
-    """What `HTTP_PROXY` or `HTTPS_PROXY` says, unless `NO_PROXY` has the host. Raises ConfigurationError."""
+    """Return the proxy in `HTTP_PROXY` or `HTTPS_PROXY`, unless `NO_PROXY` applies. Raises ConfigurationError."""
     host = url.host or ""
     proxies = getproxies()
     kind = url.scheme if proxies.get(url.scheme) else "all"
@@ -258,43 +257,42 @@ def proxy_for(url: URL) -> URL | None:
     try:
         proxy = URL(named if "://" in named else f"http://{named}")
     except ValueError:
-        raise ConfigurationError(f"{variable} is no URL of a proxy; write it as http://host:port") from None
+        raise ConfigurationError(f"{variable} is not the URL of a proxy; use http://host:port") from None
     if proxy.scheme not in ("http", "https") or not proxy.host:
-        todo = f"name one as http://host:port, or go past it with NO_PROXY={printable(host)}"
-        raise ConfigurationError(f"{variable} names a {printable(proxy.scheme)} proxy, which cannot be used: {todo}")
+        advice = f"use http://host:port, or bypass the proxy with NO_PROXY={printable(host)}"
+        raise ConfigurationError(f"{variable}: {printable(proxy.scheme)} proxies are not supported; {advice}")
     return proxy
 
 
-def in_words(error: Exception, name: str, options: HttpOptions) -> TransportError:
-    """An error of the library as one of ours."""
+def transport_error(error: Exception, name: str, options: HttpOptions) -> TransportError:
+    """Return an error of aiohttp as a TransportError."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         text = f"no connection within {options.connect_seconds:g} s (HttpOptions.connect_seconds)"
         return CannotConnect(f"{name}: {text}")
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return CannotConnect(f"{name}: the proxy refused the connection: {error.status} {_said(error.message)}")
+        return CannotConnect(f"{name}: the proxy refused the connection: {error.status} {_one_line(error.message)}")
     if isinstance(error, aiohttp.ClientConnectorError):
         return CannotConnect(f"{name}: {_connecting(error)}")
     if isinstance(error, aiohttp.ClientResponseError):
-        return ConnectionLost(f"{name} answered what is no HTTP: {_said(error.message)}")
+        return ConnectionLost(f"{name} sent an invalid HTTP response: {_one_line(error.message)}")
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return ConnectionLost(f"{name} closed the connection without an answer")
+        return ConnectionLost(f"{name} closed the connection without a response")
     if isinstance(error, aiohttp.ClientPayloadError):
-        return ConnectionLost(f"{name}: the connection was cut in the middle of an answer")
+        return ConnectionLost(f"{name}: the connection was lost in the middle of a response")
     if isinstance(error, asyncio.TimeoutError):
         return ConnectionLost(f"{name}: the connection timed out")
-    return ConnectionLost(f"{name}: {_said(_reason(error))}")
+    return ConnectionLost(f"{name}: {_one_line(_reason(error))}")
 
 
 def _connecting(error: aiohttp.ClientConnectorError) -> str:
-    """Why there is no connection."""
     where = f"{error.host}:{error.port}" if error.port else str(error.host)
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"the name {printable(str(error.host))} is not known (DNS): {_said(_reason(error.os_error))}"
+        return f"the host name {printable(str(error.host))} cannot be resolved: {_one_line(_reason(error.os_error))}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy cannot be reached: {_said(_reason(error.os_error))} (HTTP_PROXY, HTTPS_PROXY)"
-    path = getattr(error, "path", None)  # a unix socket's, whose kind of error is not exported
+        return f"cannot connect to the proxy (HTTP_PROXY, HTTPS_PROXY): {_one_line(_reason(error.os_error))}"
+    path = getattr(error, "path", None)  # aiohttp does not export the error of a unix socket
     if path is not None:
-        return f"the socket {printable(path)} cannot be connected to: {_said(_reason(error.os_error))}"
+        return f"cannot connect to the socket {printable(path)}: {_one_line(_reason(error.os_error))}"
 
     cause: BaseException = error
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
@@ -303,13 +301,13 @@ def _connecting(error: aiohttp.ClientConnectorError) -> str:
         cause = error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         said = cause.verify_message or _reason(cause)
-        how = "SSL_CERT_FILE=FILE, or HttpOptions(verify=FILE), names one to trust"
-        return f"the certificate is not trusted: {_said(said)}; {how}"
+        how = "to trust it, use SSL_CERT_FILE=FILE or HttpOptions(verify=FILE)"
+        return f"the certificate is not trusted: {_one_line(said)}; {how}"
     if isinstance(cause, ssl.SSLError):
-        return f"no TLS connection: {_said(_reason(cause))}; does the server speak https there?"
+        return f"the TLS handshake failed: {_one_line(_reason(cause))}; is this an https port?"
     if isinstance(cause, ConnectionRefusedError):
-        return f"nothing listens on {where}: the connection was refused"
-    return f"no connection to {where}: {_said(_reason(cause))}"
+        return f"no server listens on {where}: the connection was refused"
+    return f"cannot connect to {where}: {_one_line(_reason(cause))}"
 
 
 def _reason(error: BaseException) -> str:
@@ -319,7 +317,7 @@ def _reason(error: BaseException) -> str:
     return strerror if isinstance(strerror, str) and strerror else str(error) or type(error).__name__
 
 
-def _said(text: object) -> str:
+def _one_line(text: object) -> str:
     return printable(" ".join(str(text).split()), 300)
 
 
@@ -327,16 +325,18 @@ _ERROR_BYTES = 64 * 1024
 
 
 class Body:
-    """The body of an answer as it comes, unpacked, in pieces of bounded size."""
+    """The body of a response, decompressed in chunks of bounded size, so that a decompression bomb never fits in
+    memory.
+    """
 
-    def __init__(self, reply: Reply, link: Link) -> None:
+    def __init__(self, reply: Reply, pool: HttpPool) -> None:
         self._content = reply.content
-        self._link = link
-        self._inflate = _inflating(reply.headers.get("Content-Encoding", ""), link.name)
+        self._pool = pool
+        self._inflate = _decompressor(reply.headers.get("Content-Encoding", ""), pool.name)
         self._pieces: Iterator[bytes] | None = None
 
     async def read(self) -> bytes:
-        """The next piece; nothing at the end. Raises ConnectionLost for a body that breaks off, or is spoilt."""
+        """Return the next chunk; b"" at the end. Raises ConnectionLost for a body that is incomplete or damaged."""
         try:
             while True:
                 if self._pieces is not None:
@@ -348,11 +348,11 @@ class Body:
                     return chunk
                 self._pieces = self._inflate(chunk)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, self._link.name, self._link.options) from None
+            raise transport_error(error, self._pool.name, self._pool.options) from None
 
 
-async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
-    """The body; None if it is larger than `limit`, of which the rest is not read."""
+async def read_whole(reply: Reply, pool: HttpPool, limit: int) -> bytes | None:
+    """Return the body; None if it is larger than `limit` bytes, without reading the rest."""
     length = reply.content_length
     if length is not None and length > limit:
         return None
@@ -361,9 +361,9 @@ async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
         try:
             return content.read_nowait() if content.is_eof() else await content.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, link.name, link.options) from None
+            raise transport_error(error, pool.name, pool.options) from None
 
-    body = Body(reply, link)
+    body = Body(reply, pool)
     found: list[bytes] = []
     size = 0
     while chunk := await body.read():
@@ -374,12 +374,12 @@ async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
     return b"".join(found)
 
 
-async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
-    """The beginning of a body that says why something was refused; whatever of it can be had in that time."""
+async def read_some(reply: Reply, pool: HttpPool, seconds: float = 5.0) -> bytes:
+    """Return the beginning of a body that explains a refusal: what arrives within `seconds`, at most 64 KiB."""
     found = b""
     try:
         async with asyncio.timeout(seconds):
-            body = Body(reply, link)
+            body = Body(reply, pool)
             while len(found) < _ERROR_BYTES and (chunk := await body.read()):
                 found += chunk
     except (ConnectionLost, TimeoutError):
@@ -387,19 +387,19 @@ async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
     return found[:_ERROR_BYTES]
 
 
-_PIECE_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 
 
-def _inflating(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
-    """What unpacks a body of this `Content-Encoding`, from a chunk to its pieces; None for one that is not packed.
+def _decompressor(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
+    """Return a function that decompresses the chunks of a body; None if the body is not compressed.
 
-    Raises ConnectionLost for an encoding that was not asked for. What cannot be unpacked raises ValueError.
+    Raises ConnectionLost for an encoding that was not requested. The function raises ValueError for damaged data.
     """
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ConnectionLost(f"{name} answers in the encoding {printable(encoding, 40)!r}, which was not asked for")
+        raise ConnectionLost(f"{name} uses the encoding {printable(encoding, 40)!r}, which was not requested")
 
     is_gzip = encoding != "deflate"
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16 if is_gzip else zlib.MAX_WBITS)
@@ -409,15 +409,15 @@ def _inflating(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] |
         nonlocal unpacker, has_begun
         if not has_begun:
             has_begun = True
-            # Both spellings of "deflate" are met: with the header of zlib, and without.
+            # Servers send "deflate" with the header of zlib or without.
             if chunk[0] & 0x0F != 8:
                 unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
             while chunk and not unpacker.eof:
-                if piece := unpacker.decompress(chunk, _PIECE_BYTES):
+                if piece := unpacker.decompress(chunk, _CHUNK_BYTES):
                     yield piece
                 chunk = unpacker.unconsumed_tail
         except zlib.error as error:
-            raise ValueError(f"the {encoding} body cannot be unpacked: {error}") from None
+            raise ValueError(f"the {encoding} body cannot be decompressed: {error}") from None
 
     return inflate

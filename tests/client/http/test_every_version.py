@@ -138,7 +138,7 @@ async def test_nothing_listens_there() -> None:
     port = listening.sockets[0].getsockname()[1]
     listening.close()
     await listening.wait_closed()
-    with pytest.raises(CannotConnect, match=f"http://127.0.0.1:{port}/mcp: nothing listens on 127.0.0.1:{port}"):
+    with pytest.raises(CannotConnect, match=f"http://127.0.0.1:{port}/mcp: no server listens on 127.0.0.1:{port}"):
         await Client(f"http://127.0.0.1:{port}/mcp").open()
 
 

@@ -127,10 +127,10 @@ async def test_what_is_given_up_is_said() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "text"),
     [
-        ("http://127.0.0.1:1/x", r"wants messages to be sent to http://127\.0\.0\.1:1/x, on another origin: refused"),
-        ("//evil.test/x", r"to be sent to http://evil\.test/x, on another origin: refused"),
-        ("http://[", "its endpoint 'http://\\[' is no URL"),
-        ("/" + "x" * 10000, "is no URL"),
+        ("http://127.0.0.1:1/x", r"its endpoint http://127\.0\.0\.1:1/x is on another origin: refused"),
+        ("//evil.test/x", r"its endpoint http://evil\.test/x is on another origin: refused"),
+        ("http://[", "its endpoint 'http://\\[' is not a valid URL"),
+        ("/" + "x" * 10000, "is not a valid URL"),
     ],
 )
 async def test_an_endpoint_that_is_refused(endpoint: str, text: str) -> None:
@@ -147,7 +147,7 @@ async def test_an_endpoint_that_is_refused(endpoint: str, text: str) -> None:
     [
         (
             reply(404),
-            r"HTTP 405 Reason: no; nor is it an HTTP\+SSE server of 2024-11-05: .*a GET is answered by HTTP 404",
+            r"HTTP 405 Reason: no; it is not an HTTP\+SSE server of 2024-11-05 either: .*answers a GET with HTTP 404",
         ),
         (events_head() + event({"a": 1}), "the stream does not begin with its endpoint"),
         (events_head(), "the stream does not begin with its endpoint"),

@@ -186,13 +186,16 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     "trailers": (lambda asked: whole(asked, b"Transfer-Encoding: chunked\r\n\r\n", b"X-T: 1\r\nY: 2\r\n"), "fine"),
     "both lengths": (
         lambda asked: whole(asked, b"Transfer-Encoding: chunked\r\nContent-Length: LEN\r\n\r\n"),
-        "no HTTP",
+        "sent an invalid HTTP response",
     ),
-    "two lengths": (lambda asked: whole(asked, b"Content-Length: 7\r\nContent-Length: LEN\r\n\r\n"), "no HTTP"),
-    "less than 0": (lambda asked: whole(asked, b"Content-Length: -1\r\n\r\n"), "no HTTP"),
-    "too short": (lambda asked: whole(asked, b"Content-Length: 5\r\n\r\n"), "no HTTP"),
-    "no content": (lambda asked: reply(204), "answers nothing \\(HTTP 204\\)"),
-    "no content, with some": (lambda asked: reply(204, b"{}"), "no HTTP"),
+    "two lengths": (
+        lambda asked: whole(asked, b"Content-Length: 7\r\nContent-Length: LEN\r\n\r\n"),
+        "sent an invalid HTTP response",
+    ),
+    "less than 0": (lambda asked: whole(asked, b"Content-Length: -1\r\n\r\n"), "sent an invalid HTTP response"),
+    "too short": (lambda asked: whole(asked, b"Content-Length: 5\r\n\r\n"), "sent an invalid HTTP response"),
+    "no content": (lambda asked: reply(204), "sent no response \\(HTTP 204\\)"),
+    "no content, with some": (lambda asked: reply(204, b"{}"), "sent an invalid HTTP response"),
     "switching": (lambda asked: b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", "HTTP 101"),
 }
 
