@@ -35,9 +35,9 @@ class JsonFormatter(logging.Formatter):
         fields = _line(record.created, record.levelname.lower(), record.name, record.getMessage())
         # Fields of a call, by whoever logs it: our log of calls, or a template of ours that names one.
         fields.update(getattr(record, "mcpd_fields", None) or _named(record))
-        if trace_context.is_carried and "trace_id" not in fields:
+        if trace_context.is_traced and "trace_id" not in fields:
             # Logged inside of a call that is traced, by whomever.
-            parent = trace_context.carried().get("traceparent", "")
+            parent = trace_context.propagated().get("traceparent", "")
             fields.update({"trace_id": parent[3:35], "span_id": parent[36:52]} if parent else {})
 
         if record.exc_info and record.exc_info[1] is not None:

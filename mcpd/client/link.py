@@ -380,7 +380,7 @@ class ServerLink:
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         """One request and its result: on the connection that is open, or on a new one."""
-        span = trace_context.ask(method, params) if trace_context.is_carried else None
+        span = trace_context.start_span(method, params) if trace_context.is_traced else None
         try:
             era = self._era
             connection = self._agreed().connection if era is None else era.connection

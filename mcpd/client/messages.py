@@ -24,7 +24,7 @@ from mcpd.protocol.types.base import (
 )
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.protocol.wire.ndjson import answered_by
+from mcpd.protocol.wire.ndjson import answered_request_id
 
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 """What no legacy server answers: header mismatch, missing capability, unsupported version."""
@@ -154,7 +154,7 @@ def id_answered(frame: bytes | Raw) -> Id | None:
     try:
         found = _read_bearer(frame)
     except MALFORMED:
-        return answered_by(bytes(frame))
+        return answered_request_id(bytes(frame))
     return found.id if found.method is ABSENT else None
 
 

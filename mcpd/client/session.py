@@ -278,8 +278,8 @@ class ClientSession:
         request = ClientRequest(method, wants_progress=True) if wants_progress else ClientRequest(method)
         request_id, headings = self.pending.add(request), self.headings
         try:
-            if trace_context.is_carried:
-                added = trace_context.carried()
+            if trace_context.is_traced:
+                added = trace_context.propagated()
                 members = with_meta(members, added) if added else members
             if wants_progress:
                 # Our ids are unique, so that they serve as progress tokens too.

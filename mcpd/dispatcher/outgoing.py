@@ -32,7 +32,7 @@ class OutgoingRequests:
 
         If the wait ends early, the client receives a cancellation.
         """
-        span = trace_context.ask(method, params) if trace_context.is_carried else None
+        span = trace_context.start_span(method, params) if trace_context.is_traced else None
         try:
             result = await self._request(method, params, related_request, timeout)
         except BaseException as error:
@@ -44,7 +44,7 @@ class OutgoingRequests:
         return result
 
     async def _request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        frame = self._session.ask(method, params, self.pending.next_id, trace_context.carried())
+        frame = self._session.ask(method, params, self.pending.next_id, trace_context.propagated())
         response: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         request_id = self.pending.add(PendingRequest(method, response))
         self._send(frame, related_request.id, method)

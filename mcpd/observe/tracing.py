@@ -73,11 +73,11 @@ class Tracing:
     def attach(self) -> None:
         """Put a span round each request from now on, and let our own requests carry it on."""
         self._server.handlers.wrap(self._wrapped, is_outermost=True)
-        trace_context.carry_by(self)
+        trace_context.set_tracer(self)
 
     def stop(self) -> None:
         """Send what is left, for a second at most: a collector that hangs holds up no end (OBS-11)."""
-        trace_context.carry_by(None)
+        trace_context.set_tracer(None)
         # It is not ended: it is the program's, or is its from now on, for whatever traces later in this process.
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
@@ -192,13 +192,13 @@ class Tracing:
 
     # -- our own requests --------------------------------------------------------------------
 
-    def carried(self) -> dict[str, str]:
-        """See `trace_context.Carrier`."""
+    def propagated(self) -> dict[str, str]:
+        """See `trace_context.Tracer`."""
         current = self._api.get_current_span()
         return _trace_of(current, "").headers() if current.get_span_context().is_valid else {}
 
-    def ask(self, method: str, name: str) -> trace_context.Span:
-        """See `trace_context.Carrier`. The name is the program's own, or a server's that it has asked."""
+    def start_span(self, method: str, name: str) -> trace_context.Span:
+        """See `trace_context.Tracer`."""
         attributes = {"mcp.method.name": method}
         if name and method in _NAMED:
             attributes[_NAMED[method]] = name

@@ -66,7 +66,7 @@ class ResumableChannel(Protocol):
 
 
 class Heading(Struct, frozen=True):
-    """What a client sends beside a message on a transport with headers (HTTP)."""
+    """The data that a client sends beside a message on a transport with headers (HTTP)."""
 
     is_request: bool
     """Whether the message is a request; otherwise it is a notification or an answer."""
@@ -95,7 +95,7 @@ class HeadedChannel(Protocol):
 
 
 class Receiver(Protocol):
-    """What a transport pushes messages into. All methods are called in the event loop's thread."""
+    """Receives messages from a transport. All methods are called in the event loop's thread."""
 
     def receive(self, frame: bytes) -> None:
         """Receive one whole frame."""
@@ -137,7 +137,7 @@ class Listener(Protocol):
 
     @property
     def url(self) -> str:
-        """The address that clients connect to, once started; "" if there is none."""
+        """The address that clients connect to, once started, or ""."""
 
     async def start(self, accept: Accept) -> None:
         """Start accepting clients. Raises ConfigurationError, with nothing left open, if the address cannot be used."""

@@ -44,15 +44,15 @@ Phase: TypeAlias = 'Literal["new", "initializing", "initialized", "modern"]'
 
 
 class Opening(Struct, frozen=True, gc=False):
-    """What a transport knows about a connection before the first message."""
+    """Facts that a transport knows about a connection before the first message."""
 
     version: Version | None = None
     """Fixes the era; None leaves it to the first request. Any modern version means all of them, since each request
     names its own."""
     principal: str = ""
-    """The id of the authenticated user, "" if there is none. State sealed for one user cannot be opened by another."""
+    """The id of the authenticated user, or "". State sealed for one user cannot be opened by another."""
     peer: str = ""
-    """The address of the client, without its port; "" if there is none."""
+    """The address of the client, without its port, or ""."""
     is_stateless: bool = False
     """Whether the connection serves one request only: settings are not kept, and no notifications follow later."""
     subscribes: bool = True
@@ -60,7 +60,7 @@ class Opening(Struct, frozen=True, gc=False):
 
 
 class ClientIdentity:
-    """What a client says about itself, in `initialize` or in the `_meta` of a request (decoded on first access).
+    """A client's description of itself, in `initialize` or in the `_meta` of a request (decoded on first access).
 
     Clients that send the same text share one object, so it is never changed; authors receive a `copy`.
     """

@@ -354,7 +354,7 @@ def as_object(value: Any, what: str) -> Raw:
 def read_object(raw: Raw | bytes, what: str) -> dict[str, Any]:
     """Decode a JSON object from a peer; no bytes and `null` are an empty object.
 
-    Raises InvalidParams, which names the value `what`, for anything else.
+    Raises InvalidParams, which names the value `what`, for any other value.
     """
     data = bytes(raw)
     try:
@@ -410,7 +410,7 @@ def remote_error(answer: Failure) -> RemoteError:
 
 
 def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
-    """Encode a request, or a notification if there is no id. With `params` None the member is left out."""
+    """Encode a request, or a notification if the id is missing. With `params` None the member is left out."""
     if params is None:
         return encode(_BareCall(method, request_id))
     return encode(Call(method, params, request_id))

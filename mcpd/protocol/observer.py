@@ -60,7 +60,7 @@ class ObservedFrame(Struct, frozen=True, eq=False):
     """The method of the request or notification, or of the request that the frame answers; empty for batches and for
     malformed frames."""
     related_request_id: str | int | float | None = None
-    """The id of the client's request that the frame is, answers or belongs to; None if there is none."""
+    """The id of the client's request that the frame is, answers or belongs to; or None."""
 
 
 class Observer(Protocol):

@@ -24,7 +24,7 @@ class Principal:
 
     Args:
         subject: The user's id at the issuer.
-        issuer: The URL of the authorization server, "" if there is none.
+        issuer: The URL of the authorization server, or "".
         client: The id of the client application, "" if unknown.
         scopes: The granted scopes, as an iterable of strings.
         claims: Everything else that the token says.

@@ -29,7 +29,7 @@ class Waiter(Protocol):
         """Set the result of the request."""
 
     def set_exception(self, exception: Exception, /) -> None:
-        """Set the reason why there is no result."""
+        """Set the reason why no result will come."""
 
 
 class PendingRequest(Struct, eq=False):
@@ -99,7 +99,7 @@ class PendingRequests(Generic[Pending]):
         return request_id
 
     def get(self, request_id: object) -> Pending | None:
-        """Return the request with this id, None if there is none. Some peers return a number as a string."""
+        """Return the request with this id, or None. Some peers return a number as a string."""
         found = self.by_id.get(request_id)
         if found is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
             number = int(request_id)
@@ -148,7 +148,7 @@ def outcome_of(answer: Response | Failure) -> Raw | RemoteError:
     return answer.result if isinstance(answer, Response) else remote_error(answer)
 
 
-# Two answers with one id could not be told apart, and a cancellation would mean either.
+# Two answers with one id could not be distinguished, and a cancellation would mean either.
 ID_IN_USE: Final = "This id belongs to a request that is still being answered"
 
 
@@ -196,7 +196,7 @@ class RequestsInFlight(Struct, Generic[InFlight], eq=False):
         return True
 
     def cancel(self, request_id: Id | None) -> InFlight | None:
-        """Remove and return the request that the peer cancelled; None if there is none or it cannot be cancelled.
+        """Remove and return the request that the peer cancelled; None if it is unknown or cannot be cancelled.
 
         Spec: 2025-11-25 basic/utilities/cancellation: "The `initialize` request MUST NOT be cancelled by clients".
         """

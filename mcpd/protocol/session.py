@@ -1,7 +1,7 @@
 """The state of one connection on the server's side, without I/O: phase, version, open calls, and what may be sent.
 
 A connection fixes an era, a call fixes its version. A legacy connection agrees on one version in `initialize`; a modern
-client sends the version with each request. Both become the same `Call`, so the code above cannot tell them apart.
+client sends the version with each request. Both become the same `Call`, so the code above does not see the difference.
 `receive_request` opens a call. `respond`, `fail` or `cancel` closes it, and a closed call is never answered. The table
 of open calls is in `in_flight.py`.
 
@@ -171,7 +171,7 @@ class SessionHooks:
         """A connection that lasts was opened."""
 
     def connection_closed(self, session: Session, seconds: float) -> None:
-        """The connection has ended after so many `seconds`."""
+        """The connection has ended after `seconds`."""
 
     def call_began(self, call: Call) -> None:
         """A call was opened."""
@@ -268,7 +268,7 @@ class Session:
         return len(self.watched)
 
     def unwatch(self, uri: str) -> None:
-        """End the client's subscription to a resource. Does nothing if there is none."""
+        """End the client's subscription to a resource. Does nothing without one."""
         if self.watched is not None:
             self.watched.discard(uri)
 

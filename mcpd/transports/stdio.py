@@ -22,7 +22,7 @@ from mcpd.protocol.budget import OVER, Charge
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import MAX_FRAME_BYTES
-from mcpd.protocol.wire.ndjson import END_BYTES, Splitter, Torn
+from mcpd.protocol.wire.ndjson import END_BYTES, OversizedMessage, Splitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ class StdioChannel:
                 self._stop_reading()
                 self._has_ended = True
             for line in self._splitter.feed(chunk) if chunk else self._splitter.end():
-                if line.__class__ is Torn:
+                if line.__class__ is OversizedMessage:
                     receiver.receive_error(self._not_taken(line))
                 else:
                     receiver.receive(line)  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ class StdioChannel:
         if self._has_ended:
             receiver.closed()
 
-    def _not_taken(self, line: Torn) -> ProtocolError:
+    def _not_taken(self, line: OversizedMessage) -> ProtocolError:
         error: ProtocolError
         if line.is_refused and not line.is_answer:
             error = InternalError(OVER)
@@ -240,7 +240,7 @@ class StdioChannel:
         """
         if self._always_reads or self._charge.set(self._unsent_bytes + queued):
             return False
-        answer = Torn(frame[:END_BYTES], b"")
+        answer = OversizedMessage(frame[:END_BYTES], b"")
         if not answer.is_answer or self._receiver is None:
             return False  # who asks or reports waits for room by itself
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcpd.protocol.wire.ndjson import Splitter, Torn
+from mcpd.protocol.wire.ndjson import OversizedMessage, Splitter
 
 
 def model(stream: bytes, limit: int) -> list[bytes | None]:
@@ -22,7 +22,7 @@ def model(stream: bytes, limit: int) -> list[bytes | None]:
 def cut(chunks: list[bytes], limit: int) -> list[bytes | None]:
     splitter = Splitter(limit)
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
-    return [None if isinstance(line, Torn) else line for line in [*found, *splitter.end()]]
+    return [None if isinstance(line, OversizedMessage) else line for line in [*found, *splitter.end()]]
 
 
 streams = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b" ", b"\r", b"d" * 9, b"", b"{}"]), max_size=30)
@@ -55,13 +55,13 @@ def test_of_a_line_over_the_limit_come_its_ends_and_the_next_line_is_whole() -> 
     assert splitter.feed(b"123456") == []
     assert splitter.feed(b"7" * 1000) == []
     assert splitter.feed(b"8\n12345\n123456\n1\n") == [
-        Torn(b"123456", b"7" * 511 + b"8"),
+        OversizedMessage(b"123456", b"7" * 511 + b"8"),
         b"12345",
-        Torn(b"123456", b"123456"),
+        OversizedMessage(b"123456", b"123456"),
         b"1",
     ]
     splitter.feed(b"123456")
-    assert splitter.end() == [Torn(b"123456", b"123456")]
+    assert splitter.end() == [OversizedMessage(b"123456", b"123456")]
 
 
 @given(st.binary(min_size=2000, max_size=6000).map(lambda line: line.replace(b"\n", b" ")), st.integers(1, 1500))
@@ -69,7 +69,7 @@ def test_the_ends_do_not_depend_on_where_a_line_is_cut(line: bytes, size: int) -
     splitter = Splitter(1000)
     for at in range(0, len(line), size):
         assert splitter.feed(line[at : at + size]) == []
-    assert splitter.feed(b"\nx\n") == [Torn(line[:512], line[-512:]), b"x"]
+    assert splitter.feed(b"\nx\n") == [OversizedMessage(line[:512], line[-512:]), b"x"]
 
 
 def test_of_an_overlong_line_little_is_kept() -> None:

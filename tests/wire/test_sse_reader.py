@@ -92,7 +92,7 @@ def test_what_is_known_from_the_stream_before_is_kept() -> None:
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_an_event_with_too_much_data_is_left_out(stream: bytes, size: int) -> None:
     found, _ = read(stream + b"data: next\n\n", most=100, sizes=[size] * 50)
-    assert found == [SseEvent(b"", is_torn=True), SseEvent(b"next")]
+    assert found == [SseEvent(b"", is_oversized=True), SseEvent(b"next")]
 
 
 @pytest.mark.parametrize("line", [b":", b"data: ", b"unknown: ", b"id: ", b"event: ", b""], ids=repr)
@@ -107,14 +107,14 @@ def test_a_line_without_end_takes_no_memory(line: bytes) -> None:
     finally:
         tracemalloc.stop()
     # That it is too much is told once, and not at its end, which need not come.
-    assert found == ([SseEvent(b"", is_torn=True)] if line == b"data: " else [])
+    assert found == ([SseEvent(b"", is_oversized=True)] if line == b"data: " else [])
     assert reader.feed(b"\n\ndata: next\n\n")[-1] == SseEvent(b"next")
 
 
 def test_an_event_without_end_is_told_of_once() -> None:
     reader = SseReader(100)
     found = [event for _ in range(100) for event in reader.feed(b"data: " + b"x" * 60 + b"\n")]
-    assert found == [SseEvent(b"", is_torn=True)]
+    assert found == [SseEvent(b"", is_oversized=True)]
     assert reader.feed(b"\ndata: next\n\n") == [SseEvent(b"next")]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.protocol.wire.ndjson import END_BYTES, Torn
+from mcpd.protocol.wire.ndjson import END_BYTES, OversizedMessage
 
 LARGE = "x" * 2000
 
 
-def torn(message: Any, **how: Any) -> Torn:
+def torn(message: Any, **how: Any) -> OversizedMessage:
     line = json.dumps(message, **how).encode()
-    return Torn(line[:END_BYTES], line[-END_BYTES:])
+    return OversizedMessage(line[:END_BYTES], line[-END_BYTES:])
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
@@ -59,6 +59,6 @@ def test_what_has_no_id_of_its_own_has_none(message: Any) -> None:
 
 @given(st.binary(max_size=600), st.binary(max_size=600))
 def test_rubbish_has_none_either_and_never_fails(head: bytes, tail: bytes) -> None:
-    found = Torn(head, tail)
+    found = OversizedMessage(head, tail)
     assert found.id is None or isinstance(found.id, int | str)
     assert found.is_answer in (True, False, None)

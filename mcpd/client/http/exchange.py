@@ -111,7 +111,7 @@ class Inbound:
         """Deliver one event of the stream of `request_id`, or of the stream of the session, once reading is allowed."""
         if not self._may_read.is_set():
             await self._may_read.wait()
-        if event.is_torn:
+        if event.is_oversized:
             self.failed(request_id, self.too_large())
         elif event.name in (b"", b"message"):
             self.receive(event.data)

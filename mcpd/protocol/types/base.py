@@ -1,4 +1,4 @@
-"""What every struct on the wire shares: naming, `_meta`, icons, results and pages.
+"""The parts that all messages share: naming, `_meta`, icons, results, pages, the handshake and notifications.
 
 Spec: 2026-07-28 basic/index, server/utilities/{caching,pagination}.
 """
@@ -8,14 +8,14 @@ from typing import Any, Literal
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 NO_JSON = Raw(b"")
-"""The default of a member that stays raw JSON: absent. Compare with `is`."""
+"""The default of a field that stays raw JSON: absent. Compare with `is`."""
 
 META = "io.modelcontextprotocol/"
 """The prefix of the protocol's own `_meta` keys."""
 
 
 class Wire(Struct, rename="camel", omit_defaults=True):
-    """A struct as it stands on the wire: camelCase, absent members left out."""
+    """Base of all structs on the wire: camelCase names, absent fields left out."""
 
 
 class RequestMeta(Wire, kw_only=True, gc=False):
@@ -33,7 +33,7 @@ class RequestMeta(Wire, kw_only=True, gc=False):
 
 
 class Params(Wire, kw_only=True):
-    """What the params of every request may hold; also the params of a method that has none of its own."""
+    """The fields that the params of every request may have."""
 
     meta: RequestMeta | None = field(name="_meta", default=None)
 
@@ -45,18 +45,18 @@ class PageParams(Params, kw_only=True):
 
 
 class Result(Wire, kw_only=True):
-    """What every result may hold. `result_type` is written by versions that have it."""
+    """The fields that every result may have. Only versions that have `result_type` write it."""
 
     result_type: str | UnsetType = UNSET
     meta: dict[str, Any] | Raw | None = field(name="_meta", default=None)
 
 
 class EmptyResult(Result, kw_only=True):
-    """An acknowledgement."""
+    """A result without fields of its own."""
 
 
 class ObjectResult(Result):
-    """The result of a method that is not in this vocabulary: `members` are its own, beside those of every result."""
+    """The result of an extension's method: `members` are its own fields."""
 
     members: dict[str, Any] = {}
 
@@ -89,34 +89,34 @@ class Implementation(Wire, kw_only=True):
 
 
 class ListChanged(Wire, kw_only=True):
-    """A capability whose only setting is whether changes are announced."""
+    """A capability whose only setting is whether the list's changes are notified."""
 
     list_changed: bool = False
 
 
 class ResourcesCapability(Wire, kw_only=True):
-    """`resources`: whether single resources can be watched, and whether list changes are announced."""
+    """The `resources` capability: whether resources can be subscribed to, and whether list changes are notified."""
 
     subscribe: bool = False
     list_changed: bool = False
 
 
 class ElicitationCapability(Wire, kw_only=True):
-    """`elicitation`: `{}` means form only."""
+    """The `elicitation` capability: `{}` means forms only."""
 
     form: dict[str, Any] | None = None
     url: dict[str, Any] | None = None
 
 
 class SamplingCapability(Wire, kw_only=True):
-    """`sampling`, with tools and with context."""
+    """The `sampling` capability, with tools and with context."""
 
     tools: dict[str, Any] | None = None
     context: dict[str, Any] | None = None
 
 
 class ClientCapabilities(Wire, kw_only=True):
-    """What a client offers. `extensions` maps an extension's id to its settings."""
+    """The capabilities of a client. `extensions` maps the id of an extension to its settings."""
 
     roots: ListChanged | None = None
     sampling: SamplingCapability | None = None
@@ -127,7 +127,7 @@ class ClientCapabilities(Wire, kw_only=True):
 
 
 class ServerCapabilities(Wire, kw_only=True):
-    """What a server offers; a member that is absent is not offered."""
+    """The capabilities of a server."""
 
     logging: dict[str, Any] | None = None
     completions: dict[str, Any] | None = None
@@ -139,7 +139,7 @@ class ServerCapabilities(Wire, kw_only=True):
 
 
 class InitializeParams(Wire, kw_only=True):
-    """The legacy handshake. `protocol_version` was an integer once; such a one is simply not served."""
+    """The params of `initialize`. Very old clients send an integer as `protocol_version`, which is not served."""
 
     protocol_version: str | int
     capabilities: ClientCapabilities
@@ -148,7 +148,7 @@ class InitializeParams(Wire, kw_only=True):
 
 
 class InitializeResult(Result, kw_only=True):
-    """The legacy answer."""
+    """The result of `initialize`."""
 
     protocol_version: str | UnsetType = UNSET
     capabilities: ServerCapabilities
@@ -157,7 +157,7 @@ class InitializeResult(Result, kw_only=True):
 
 
 class DiscoverResult(CacheableResult, kw_only=True):
-    """What the server offers, and in which versions."""
+    """The result of `server/discover`."""
 
     supported_versions: list[str]
     capabilities: ServerCapabilities
@@ -171,13 +171,13 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 
 
 class NotificationParams(Wire, kw_only=True):
-    """What the params of every notification may hold."""
+    """The fields that the params of every notification may have."""
 
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
 class ProgressParams(Wire, kw_only=True, gc=False):
-    """How far a request has come. `progress` rises with each; `total` is absent if unknown."""
+    """The progress of a request. `progress` rises with each notification; `total` is absent if unknown."""
 
     progress_token: int | str
     progress: float
@@ -187,7 +187,7 @@ class ProgressParams(Wire, kw_only=True, gc=False):
 
 
 class CancelledParams(Wire, kw_only=True):
-    """The request that is given up. 2025-11-25 lets the id be absent (tasks)."""
+    """The request that is cancelled. In 2025-11-25 the id may be absent (tasks)."""
 
     request_id: int | str | None = None
     reason: str | None = None
@@ -204,6 +204,6 @@ class LogMessageParams(Wire, kw_only=True):
 
 
 class SetLevelParams(Params, kw_only=True):
-    """The least severe level that a legacy client wants to see."""
+    """The least severe level of log messages that a legacy client requests."""
 
     level: str

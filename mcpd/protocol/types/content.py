@@ -75,7 +75,7 @@ else:
 class EmbeddedResource(Wire, tag_field="type", tag="resource"):
     """A resource's content inside a message: a TextResourceContents or BlobResourceContents.
 
-    A decoded one is a dict, since the two have no tag to tell them apart.
+    A decoded one is a dict, since the two have no tag that distinguishes them.
     """
 
     type: ClassVar[Literal["resource"]] = "resource"

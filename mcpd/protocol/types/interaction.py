@@ -1,4 +1,6 @@
-"""Asking the client's model, and its roots. Deprecated since 2026-07-28, and served all the same.
+"""Completion, sampling, roots, elicitation, multi round-trip requests and subscriptions.
+
+Most servers never load this module. Sampling and roots are deprecated since 2026-07-28, but still served.
 
 Spec: 2026-07-28 client/{sampling,roots}.
 """
@@ -13,7 +15,7 @@ from mcpd.protocol.types.tools import Tool
 
 
 class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
-    """The model wants a tool called."""
+    """A tool call that the model requests."""
 
     type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
@@ -23,7 +25,7 @@ class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
 
 
 class ToolResultContent(Wire, tag_field="type", tag="tool_result", kw_only=True):
-    """What that call gave; `tool_use_id` says which."""
+    """The result of a tool call; `tool_use_id` is the id of its `ToolUseContent`."""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
@@ -37,7 +39,7 @@ SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent | ToolUse
 
 
 class SamplingMessage(Wire):
-    """One message of the conversation put to the model."""
+    """One message of the conversation that is sent to the model."""
 
     role: Literal["user", "assistant"]
     content: SamplingContent | list[SamplingContent]
@@ -51,7 +53,7 @@ class ModelHint(Wire):
 
 
 class ModelPreferences(Wire, kw_only=True):
-    """What matters in the choice of a model, 0 to 1 each."""
+    """Priorities for the choice of a model, from 0 to 1 each."""
 
     hints: list[ModelHint] | None = None
     cost_priority: float | None = None
@@ -81,7 +83,7 @@ class CreateMessageParams(Wire, kw_only=True):
 
 
 class CreateMessageResult(Wire, kw_only=True):
-    """What the model said."""
+    """The answer of the model."""
 
     role: Literal["user", "assistant"]
     content: SamplingContent | list[SamplingContent]
@@ -91,13 +93,13 @@ class CreateMessageResult(Wire, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The text blocks, joined."""
+        """The text of all text blocks, joined."""
         blocks = self.content if isinstance(self.content, list) else [self.content]
         return "".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
 class ListRootsParams(Wire, kw_only=True):
-    """`roots/list` has no params of its own."""
+    """The params of `roots/list`."""
 
 
 class Root(Wire, kw_only=True):
@@ -123,7 +125,7 @@ class ElicitFormParams(Wire, kw_only=True):
 
 
 class ElicitUrlParams(Wire, kw_only=True):
-    """A page that the user is to visit; what happens there never passes through the client."""
+    """A web page that the user is asked to visit. Data entered there does not pass through the client."""
 
     mode: Literal["url"] = field(default_factory=lambda: "url")  # a plain default would not be written
     message: str
@@ -132,14 +134,14 @@ class ElicitUrlParams(Wire, kw_only=True):
 
 
 class ElicitResult(Wire, kw_only=True):
-    """What the user did. `content` holds the form's values if it was accepted."""
+    """The user's decision. `content` has the values of the form if it was accepted."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
 class ElicitationCompleteParams(Wire, kw_only=True):
-    """What was asked by URL has happened; 2025-11-25 only."""
+    """An elicitation by URL is complete; 2025-11-25 only."""
 
     elicitation_id: str
 
@@ -160,20 +162,20 @@ class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource", kw_o
 
 
 class CompletionArgument(Wire, kw_only=True):
-    """What is being typed: `value` so far."""
+    """The argument that is being typed, and its value so far."""
 
     name: str
     value: str
 
 
 class CompletionContext(Wire, kw_only=True):
-    """The other arguments, as far as they are known; clients write null for those that are not."""
+    """The other arguments that are already known; clients send null for the rest."""
 
     arguments: dict[str, str | None] | None = None
 
 
 class CompleteParams(Params, kw_only=True):
-    """What to complete."""
+    """The params of `completion/complete`."""
 
     ref: PromptReference | ResourceTemplateReference
     argument: CompletionArgument
@@ -181,7 +183,7 @@ class CompleteParams(Params, kw_only=True):
 
 
 class Completion(Wire, kw_only=True):
-    """At most 100 values, best first; `total` counts all there are."""
+    """At most 100 values, best first; `total` is the number of all matches."""
 
     values: list[str]
     total: int | None = None
@@ -189,27 +191,27 @@ class Completion(Wire, kw_only=True):
 
 
 class CompleteResult(Result, kw_only=True):
-    """The suggestions."""
+    """The result of `completion/complete`."""
 
     completion: Completion
 
 
 class InputRequest(Wire, kw_only=True):
-    """One question inside a result: a request without envelope and id."""
+    """A request to the client inside a result, without `jsonrpc` and `id`."""
 
     method: str
     params: Any = None
 
 
 class InputRequiredResult(Result, kw_only=True):
-    """More is needed before the request can be answered. The client asks again with the answers."""
+    """The server needs input before it can answer. The client sends the request again with the answers."""
 
     input_requests: dict[str, InputRequest] | None = None
     request_state: str | None = None
 
 
 class SubscriptionFilter(Wire, kw_only=True):
-    """What a listener wants to hear of."""
+    """The notifications that a subscription receives."""
 
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
@@ -224,11 +226,11 @@ class ListenParams(Params, kw_only=True):
 
 
 class ListenResult(Result, kw_only=True):
-    """The graceful end of a subscription; `_meta` names it."""
+    """The orderly end of a subscription, which `_meta` identifies."""
 
 
 class AcknowledgedParams(Wire, kw_only=True):
-    """What of the filter will be honoured."""
+    """The part of the filter that the server accepts."""
 
     notifications: SubscriptionFilter
     meta: dict[str, Any] | None = field(name="_meta", default=None)

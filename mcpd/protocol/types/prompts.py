@@ -37,9 +37,9 @@ class ListPromptsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
 
 
 class GetPromptParams(Params, kw_only=True):
-    """Which prompt, with which arguments; the last two answer an earlier `input_required`.
+    """The params of `prompts/get`. The last two fields answer an earlier `input_required`.
 
-    The specification has strings; clients write null for an argument that is optional and was not given.
+    The specification has strings only; some clients send null for an optional argument that was not given.
     """
 
     name: str

@@ -50,7 +50,7 @@ class ListResourceTemplatesResult(CacheableResult, kw_only=True, weakref=True, e
 
 
 class ReadResourceParams(Params, kw_only=True):
-    """Which resource; the last two answer an earlier `input_required`."""
+    """The params of `resources/read`. The last two fields answer an earlier `input_required`."""
 
     uri: str
     input_responses: Raw = NO_JSON
@@ -58,13 +58,13 @@ class ReadResourceParams(Params, kw_only=True):
 
 
 class ReadResourceResult(CacheableResult, kw_only=True):
-    """What the resource holds; a folder may give several contents."""
+    """The contents of a resource; a folder may return several."""
 
     contents: list[TextResourceContents | BlobResourceContents | dict[str, Any]]
 
 
 class SubscribeParams(Params, kw_only=True):
-    """Which resource to watch, or no longer; legacy versions only."""
+    """The resource to subscribe to or unsubscribe from; legacy versions only."""
 
     uri: str
 

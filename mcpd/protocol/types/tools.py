@@ -46,7 +46,7 @@ class ListToolsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
 
 
 class CallToolParams(Params, kw_only=True, gc=False):
-    """`arguments` stay raw JSON for the tool's own struct. The last two answer an earlier `input_required`."""
+    """The params of `tools/call`. `arguments` is raw JSON; the last two fields answer an earlier `input_required`."""
 
     name: str
     arguments: Raw = NO_JSON
@@ -56,14 +56,16 @@ class CallToolParams(Params, kw_only=True, gc=False):
 
 
 class AnyValue(Wire):
-    """Structured content of a tool whose output schema is not an object's: versions that know only objects see it
-    as it stands, wrapped as the schema is; the newest sees `result`."""
+    """Structured content of a tool whose output schema does not describe an object.
+
+    Versions that allow only objects receive this struct, as the schema is wrapped; newer versions receive `result`.
+    """
 
     result: Any
 
 
 class CallToolResult(Result, kw_only=True):
-    """What a tool gave. `structured_content` may be any JSON value, null included; UNSET means none."""
+    """The result of a tool. `structured_content` may be any JSON value, null included; UNSET means none."""
 
     content: list[ContentBlock]
     structured_content: Any | UnsetType = UNSET

@@ -1,6 +1,5 @@
-"""Every protocol revision as data: a module each says only what it changed, `table` folds them.
+"""The protocol versions as data: one module per revision with what it changed, and `table.py`, which combines them.
 
-Handlers speak the newest vocabulary; a `Version` reads params into it and walks results back to
-the shapes of its own time. Few modules beside this package and `session` ask for the era:
-`tests/test_house.py` lists them.
+Handlers use the newest vocabulary only. A `Version` decodes params into it and converts results to the shapes of its
+own time. Other packages should not branch on the version; `tests/test_house.py` lists the few places that do.
 """

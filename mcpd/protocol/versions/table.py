@@ -1,8 +1,8 @@
-"""The version table: the revisions folded, one `Version` each, made when first asked for.
+"""The version table: one `Version` per protocol version, built from the revisions when it is first used.
 
-`lookup(method)` is the version gate: no row, no method. `shape(result)` blanks what the version
-does not know and walks the few values back that changed their form; what needs no change is the
-very same object. Versions are a listed order and are never compared as strings.
+`Version.lookup(method)` is the version gate: without a decoder, the method does not exist in that version.
+`Version.shape(result)` removes the fields that the version does not have, and converts the few values that changed
+their form; a value that needs no change is returned as it is. Versions are never compared as strings.
 """
 
 from __future__ import annotations
@@ -54,46 +54,49 @@ Back = Callable[[Any], Any]
 
 
 class Revision(Struct, kw_only=True, frozen=True):
-    """One revision against the one before it (the oldest against nothing).
+    """What one revision changed against the one before it (the oldest: everything it has).
 
-    A client's traffic: `requests` (method -> params struct) and `notifications` (method -> params struct).
-    Ours: `server_requests`, `server_notifications`. `removed` names methods of any of these that are gone.
-    `fields` are the members a struct gained, `fields_gone` those it lost. `error_codes` gives the code that an
-    exception class had *before* this revision, where it is not the class's own.
-
-    The classes of `types.interaction` are given by name, so that a process that needs none does not load them.
+    The classes of `types.interaction` are given by name, so that most servers do not load that module.
     """
 
     version: str
     modern: bool = False
-    """The version travels in each request's `_meta`; there is no handshake."""
+    """Each request names its version in `_meta`; there is no handshake."""
     null_id: bool = False
-    """An error answer to an unreadable message says `"id": null` in this revision."""
+    """The error answer to an unreadable message has `"id": null` in this revision."""
     batches: bool = False
     """A frame may be a JSON array, in this revision only."""
     polling: bool = False
-    """Event streams of HTTP begin with an event to resume after, and may let go of their connection; only here."""
+    """HTTP event streams start with an event id and may close their connection early, in this revision only."""
 
     requests: Mapping[str, type | str] = {}
+    """New requests of clients, with their params."""
     notifications: Mapping[str, type] = {}
+    """New notifications of clients, with their params."""
     server_requests: tuple[str, ...] = ()
     server_notifications: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    """Methods of any kind that no longer exist."""
     fields: Mapping[type | str, tuple[str, ...]] = {}
+    """The fields that a struct gained."""
     fields_gone: Mapping[type | str, tuple[str, ...]] = {}
+    """The fields that a struct lost."""
     back: Mapping[type | str, Back] = {}
+    """Functions that convert a value of this revision to the form it had before."""
     error_codes: Mapping[type, int] = {}
+    """The code that an exception class had before this revision."""
     errors: tuple[type, ...] = ()
     """Exception classes whose code exists from this revision on."""
     errors_gone: tuple[type, ...] = ()
+    """Exception classes whose code no longer exists."""
 
 
 _ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 SUPPORTED = _ORDER[::-1]
-"""Every version served, newest first: what `server/discover` and refusals list."""
+"""Every version that is served, newest first."""
 
-# From this one on each request brings its version along. The modules are not asked: they are loaded when used.
+# Listed here and not read from the revision modules, which are loaded when they are used.
 _FIRST_MODERN = _ORDER.index("2026-07-28")
 
 LEGACY = _ORDER[:_FIRST_MODERN]
@@ -103,7 +106,7 @@ NEWEST_LEGACY = LEGACY[-1]
 _BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 _CONTENTS = (TextResourceContents, BlobResourceContents)
 
-# Which members of a struct hold structs of which classes, where those may differ between versions.
+# The fields that hold other structs whose shape may differ between versions.
 _NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
     ClientCapabilities: {"elicitation": (ElicitationCapability,), "sampling": (SamplingCapability,)},
     InitializeResult: {"capabilities": (ServerCapabilities,), "server_info": (Implementation,)},
@@ -129,12 +132,12 @@ _NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
 }
 
 _INTERACTION = "mcpd.protocol.types.interaction"
-"""The module whose classes have their rows by name, so that most servers do not load it."""
+"""The module whose classes are listed by name, so that most servers do not load it."""
 
-# Lists the registry hands out again and again: their bytes are kept, per version.
+# Lists that the registry returns again and again: their encoded form is cached per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
 
-_NOBODY_KNOWS = os.urandom(16).hex()
+_RANDOM_NAME = os.urandom(16).hex()
 
 T = TypeVar("T")
 Reader = Callable[[bytes | Raw], Any]
@@ -142,7 +145,7 @@ _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
 
 
 class Version:
-    """One protocol version: what may be said in it, and how."""
+    """One protocol version: its methods, and the shapes of its messages."""
 
     def __init__(self, position: int) -> None:
         past = [_revision(name) for name in _ORDER[: position + 1]]
@@ -173,7 +176,7 @@ class Version:
         self._readers: dict[str, Reader] = {}
         self._plans: dict[type, _Plan | None] = {}
         self.plain: set[type] = set()
-        """Classes whose values `shape` gives back as they are, as far as it was asked; None is never said to."""
+        """The classes seen so far whose values `shape` returns unchanged."""
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -183,10 +186,10 @@ class Version:
         return self.name
 
     def lookup(self, method: str) -> Reader | None:
-        """What decodes the params of a request or notification; None if this version has no such method."""
+        """Return the decoder for the params of a method of clients; None if this version does not have the method."""
         reader = self._readers.get(method)
         if reader is None:
-            # Built when the method is first called: decoders cost start-up.
+            # Built when the method is first used, because building decoders is slow.
             params = self.requests.get(method) or self.notifications.get(method)
             if params is None:
                 return None
@@ -194,7 +197,7 @@ class Version:
         return reader
 
     def shape(self, value: Any) -> Any:
-        """`value`, a struct of the newest vocabulary, as this version writes it."""
+        """Convert a struct of the newest vocabulary to the shape of this version."""
         cls = value.__class__
         plan = self._plan_of(cls) if cls not in self._plans else self._plans[cls]
         if plan is None:
@@ -212,7 +215,7 @@ class Version:
         for name in nested:
             inner = getattr(value, name)
             if inner is None or (changes is not None and name in changes):
-                continue  # absent, or not known to this version at all
+                continue  # absent, or a field that this version does not have
             shaped = self._shape_list(inner) if inner.__class__ is list else self.shape(inner)
             if shaped is not inner:
                 changes = changes or {}
@@ -228,7 +231,7 @@ class Version:
         return value
 
     def _shape_list(self, values: list[Any]) -> list[Any]:
-        """The same list if nothing in it changes."""
+        """Convert each value; return the same list if nothing changes."""
         for index, value in enumerate(values):
             shaped = self.shape(value)
             if shaped is not value:
@@ -236,8 +239,9 @@ class Version:
         return values
 
     def shape_result(self, result: Result, identity: Raw) -> Result | Raw:
-        """A whole result as this version writes it; `identity` is the server's own, as `_meta` JSON.
+        """Convert a whole result to the shape of this version, and add the fields that every result has.
 
+        `identity` is the server's identity as the JSON of `_meta`, written into modern results.
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
         cls = result.__class__
@@ -246,14 +250,13 @@ class Version:
         if cls not in _KEPT:
             return self._finish(result, identity)
 
-        # A list is the same object until something is registered, and is then written once for all clients.
+        # The registry returns the same list object until something changes, so it is encoded once for all clients.
         raw = self._kept.get(result)
         if raw is None:
             raw = self._kept[result] = Raw(encode(self._finish(result, identity)))
         return raw
 
     def _finish(self, result: Result, identity: Raw) -> Result:
-        """The result in this version's shape, with the members that all results have in it."""
         shaped: Result = self.shape(result)
         if not self.is_modern:
             if shaped.result_type is not UNSET:
@@ -262,7 +265,7 @@ class Version:
             return shaped
 
         if shaped is result:
-            shaped = replace(result)  # whoever gave it may give it again, to a client of another version
+            shaped = replace(result)  # the handler may return the same object again, for another version
         if shaped.result_type is UNSET:
             shaped.result_type = "complete"
         shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
@@ -270,7 +273,7 @@ class Version:
         if isinstance(shaped, CallToolResult) and isinstance(shaped.structured_content, AnyValue):
             shaped.structured_content = shaped.structured_content.result
         if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
-            # Both members are required here; without an author's word nothing may be kept.
+            # Both fields are required in this version; by default a result must not be cached.
             if shaped.ttl_ms is UNSET:
                 shaped.ttl_ms = 0
             if shaped.cache_scope is UNSET:
@@ -278,7 +281,7 @@ class Version:
         return shaped
 
     def _shape_object(self, result: ObjectResult, identity: Raw) -> Raw:
-        """The result of an extension's method: its own members, and those of every result in this version."""
+        """Return the result of an extension's method, with the fields that every result has in this version."""
         members = dict(result.members)
         if self.is_modern:
             members.setdefault("resultType", "complete")
@@ -286,7 +289,7 @@ class Version:
         return Raw(encode(members))
 
     def error_code(self, error: ProtocolError) -> int:
-        """The code this version gives to an error."""
+        """Return the code of an error in this version."""
         for revision in self._later:
             code = revision.error_codes.get(type(error))
             if code is not None:
@@ -294,7 +297,7 @@ class Version:
         return error.code
 
     def has_error(self, error: type) -> bool:
-        """Whether an error's code exists in this version; most exist in all."""
+        """Return whether an error's code exists in this version."""
         gone = any(issubclass(error, revision.errors_gone) for revision in self._past)
         return not gone and not any(issubclass(error, revision.errors) for revision in self._later)
 
@@ -320,12 +323,12 @@ class Version:
         return (blanks, nested, backs) if blanks or nested or backs else None
 
     def _known_part(self, params: type) -> type:
-        """The class of these params without the members that this version does not know."""
+        """Return a class for these params in which the fields that this version does not have cannot be set."""
         unknown = dict.fromkeys(self._unknown_fields(params))
         if unknown:
-            # In a class made for this version they have names that nobody can know, and so no message has them.
+            # The fields get random names on the wire, which no message can contain.
             named = [
-                (info.name, info.type, field(name=f"{info.name} {_NOBODY_KNOWS}", default=_default(info)))
+                (info.name, info.type, field(name=f"{info.name} {_RANDOM_NAME}", default=_default(info)))
                 for info in fields(params)
                 if info.name in unknown
             ]
@@ -334,7 +337,7 @@ class Version:
 
 
 def _row(table: Mapping[type | str, T], cls: type) -> T | None:
-    """What a table says of a class, by itself or by its name (see `Revision`)."""
+    """Return the row of a class, which is listed as a class or by its name (see `Revision`)."""
     row = table.get(cls)
     return table.get(cls.__name__) if row is None and cls.__module__ == _INTERACTION else row
 
@@ -367,7 +370,7 @@ def _revision(name: str) -> Revision:
 
 
 def get(name: str) -> Version:
-    """The version of that name. Raises KeyError if it is not served."""
+    """Return the version of that name. Raises KeyError if it is not served."""
     try:
         return _versions[name]
     except KeyError:
@@ -380,25 +383,25 @@ def _unknown(name: str) -> Version:
 
 
 def negotiate(offer: object) -> Version:
-    """The version a legacy `initialize` gets: the one it asked for, or the newest legacy one.
+    """Return the version for `initialize`: the requested one, or the newest legacy version if it is not served.
 
-    Spec: 2025-11-25 basic/lifecycle, version negotiation. A modern version is never the answer.
+    Spec: 2025-11-25 basic/lifecycle, version negotiation. Modern versions are never negotiated.
     """
     return get(offer if isinstance(offer, str) and offer in LEGACY else NEWEST_LEGACY)
 
 
 def modern_requests() -> frozenset[str]:
-    """The requests that only modern versions have."""
+    """Return the requests that only modern versions have."""
     return frozenset().union(*(get(name).requests for name in MODERN)) - frozenset(get(NEWEST_LEGACY).requests)
 
 
 def is_known_method(method: str) -> bool:
-    """Whether any served version has this request or notification of clients."""
+    """Return whether any served version has this request or notification of clients."""
     return any(method in get(name).requests or method in get(name).notifications for name in _ORDER)
 
 
 class Vocabulary:
-    """What extensions let a client ask and say, and let the server say unasked; by method and version."""
+    """The methods that extensions add: requests and notifications of clients, notifications of the server."""
 
     __slots__ = ("_notifications", "_requests", "_server_notifications", "named")
 
@@ -407,50 +410,50 @@ class Vocabulary:
         self._notifications: dict[str, tuple[Reader, Collection[str] | None]] = {}
         self._server_notifications: dict[str, tuple[Collection[str] | None, Callable[[Any], bool]]] = {}
         self.named: dict[str, str] = {}
-        """Method -> the member of its params that the header `Mcp-Name` repeats over HTTP."""
+        """Method -> the field of its params that the HTTP header `Mcp-Name` mirrors."""
 
     def become(self, other: Vocabulary) -> None:
-        """Have what another vocabulary has, now and later: sessions keep the one that they were made with."""
+        """Share the methods of another vocabulary from now on, because sessions keep the object they were given."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))
 
     def add_request(self, method: str, params: type, versions: Collection[str] | None, named: str | None) -> None:
-        """A request of clients. `versions` are those that have it, None for all."""
+        """Add a request of clients. `versions` are the versions that have it, None for all."""
         self._requests[method] = (Decoder(params).decode, versions)
         if named is not None:
             self.named[method] = named
 
     def add_notification(self, method: str, params: type, versions: Collection[str] | None) -> None:
-        """A notification of clients."""
+        """Add a notification of clients."""
         self._notifications[method] = (Decoder(params).decode, versions)
 
     def add_server_notification(
         self, method: str, versions: Collection[str] | None, admits: Callable[[Any], bool]
     ) -> None:
-        """A notification of the server; `admits` says of a client whether it may be sent to it."""
+        """Add a notification of the server; `admits` decides by the client's capabilities whether to send it."""
         self._server_notifications[method] = (versions, admits)
 
     def __contains__(self, method: str) -> bool:
-        """Whether an extension has this request or notification, in any version."""
+        """Return whether an extension has this request or notification, in any version."""
         return method in self._requests or method in self._notifications
 
     def request(self, version: Version, method: str) -> Reader | None:
-        """What decodes the params of a request; None where no extension has it."""
+        """Return the decoder for the params of a request; None if no extension has it."""
         return _in_version(self._requests.get(method), version)
 
     def notification(self, version: Version, method: str) -> Reader | None:
-        """What decodes the params of a client's notification; None where no extension has it."""
+        """Return the decoder for the params of a client's notification; None if no extension has it."""
         return _in_version(self._notifications.get(method), version)
 
     def may_say(self, version: Version, method: str) -> bool:
-        """Whether an extension lets the server send this notification."""
+        """Return whether an extension adds this notification of the server."""
         if method not in self._server_notifications:
             return False
         versions, _ = self._server_notifications[method]
         return versions is None or version.name in versions
 
     def is_wanted(self, method: str, client: Any) -> bool:
-        """Whether a client has the extension that this notification belongs to. Raises KeyError if none has it."""
+        """Return whether a client has the extension of this notification. Raises KeyError if no extension has it."""
         _, admits = self._server_notifications[method]
         return admits(client)
 
@@ -462,4 +465,4 @@ def _in_version(row: tuple[Reader, Collection[str] | None] | None, version: Vers
 
 
 NO_EXTENSIONS = Vocabulary()
-"""For sessions of servers without extensions; nothing is added to it."""
+"""The vocabulary of servers without extensions. Never changed."""

@@ -1,6 +1,6 @@
-"""2024-10-07, the first revision named by a date: known from the histories of both SDKs only.
+"""2024-10-07, the first revision named by a date, known only from the histories of both SDKs.
 
-No page or schema was published; what is served here is 2024-11-05 less what that one added.
+No page or schema was published. This is 2024-11-05 without its additions.
 """
 
 from mcpd.protocol.types.base import (

@@ -28,8 +28,7 @@ from mcpd.protocol.versions.table import Revision
 
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):
-    """A tool result with `toolResult` beside the newer members: results are open objects, so both kinds of
-    client find theirs."""
+    """A tool result that also has the older `toolResult`, so that clients of both revisions can read it."""
 
     tool_result: Any
 

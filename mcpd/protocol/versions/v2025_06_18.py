@@ -35,10 +35,10 @@ _APPS_KEYS = ("ui", "ui/resourceUri")
 
 
 def _only_apps_meta(value: Any) -> Any:
-    """`_meta` of what is listed or read came with this revision; before it, only what MCP Apps says there.
+    """Keep only the keys of MCP Apps in `_meta`, which lists and resources did not have before this revision.
 
-    Nothing else could say it, and it stands there only if a client offered Apps, as the extension's own example
-    does in 2024-11-05. Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
+    The keys are present only if the client offered Apps, as the extension's own example does in 2024-11-05.
+    Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
     """
     if value.meta is None:
         return value

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:
-    """Before, a form knew `enum` with `enumNames`, a default for booleans only, and no choice of several."""
+    """Convert a form to older schemas, which had `enum` with `enumNames` and defaults for booleans only."""
     schema = params.requested_schema
     members = {name: _older_member(name, member) for name, member in schema.get("properties", {}).items()}
     older = {key: value for key, value in schema.items() if key != "$schema"} | {"properties": members}
@@ -28,7 +28,9 @@ def _older_form(params: ElicitFormParams) -> ElicitFormParams:
 
 def _older_member(name: str, member: dict[str, Any]) -> dict[str, Any]:
     if member.get("type") == "array":
-        raise LocalProtocolError(f"form field {name!r}: this client's protocol version has no choice of several values")
+        raise LocalProtocolError(
+            f"form field {name!r}: this client's protocol version does not support multiple choice"
+        )
     older = {
         key: value
         for key, value in member.items()
@@ -42,12 +44,12 @@ def _older_member(name: str, member: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_block(message: SamplingMessage) -> SamplingMessage:
-    """Before, a message held one block."""
+    """Return the message with its single content block; older messages could not hold several."""
     content = message.content
     if not isinstance(content, list):
         return message
     if len(content) != 1:
-        raise LocalProtocolError("this client's protocol version takes one content block in each sampling message")
+        raise LocalProtocolError("this client's protocol version allows one content block per sampling message")
     return structs.replace(message, content=content[0])
 
 

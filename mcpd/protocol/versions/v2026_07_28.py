@@ -25,10 +25,10 @@ _HINT = ("ttl_ms", "cache_scope")
 
 
 def object_schema(tool: Tool) -> Tool:
-    """Before this revision an output schema describes an object: any other is wrapped in one, under `result`.
+    """Wrap an output schema that does not describe an object in one, under `result`, as older versions require.
 
-    `$defs` stay at the root, where references find them; other references into the schema follow it. A schema with an
-    `$id` is a document of its own and its references are found in it.
+    `$defs` stay at the root, and other references are changed to the new place. A schema with an `$id` is left alone:
+    its references are relative to itself.
     """
     schema = tool.output_schema
     if not isinstance(schema, dict) or schema.get("type") == "object":
@@ -47,7 +47,7 @@ _DATA = ("const", "enum", "default", "examples")
 
 
 def _moved(node: Any) -> Any:
-    """A part of a schema, with references to its old place changed to `#/properties/result`."""
+    """Copy a part of a schema, with references changed to `#/properties/result`."""
     if isinstance(node, list):
         return [_moved(item) for item in node]
     if not isinstance(node, dict):
@@ -70,15 +70,15 @@ def _object_content(result: CallToolResult) -> CallToolResult:
 
 
 def wrapped_content(result: CallToolResult) -> CallToolResult:
-    """The result with its structured content under `result`, marked as wrapped."""
+    """Return the result with its structured content under `result`, marked as wrapped."""
     content = {"result": result.structured_content}
     return structs.replace(result, structured_content=content, meta=_marked(result.meta))
 
 
 def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
-    """`_meta` by which FastMCP's client knows that the data are wrapped, and unwraps them.
+    """Return `_meta` with FastMCP's mark for wrapped data, so that its client unwraps them.
 
-    It also knows a keyword in the schema, but that is no schema's: strict validators refuse it.
+    FastMCP also has a keyword for the schema, but strict validators refuse it.
     """
     known = decode(meta, type=dict[str, Any]) if isinstance(meta, Raw) else meta or {}
     mark = known.get("fastmcp")
@@ -86,7 +86,7 @@ def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
 
 
 def is_object_value(value: Any) -> bool:
-    """Whether a value becomes a JSON object when it is encoded; of raw JSON the first byte tells."""
+    """Return whether a value is encoded as a JSON object."""
     if isinstance(value, Raw):
         return is_object(value)
     return isinstance(value, dict) or hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__")

@@ -1,2 +1,3 @@
-"""Our own byte formats, without I/O: newline-delimited JSON, event streams, headers that repeat
-what a body says, and the ends of messages that are too large."""
+"""Byte formats without I/O: newline-delimited JSON, server-sent events, HTTP headers that mirror a message, and W3C
+Trace Context. Transports, the HTTP server and the client share them.
+"""

@@ -1,6 +1,7 @@
-"""Values of a message in HTTP headers: how they are written and read. Both ends use this; it knows of no requests.
+"""HTTP headers that mirror values of a message: `Mcp-Name` and `Mcp-Param-*`.
 
-`Mcp-Name` and `Mcp-Param-*` carry plain ASCII as it is and everything else as `=?base64?…?=`.
+Plain ASCII is written as it is, everything else as `=?base64?…?=`. The schema keyword `x-mcp-header` names the
+arguments of a tool that are mirrored. Client and server share this module.
 Spec: 2026-07-28 basic/transports/streamable-http, value encoding.
 """
 
@@ -23,9 +24,9 @@ _is_number = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?").fullmatch
 
 
 def decode_value(raw: bytes) -> str:
-    """The value that a header carries. Raises ValueError, with a text for the peer, for one that cannot be.
+    """Decode a header value. Raises ValueError, with a message for the peer, if it is malformed.
 
-    Decoding is strict (S26-064, S26-065): two ends that read one header differently could be played against each other.
+    Decoding is strict (S26-064, S26-065), because an attacker could exploit two readers that decode differently.
     """
     value = raw.strip(b" \t")
     if not _is_visible(value):
@@ -33,7 +34,7 @@ def decode_value(raw: bytes) -> str:
     if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)):
         return value.decode("ascii")
     if len(value) < len(_PREFIX) + len(_SUFFIX):
-        raise ValueError("is not valid Base64")  # the two markers share a character
+        raise ValueError("is not valid Base64")  # the two markers overlap
 
     inner = value[len(_PREFIX) : -len(_SUFFIX)]
     try:
@@ -45,14 +46,14 @@ def decode_value(raw: bytes) -> str:
         raise ValueError("is not Base64 of UTF-8") from None
 
     if b2a_base64(data, newline=False) != inner:
-        # Bits beyond the last byte: another spelling of the same value, which a second reader may not accept.
+        # Bits beyond the last byte are another spelling of the same value, which other readers may refuse.
         raise ValueError("is not valid Base64")
 
     return text
 
 
 def encode_value(value: str) -> bytes:
-    """A value as a header carries it."""
+    """Encode a value for a header."""
     data = value.encode()
     if _is_plain(data) and not (data.startswith(_PREFIX) and data.endswith(_SUFFIX)):
         return data
@@ -60,13 +61,13 @@ def encode_value(value: str) -> bytes:
 
 
 def is_same(text: str, value: Any) -> bool:
-    """Whether a decoded header says what the argument does; numbers are compared as numbers (`42.0` is 42)."""
+    """Return whether a decoded header equals an argument. Numbers are compared as numbers (`42.0` is 42)."""
     if isinstance(value, str):
         return text == value
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
-        # S26-078: beyond the safe range two readers of the same digits may see two numbers.
+        # S26-078: beyond the safe range, readers may decode the same digits to different numbers.
         if not -_SAFE_INTEGER <= value <= _SAFE_INTEGER or not _is_number(text):
             return False
         whole, _, rest = text.partition(".")
@@ -77,17 +78,17 @@ def is_same(text: str, value: Any) -> bool:
 ANNOTATION = "x-mcp-header"
 """The schema keyword that names the header which mirrors a property."""
 
-# RFC 9110 5.6.2. No pattern: this is loaded by servers that never see a header, and compiling one takes time.
+# RFC 9110 5.6.2. A set rather than a pattern, which is slow to compile.
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
-# Keywords whose values are data, not schemas: a key in there that looks like ours means nothing.
+# Keywords whose values are data, not schemas.
 _DATA = frozenset(("const", "default", "enum", "example", "examples", "required", "dependentRequired"))
 # Keywords whose values map names to schemas.
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
 
 
 class Mirror(Struct, frozen=True):
-    """One mirrored argument: the header's name, the same as bytes in lower case, and where the argument stands."""
+    """A mirrored argument: the header, its name as lower-case bytes, and the path of the argument in the schema."""
 
     header: str
     key: bytes
@@ -95,14 +96,14 @@ class Mirror(Struct, frozen=True):
 
 
 def mirrors(schema: Any) -> tuple[Mirror, ...]:
-    """The mirrored arguments of a tool, by its input schema.
+    """Return the mirrored arguments in the input schema of a tool.
 
-    Raises RegistrationError for an annotation that the specification does not allow: clients would leave the
-    whole tool out (S26-074 to S26-079).
+    Raises RegistrationError for an annotation that the specification forbids, because clients then drop the whole tool
+    (S26-074 to S26-079).
     """
     found: list[Mirror] = []
     if not isinstance(schema, dict):
-        return ()  # raw JSON: who writes that knows what it says
+        return ()  # raw JSON is not checked
 
     for node, path, is_reachable in _walk(schema, (), True):
         if ANNOTATION not in node:
@@ -111,25 +112,23 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
         where = ".".join(path) or "the schema itself"
         if not is_reachable or not path:
             raise RegistrationError(
-                f"{ANNOTATION} at {where}: only a property can be mirrored that is reached from the root "
-                "by `properties` alone, not through arrays, combinations, conditions or $ref"
+                f"{ANNOTATION} at {where}: only properties reached from the root by `properties` can be mirrored, "
+                "not through arrays, combinations, conditions or $ref"
             )
         if not isinstance(name, str) or not name or not _TOKEN.issuperset(name):
-            raise RegistrationError(f"{ANNOTATION} at {where}: {name!r} cannot be part of a header's name")
+            raise RegistrationError(f"{ANNOTATION} at {where}: {name!r} cannot be part of a header name")
         if node.get("type") not in ("string", "integer", "boolean"):
             raise RegistrationError(f"{ANNOTATION} at {where}: only strings, integers and booleans can be mirrored")
         mirror = Mirror(f"Mcp-Param-{name}", f"mcp-param-{name}".lower().encode(), path)
         if any(other.key == mirror.key for other in found):
-            raise RegistrationError(
-                f"{ANNOTATION} at {where}: {name!r} is used twice (upper and lower case are the same)"
-            )
+            raise RegistrationError(f"{ANNOTATION} at {where}: {name!r} is used twice (header names ignore case)")
         found.append(mirror)
 
     return tuple(found)
 
 
 def without_mirrors(schema: Any) -> dict[str, Any]:
-    """The schema with no annotation in it."""
+    """Return a copy of the schema without the annotation."""
     plain: dict[str, Any] = _strip(schema, is_schema=True)
     return plain
 
@@ -137,7 +136,7 @@ def without_mirrors(schema: Any) -> dict[str, Any]:
 def _walk(
     node: dict[str, Any], path: tuple[str, ...], is_reachable: bool
 ) -> Iterator[tuple[dict[str, Any], tuple[str, ...], bool]]:
-    """Every schema inside a schema: itself, its path, and whether only `properties` lead there."""
+    """Yield every schema inside a schema, its path, and whether only `properties` lead to it."""
     yield node, path, is_reachable
     for keyword, value in node.items():
         if keyword in _DATA:

@@ -1,6 +1,6 @@
-"""Server-sent events: frames as events of an event stream, and nothing of connections.
+"""Server-sent events: writing frames as events, and reading the bytes of an event stream in bounded memory.
 
-One message is one event with one `data` line: readers that take a stream line by line find each message whole.
+One message is written as one event with one `data` line, for readers that read line by line.
 Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; 2025-11-25 basic/transports.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 KEEP_ALIVE = b":\n\n"
-"""A comment: no event, but something to read for whoever closes connections that are silent."""
+"""A comment, sent so that proxies do not close a silent connection."""
 
 
 def event(frame: bytes, event_id: bytes = b"") -> bytes:
-    """A frame as an event; with an id if the stream can be resumed after it."""
+    """Return a frame as an event, with an id if the stream can be resumed after it."""
     if b"\n" in frame or b"\r" in frame:
-        # Raw JSON that somebody else wrote: between its tokens a line break is no more than a space.
+        # Raw JSON may contain line breaks between its tokens.
         frame = frame.replace(b"\r", b" ").replace(b"\n", b" ")
     if event_id:
         return b"id: %b\ndata: %b\n\n" % (event_id, frame)
@@ -26,32 +26,29 @@ def event(frame: bytes, event_id: bytes = b"") -> bytes:
 
 
 def events(frames: Sequence[bytes]) -> bytes:
-    """One or more frames as events without ids, as `event` makes each of them."""
+    """Return frames as events without ids."""
     if _has_break(frames):
         return b"".join(map(event, frames))
     return b"data: %b\n\n" % b"\n\ndata: ".join(frames)
 
 
 def numbered(frames: Sequence[bytes], prefix: bytes, first: int) -> bytes | None:
-    """Frames as events, as `event` makes each of them, with ids that end with numbers from `first` on.
-
-    None if a frame has a line break.
-    """
+    """Return frames as events whose ids are `prefix` and a number from `first` on; None if one has a line break."""
     if _has_break(frames):
         return None
     return b"".join([b"id: %b%d\ndata: %b\n\n" % (prefix, number, frame) for number, frame in enumerate(frames, first)])
 
 
 def _has_break(frames: Sequence[bytes]) -> bool:
-    """Whether there is a line break in one of them: looked for in all at once, as one search costs little more."""
+    """Return whether a frame has a line break."""
     data = b"".join(frames)
     return b"\n" in data or b"\r" in data
 
 
 def priming(event_id: bytes, retry_ms: int) -> bytes:
-    """An event without data, so that a client can resume the stream before anything was said on it.
+    """Return an event without data, so that a client can resume the stream before the first message.
 
-    `retry_ms` is how long it waits before it connects again. Spec: 2025-11-25 basic/transports, sending messages 6.
+    `retry_ms` is the client's delay before it reconnects. Spec: 2025-11-25 basic/transports, sending messages 6.
     """
     return b"id: %b\nretry: %d\ndata: \n\n" % (event_id, retry_ms)
 
@@ -63,51 +60,54 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LONGEST_NAME = 256
 _LONGEST_RETRY = 15
 _HEAD_BYTES = 8
-"""Of a line that is not kept so much is: it tells which field it is."""
+"""The bytes kept of a line that is dropped, enough to see which field it is."""
 
 
 class SseEvent(Struct):
-    """One event with data. `is_torn`: it has more data than is taken, told once that is known; `data` is empty."""
+    """One event with data. `is_oversized` means that it has more data than the limit; then `data` is empty."""
 
     data: bytes
     name: bytes = b""
-    is_torn: bool = False
+    is_oversized: bool = False
 
 
 class SseReader:
-    """Takes the bytes of one stream as they come. Of one event `max_bytes` of data are kept.
+    """Reads the bytes of one event stream in bounded memory.
 
-    Comments, unknown fields and lines without end take no memory.
+    Args:
+        max_bytes: The largest data of one event.
+        last_id: The id of the last event before, if the stream was resumed.
+        retry_ms: The reconnection delay that the server gave before, in milliseconds.
     """
 
-    __slots__ = ("_ends_with_cr", "_has_begun", "_id", "_is_told", "_is_torn", "_line", "_line_bytes", "_max", "_more",
-                 "_name", "_one", "last_id", "retry_ms")  # fmt: skip
+    __slots__ = ("_ends_with_cr", "_has_begun", "_id", "_is_oversized", "_is_reported", "_line", "_line_bytes", "_max",
+                 "_more", "_name", "_one", "last_id", "retry_ms")  # fmt: skip
 
     def __init__(self, max_bytes: int, last_id: bytes = b"", retry_ms: int | None = None) -> None:
         self.last_id = last_id
-        """Where the stream can be resumed; empty if it cannot."""
+        """The id after which the stream can be resumed; empty if it cannot."""
         self.retry_ms = retry_ms
-        """How long to wait before that, if the server said so."""
+        """The reconnection delay that the server asked for, in milliseconds."""
 
         self._max = max_bytes
         self._has_begun = False
         self._ends_with_cr = False
         self._line: list[bytes] = []
-        """The pieces of a line that has not ended."""
+        """The pieces of the current line."""
         self._line_bytes = 0
 
         self._name = b""
         self._id = last_id
         self._one: bytes | None = None
-        """The data of the event that is read, while it is one line."""
+        """The data of the current event, while it has one line."""
         self._more: bytearray | None = None
-        """The same, once it is several."""
-        self._is_torn = False
-        self._is_told = False
-        """Whether that the event is torn was told before its end, which may never come."""
+        """The data of the current event, once it has several lines."""
+        self._is_oversized = False
+        self._is_reported = False
+        """Whether the current event was already returned as oversized."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that are complete with this piece of the stream."""
+        """Return the events that this chunk completes."""
         if self._ends_with_cr and chunk:
             self._ends_with_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -120,7 +120,7 @@ class SseReader:
             self._keep(first)
         events: list[SseEvent] = []
         if not others:
-            self._tell_of_tearing(events)
+            self._report_oversized(events)
             return events
 
         self._take(b"".join(self._line), events)
@@ -130,14 +130,14 @@ class SseReader:
             self._take(line, events)
         if rest:
             self._keep(rest)
-        self._tell_of_tearing(events)
+        self._report_oversized(events)
         return events
 
-    def _tell_of_tearing(self, events: list[SseEvent]) -> None:
-        """The event that is read is too large already: whoever waits for it need not wait for its end."""
-        if self._is_torn and not self._is_told:
-            self._is_told = True
-            events.append(SseEvent(b"", self._name, is_torn=True))
+    def _report_oversized(self, events: list[SseEvent]) -> None:
+        """Return an oversized event at once: its end may never come."""
+        if self._is_oversized and not self._is_reported:
+            self._is_reported = True
+            events.append(SseEvent(b"", self._name, is_oversized=True))
 
     def _keep(self, piece: bytes) -> None:
         """A piece of a line: all of it while it may become data, else only what tells which field it is."""
@@ -149,13 +149,13 @@ class SseReader:
         if self._line_bytes > self._max or len(self._line) > 1000:
             whole = b"".join(self._line)
             if self._line_bytes > self._max and _is_data(whole):
-                self._is_torn = True
+                self._is_oversized = True
             self._line = [whole[:_HEAD_BYTES] if self._line_bytes > self._max else whole]
         elif self._line[0][0] == _COLON:
             self._line, self._line_bytes = [b":"], 1
 
     def _take(self, line: bytes, events: list[SseEvent]) -> None:
-        """One line."""
+        """Process one line."""
         if not self._has_begun:
             self._has_begun = True
             line = line.removeprefix(_BOM)
@@ -170,7 +170,7 @@ class SseReader:
             self._add(value)
         elif field == b"id":
             if b"\0" not in value and len(value) <= _LONGEST_ID:
-                # It goes back in a header field, which takes no control characters.
+                # The id is sent back in a header, which cannot contain control characters.
                 self._id = b"" if _CONTROLS.search(value) else value
         elif field == b"event":
             self._name = value[:_LONGEST_NAME]
@@ -178,7 +178,7 @@ class SseReader:
             self.retry_ms = int(value)
 
     def _add(self, value: bytes) -> None:
-        """One line of data."""
+        """Add one line of data to the current event."""
         if self._one is None and self._more is None:
             self._one = value
             size = len(value)
@@ -190,19 +190,19 @@ class SseReader:
             self._more += value
             size = len(self._more)
         if size > self._max:
-            self._is_torn = True
-        if self._is_torn:
+            self._is_oversized = True
+        if self._is_oversized:
             self._one, self._more = b"", None
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        """The end of an event: one without data only says where the stream is."""
+        """End the current event. An event without data only sets the id."""
         self.last_id = self._id
         data = self._one if self._more is None else bytes(self._more)
-        if (data or self._is_torn) and not self._is_told:
-            events.append(SseEvent(data or b"", self._name, self._is_torn))
+        if (data or self._is_oversized) and not self._is_reported:
+            events.append(SseEvent(data or b"", self._name, self._is_oversized))
         self._one = self._more = None
         self._name = b""
-        self._is_torn = self._is_told = False
+        self._is_oversized = self._is_reported = False
 
 
 def _is_data(line: bytes) -> bool:

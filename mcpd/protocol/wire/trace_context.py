@@ -1,6 +1,6 @@
-"""The trace that a request belongs to, as W3C Trace Context writes it: bare keys of `_meta`, in every version.
+"""W3C Trace Context in `_meta`: reading it from requests, and adding it to requests that this process sends.
 
-What is malformed is ignored, as that specification asks for: a call is never refused for it (S26-035, OBS-05).
+Malformed values are ignored, as the specification requires; a request is never refused for them (S26-035, OBS-05).
 Spec: 2026-07-28 basic/index, `_meta`; W3C Trace Context, W3C Baggage.
 """
 
@@ -21,7 +21,7 @@ _MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class TraceContext(Struct, frozen=True):
-    """A trace, and the span in it that what is done now belongs to. `headers()` is for other services."""
+    """A trace and the current span in it."""
 
     traceparent: str
     tracestate: str = ""
@@ -29,16 +29,16 @@ class TraceContext(Struct, frozen=True):
 
     @property
     def trace_id(self) -> str:
-        """32 hexadecimal digits."""
+        """The id of the trace: 32 hexadecimal digits."""
         return self.traceparent[3:35]
 
     @property
     def span_id(self) -> str:
-        """16 hexadecimal digits."""
+        """The id of the span: 16 hexadecimal digits."""
         return self.traceparent[36:52]
 
     def headers(self) -> dict[str, str]:
-        """As headers of a request to another service, or members of `_meta`; those that there are."""
+        """Return the headers for a request to another service, or the keys of `_meta`."""
         found = {"traceparent": self.traceparent, "tracestate": self.tracestate, "baggage": self.baggage}
         return {name: value for name, value in found.items() if value}
 
@@ -58,7 +58,7 @@ _read_text = Decoder(str).decode
 
 
 def read(params: Raw | bytes) -> TraceContext | None:
-    """That of a request with these params; None if it has none, or no valid one."""
+    """Return the trace context in the params of a request; None if there is no valid one."""
     if b"traceparent" not in bytes(params):
         return None
     try:
@@ -72,7 +72,7 @@ def read(params: Raw | bytes) -> TraceContext | None:
 
 
 def parse(fields: Mapping[str, str]) -> TraceContext | None:
-    """One of these members; None without a valid `traceparent`. Of the other two what is no header is left out."""
+    """Parse headers or keys of `_meta`; None without a valid `traceparent`. Other invalid values are left out."""
     parent = fields.get("traceparent", "")
     if len(parent) > _MOST_CHARACTERS or not _is_traceparent(parent) or (parent[:2] == "00" and len(parent) != 55):
         return None
@@ -92,43 +92,43 @@ def _header(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS and text.isascii() and text.isprintable() else ""
 
 
-is_carried = False
-"""Whether they say anything; a name of the module, for each request asks it."""
+is_traced = False
+"""Whether a tracer is set. A plain variable, because every request reads it."""
 
-_carrier: Carrier | None = None
+_tracer: Tracer | None = None
 
 
 class Span(Protocol):
-    """A request of ours, from here to its answer. Both are called in the task that asks."""
+    """The span of a request that this process sends."""
 
     def end(self, error: BaseException | None = None) -> None:
-        """It has its answer, or this was raised in its place."""
+        """End the span, in the task that started it. `error` is what the request raised."""
 
 
-class Carrier(Protocol):
-    """Who traces."""
+class Tracer(Protocol):
+    """Creates spans for requests that this process sends."""
 
-    def carried(self) -> dict[str, str]:
-        """What a request that is made now has in its `_meta`; {} if nothing is traced here."""
+    def propagated(self) -> dict[str, str]:
+        """Return the keys that a request sent now has in its `_meta`; {} if nothing is traced."""
 
-    def ask(self, method: str, name: str) -> Span:
-        """A request of ours begins; `name` is that of the tool or prompt, or empty."""
-
-
-def carry_by(carrier: Carrier | None) -> None:
-    """Let our own requests belong to the trace that this one knows of; None for no trace."""
-    global _carrier, is_carried
-    _carrier, is_carried = carrier, carrier is not None
+    def start_span(self, method: str, name: str) -> Span:
+        """Start the span of a request. `name` is the tool or prompt, or ""."""
 
 
-def carried() -> dict[str, str]:
-    """What a request that is made now has in its `_meta`; {} where nobody traces."""
-    return {} if _carrier is None else _carrier.carried()
+def set_tracer(tracer: Tracer | None) -> None:
+    """Set the tracer of this process; None to stop tracing."""
+    global _tracer, is_traced
+    _tracer, is_traced = tracer, tracer is not None
 
 
-def ask(method: str, params: object = None) -> Span | None:
-    """A request of ours begins, which `carried` tells of until its end; None where nobody traces."""
-    if _carrier is None:
+def propagated() -> dict[str, str]:
+    """Return the keys that a request sent now has in its `_meta`; {} without a tracer."""
+    return {} if _tracer is None else _tracer.propagated()
+
+
+def start_span(method: str, params: object = None) -> Span | None:
+    """Start the span of a request; `propagated` returns its context until it ends. None without a tracer."""
+    if _tracer is None:
         return None
     name = params.get("name") if isinstance(params, dict) else getattr(params, "name", None)
-    return _carrier.ask(method, name if isinstance(name, str) else "")
+    return _tracer.start_span(method, name if isinstance(name, str) else "")
