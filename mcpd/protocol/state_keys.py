@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce"]'
-"""The kind of sealed data. Each purpose has a key of its own, so that data sealed for one cannot be opened for another."""
+"""The kind of sealed data. Each purpose has its own key, so data sealed for one cannot be opened for another."""
 
 
 class StateKeys:
