@@ -1,6 +1,7 @@
-"""`mcpd doctor`: tries a server step by step, as a host would, and says what works, what does not and what to do.
+"""`mcpd doctor`: tries a server step by step, as a host would, and reports what works, what does not and what to do.
 
-`commands` tries a program and `urls` what runs behind a URL; `offers` looks at what either has. They add steps to a
-`report`. Nothing here trusts the server: `child` and `dialogue` take a bounded share of whatever it writes, and never
-wait without a limit. The words are for people who have never seen the protocol.
+`program` tries a server that is started, and `urls` a server behind a URL; begin reading there. They add steps to a
+`report`. `offers` examines the tools, resources and prompts of either. Nothing here trusts the server: `dialogue` and
+`web` read a bounded part of what it writes, and never wait without a limit. The messages are for people who have never
+seen the protocol.
 """

@@ -1,4 +1,4 @@
-"""Tries a server behind a URL: the way to it, then what is spoken there, HTTP or WebSocket."""
+"""Tries a server behind a URL with the client of mcpd."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from mcpd.apps.tool_metadata import OFFER
 from mcpd.client import Client
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor.dialogue import Answer, NoAnswer, has_handshake
-from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
+from mcpd.doctor.offers import examine_offers, report_extensions, report_identity
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.printable import printable
 
 
 class ClientPeer:
-    """A client as someone who is asked: errors are answers, silence is none."""
+    """A client as a `Peer`: error responses are answers; after any other failure there are none."""
 
     def __init__(self, client: Client, timeout: float) -> None:
         self._client = client
         self._timeout = timeout
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Ask, and wait. Raises NoAnswer."""
+        """Send a request, and wait for its response. Raises NoAnswer."""
         began = time.monotonic()
         try:
             result = await self._client.request(method, params)
@@ -40,16 +40,18 @@ class ClientPeer:
 
 
 async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
-    """Connect as a client of ours does, and look at what the server offers."""
+    """Connect with the client of mcpd, and examine the server's tools, resources and prompts."""
     began = time.monotonic()
     client = Client(target, extensions=OFFER, timeout=timeout)
     try:
         await client.open()
     except (McpdError, TimeoutError) as error:
         text = f"no conversation: {printable(error, 500)}"
-        advice = "see what it writes to its log; mcpd ping says more with other options"
+        advice = "look into the server's log; mcpd ping has more options for a connection"
         if target.url.startswith("ws") and getattr(error, "status", None) in (400, 404, 405, 426, 501):
-            advice = f"is the path right, and is it a WebSocket? If it speaks HTTP there, write http{target.url[2:]}"
+            advice = (
+                f"is the path right, and is it a WebSocket? If the server speaks HTTP there, write http{target.url[2:]}"
+            )
         report.fail("conversation", text, advice)
         return
     try:
@@ -58,9 +60,9 @@ async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
             "capabilities": to_builtins(client.server_capabilities),
             "instructions": client.instructions,
         }
-        say_who_it_is(opening, None if client.server_info is None else to_builtins(client.server_info), report)
-        say_extensions([opening["capabilities"]], report)
+        report_identity(opening, None if client.server_info is None else to_builtins(client.server_info), report)
+        report_extensions([opening["capabilities"]], report)
         peer = ClientPeer(client, timeout)
-        await look_at_offers(peer, opening, report, any_output=not has_handshake(client.version))
+        await examine_offers(peer, opening, report, any_output=not has_handshake(client.version))
     finally:
         await client.aclose()

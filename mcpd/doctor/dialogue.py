@@ -1,6 +1,6 @@
-"""A server's process as it is, before anything of the protocol: its lines, its stderr, how it ends.
+"""A server's process and its answers to single requests, with everything that it does wrong.
 
-Not the client's channel, which leaves out and repairs what a doctor wants to see.
+The client's channel leaves out and repairs what a doctor has to see, so it is not used here.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is not read to its end, and nothing behind it."""
+"""A line that is longer is not read to its end."""
 
 _READ_BYTES = 65536
 _STDERR_KEPT = 4096
 _LINES = 12
 
 
-PASSED_ON = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""The variables that hosts built on the official libraries give a server, beside those of its entry."""
+PASSED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""The variables that hosts built on the official libraries pass to a server, beside the variables of its entry."""
 
 
 class Child:
-    """A process that runs. Make it with `start`; `end` has to be called."""
+    """A running server process. Create it with `start`; call `end` in any case."""
 
     def __init__(self, process: ChildProcess, on_line: Callable[[bytes], bool]) -> None:
         self.process = process
         self.began = time.monotonic()
         self.first_byte: float | None = None
-        """When it wrote something to stdout, in seconds after its start."""
+        """Seconds from the start to the first byte on stdout; None before that."""
         self.stderr_bytes = 0
         self.flood = ""
-        """Why its stdout is not read any more, if it is not."""
+        """Why its stdout is no longer read; empty while it is."""
         self.is_over = asyncio.Event()
-        """It writes no more to stdout, or is not read."""
+        """Set when nothing more is read from stdout."""
         self._on_line = on_line
         self._stderr = b""
         self._pipes: list[asyncio.BaseTransport] = []
@@ -64,10 +64,11 @@ class Child:
         as_hosts_do: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        """Start it. `on_line` is given each line of stdout, and says whether to read on.
+        """Start the process. `on_line` is called with each line of stdout, and returns whether to read on.
 
-        `as_hosts_do`: with few variables, and in the top folder if its own is not said. `environment` is all that it
-        gets beside the target's own, in place of either. Raises OSError, ValueError.
+        `as_hosts_do` passes few variables, and runs the process in the root folder unless the target names one.
+        `environment` replaces the variables that the process gets beside the target's own. Raises OSError or
+        ValueError.
         """
         variables = _environment(as_hosts_do) if environment is None else dict(environment)
         process = ChildProcess(
@@ -102,13 +103,13 @@ class Child:
         return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
 
     def write(self, line: bytes) -> None:
-        """Send a line. One that the server does not take in time is its problem, and shows by its silence."""
+        """Send a line. If the server does not read it, no answer arrives."""
         self._stdin.write(line + b"\n")
 
     async def end(self) -> Ending:
-        """Close its input, and wait; help along what does not end. Nothing of it is left."""
+        """Close the input of the process, and end it with everything that it has started."""
         try:
-            # A pipe whose buffer the server has not taken would not close.
+            # A pipe does not close while the server has not read everything.
             self._stdin.close() if not self._stdin.get_write_buffer_size() else self._stdin.abort()
             return await self.process.end()
         finally:
@@ -116,7 +117,7 @@ class Child:
             for task in self._reading:
                 task.cancel()
             await asyncio.gather(*self._reading, return_exceptions=True)
-            # Others may hold the pipes open.
+            # Processes that were left behind may hold the pipes open.
             for pipe in self._pipes:
                 pipe.close()
 
@@ -132,7 +133,7 @@ class Child:
                     whole = b"".join((*parts, line))
                     parts, size = [], 0
                     if not self._on_line(whole):
-                        self.flood = "it writes so much that is no message"
+                        self.flood = "it writes too much that is not a message"
                         return
                 parts.append(rest)
                 size += len(rest)
@@ -153,15 +154,15 @@ class Child:
 def _environment(as_hosts_do: bool) -> dict[str, str]:
     if not as_hosts_do:
         return dict(os.environ)
-    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
 
 
-_TELLS = re.compile(
+_EXPLAINS = re.compile(
     r"error|exception|cannot|can't|could not|failed|fatal|denied|refused|not found|no such|unable|required|missing"
     r"|invalid|unknown|not in this registry",
     re.IGNORECASE,
 )
-_SAYS_NOTHING = re.compile(r"complete log of this run|^npm error (?:code|A )|--help' for more|^\s*npm (?:warn|notice)")
+_IS_EMPTY = re.compile(r"complete log of this run|^npm error (?:code|A )|--help' for more|^\s*npm (?:warn|notice)")
 
 _NO_PYTHON_MODULE = re.compile(r"(?:ModuleNotFoundError: No module named|no module) '([\w.]{1,100})'")
 _NO_NODE_MODULE = re.compile(r"Cannot find (?:module|package) '([^']{1,200})'")
@@ -169,15 +170,15 @@ _NO_VARIABLE = re.compile(r"KeyError: '([A-Z][A-Z0-9_]{2,99})'")
 _NO_PACKAGE = re.compile(r"'([^']{1,200})' is not in this registry|E404")
 
 
-def telling_line(lines: list[str]) -> str:
-    """The line that says most of why; the last one that says anything if none does. `lines` is not empty."""
-    with_words = [line for line in lines if any(map(str.isalnum, line)) and not _SAYS_NOTHING.search(line)]
-    telling = [line for line in with_words if _TELLS.search(line.removeprefix("npm error"))]
+def explaining_line(lines: list[str]) -> str:
+    """Return the line that best explains a failure, or the last meaningful one. `lines` is not empty."""
+    with_words = [line for line in lines if any(map(str.isalnum, line)) and not _IS_EMPTY.search(line)]
+    telling = [line for line in with_words if _EXPLAINS.search(line.removeprefix("npm error"))]
     return ([lines[-1]] + with_words[-1:] + telling[-1:])[-1].strip()
 
 
-def ending(code: int) -> str:
-    """How a program ended: its exit code, or the signal by its name."""
+def describe_ending(code: int) -> str:
+    """Describe how a program ended: its exit code, or the name of the signal."""
     if code >= 0:
         return f"exit code {code}"
 
@@ -190,32 +191,34 @@ def ending(code: int) -> str:
 _CRASHES = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE))
 
 
-def mending(lines: list[str], code: int) -> str:
-    """What to do about a program that ended with this code, and these last words on stderr."""
+def advice_for_ending(lines: list[str], code: int) -> str:
+    """Return the advice for a program that ended with this exit code and these last lines on stderr."""
     for line in reversed(lines):
         if found := _NO_PYTHON_MODULE.search(line):
             name = found[1].partition(".")[0]
-            return f"install {name} for the Python that runs it: python -m pip install {name}, by that very python"
+            return f"install {name} for the Python that runs the server: python -m pip install {name}, with that python"
         if found := _NO_NODE_MODULE.search(line):
-            return f"{found[1]} is missing: is the path right? Else run npm install in the server's folder"
+            return f"{found[1]} is missing. Is the path right? Otherwise run npm install in the server's folder"
         if found := _NO_VARIABLE.search(line):
             name = found[1]
-            return f"does it want the variable {name}? Give it by --env {name}=…, in a host's configuration under `env`"
+            return (
+                f"does it need the variable {name}? Set it with --env {name}=…, and in a host's configuration in `env`"
+            )
         if found := _NO_PACKAGE.search(line):
-            return "npm knows no such package: is its name written right?"
+            return "npm does not have this package: is its name right?"
 
     if lines:
-        return "stderr is where programs say what is wrong: mend that, and try again"
+        return "fix the error on stderr, and try again"
     if code == 0:
         return "it ends at once, without an error: is it a server, or does it need an option (such as stdio or serve)?"
-    return "start it by hand in a terminal: what it says there is why"
+    return "start it in a terminal and read what it prints"
 
 
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
-"""The versions that a server is greeted in: what most hosts speak, and the newest."""
+"""The versions in which a server is greeted: the one that most hosts speak, and the newest."""
 
 MOST_GARBAGE_BYTES = 1024 * 1024
-"""So much on stdout that is no message is looked at; then the server is not read any more."""
+"""A server that writes more bytes than this to stdout which are not messages is no longer read."""
 
 _MOST_SHOWN = 5
 _END_SECONDS = 0.5
@@ -223,7 +226,7 @@ _OURSELVES = {"name": "mcpd-doctor", "version": __version__}
 
 
 class Answer(Struct, frozen=True):
-    """What a server answered: a result, or an error."""
+    """A server's response: a result, or an error."""
 
     seconds: float
     result: dict[str, Any] | None = None
@@ -231,37 +234,37 @@ class Answer(Struct, frozen=True):
     """Code and message."""
     code: int | None = None
     size: int = 0
-    """Bytes of the whole message."""
+    """The size of the whole message, in bytes."""
 
 
 class NoAnswer(Exception):
-    """None came. The text goes behind `the server`."""
+    """No response arrived. The text follows the words "the server"."""
 
 
 class Peer(Protocol):
-    """Someone who answers requests: a process, or what runs behind a URL."""
+    """Answers requests: a process, or a server behind a URL."""
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Ask, and wait. Raises NoAnswer."""
+        """Send a request, and wait for its response. Raises NoAnswer."""
 
 
 class Dialogue:
-    """One process, asked by one caller. `version` is set once one is agreed on: requests of some say it each time."""
+    """A server process and one caller that sends it requests, one after the other."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self.child: Child
         self.envelope: str | None = None
-        """The version that each request has to say, if it is one of those without a handshake."""
+        """The version that each request states, in protocol versions without a handshake."""
         self.capabilities: Mapping[str, Any] | None = None
-        """What each request then says of us."""
+        """The client capabilities that each request then states."""
         self.garbage: list[str] = []
-        """The first lines on stdout that were no messages."""
+        """The first lines on stdout that were not messages."""
         self.garbage_lines = 0
         self.strange_answers = 0
-        """Answers that nobody has asked for."""
+        """Responses to requests that were never sent, or that were already answered."""
         self.asked: list[str] = []
-        """Requests of the server's own, by method."""
+        """The methods of the requests that the server has sent."""
         self._garbage_bytes = 0
         self._last_id = 0
         self._waiting: asyncio.Future[tuple[dict[str, Any], int]] | None = None
@@ -270,11 +273,11 @@ class Dialogue:
     async def start(
         self, target: CommandTarget, *, as_hosts_do: bool = False, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start the process; see `Child.start`. Raises OSError, ValueError."""
+        """Start the process; see `Child.start`. Raises OSError or ValueError."""
         self.child = await Child.start(target, self._take, as_hosts_do=as_hosts_do, environment=environment)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Ask, and wait for the answer. Raises NoAnswer."""
+        """Send a request, and wait for its response. Raises NoAnswer."""
         self._last_id += 1
         members = dict(params or {})
         if self.envelope is not None:
@@ -298,7 +301,7 @@ class Dialogue:
         return _read(*answered.result(), time.monotonic() - began)
 
     async def notify(self, method: str) -> None:
-        """Tell it something that needs no answer."""
+        """Send a notification."""
         self.child.write(encode({"jsonrpc": "2.0", "method": method}))
 
     async def end(self) -> Ending:
@@ -311,20 +314,20 @@ class Dialogue:
     async def _write_and_watch(self, line: bytes) -> None:
         self.child.write(line)
         await self.child.is_over.wait()
-        # Most close their stdout by ending, which shows a moment later.
+        # Most servers close their stdout by ending, which shows a moment later.
         with suppress(TimeoutError):
             await asyncio.wait_for(self.child.process.wait(), _END_SECONDS)
 
     def _why(self, method: str) -> str:
         if self.child.flood:
-            return f"is not read any more: {self.child.flood}"
+            return f"is no longer read: {self.child.flood}"
         code = self.child.process.returncode
         if code is None:
             return f"closed its stdout instead of answering {method}"
-        return f"ended instead of answering {method} ({ending(code)})"
+        return f"ended instead of answering {method} ({describe_ending(code)})"
 
     def _take(self, line: bytes) -> bool:
-        """One line of stdout; whether to read on."""
+        """Handle one line of stdout; return whether to read on."""
         try:
             message = decode(line)
         except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -353,7 +356,7 @@ class Dialogue:
         if message["method"] == "ping":
             answer["result"] = {}
         else:
-            answer["error"] = {"code": -32601, "message": "the doctor answers nothing"}
+            answer["error"] = {"code": -32601, "message": "mcpd doctor answers no requests"}
         self.child.write(encode(answer))
 
     def _note_garbage(self, line: bytes) -> None:
@@ -364,19 +367,19 @@ class Dialogue:
 
 
 def has_handshake(version: str) -> bool:
-    """Whether a session of this version begins with `initialize`."""
+    """Return whether a session of this version begins with `initialize`."""
     return version in table.LEGACY
 
 
 def initialize_params(version: str, capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The params of `initialize`; without capabilities as a host that can do little sends them."""
+    """Return the params of `initialize`. Without `capabilities` they declare a host that can do little."""
     return {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": _OURSELVES}
 
 
 def modern_params(
     version: str, params: Mapping[str, Any] | None = None, capabilities: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Params with what each request says of its client in versions without a handshake."""
+    """Return params that describe the client, as each request does in versions without a handshake."""
     meta = {
         f"{META}protocolVersion": version,
         f"{META}clientInfo": _OURSELVES,

@@ -1,4 +1,4 @@
-"""Tries a server that speaks HTTP: its endpoint, who may use it, what it streams, and the versions that it takes."""
+"""Tries a server that speaks HTTP: its endpoint, its access rules, its streams, and the versions that it supports."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 
 
 class Endpoint:
-    """What is known of a URL that answers."""
+    """A URL at which a server answers."""
 
     def __init__(self, web: Web, reply: Reply, *, is_modern_only: bool = False, is_old: bool = False) -> None:
         self.web = web
         self.reply = reply
-        """The answer to the first request."""
+        """The response to the first request."""
         self.wants_handshake = not is_modern_only
         self.is_old = is_old
-        """It speaks the transport of 2024-11-05: HTTP+SSE."""
+        """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
 
     @property
     def session(self) -> str | None:
@@ -47,52 +47,52 @@ class Endpoint:
         return self.reply.headers.get("mcp-session-id")
 
 
-def hello(version: str) -> dict[str, Any]:
-    """The first request of a host."""
+def initialize_message(version: str) -> dict[str, Any]:
+    """Return the first request of a host."""
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(version)}
 
 
-def discover(version: str) -> dict[str, Any]:
-    """The first request of a host in versions without a handshake."""
+def discover_message(version: str) -> dict[str, Any]:
+    """Return the first request of a host in versions without a handshake."""
     return {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": modern_params(version)}
 
 
 def modern_headers(version: str, method: str) -> dict[str, str]:
-    """The headers of a request in such a version."""
+    """Return the headers of a request in such a version."""
     return {"MCP-Protocol-Version": version, "Mcp-Method": method}
 
 
-def opening_of(reply: Reply) -> Mapping[str, Any] | None:
-    """What a server says of itself in its first answer."""
+def opening_result(reply: Reply) -> Mapping[str, Any] | None:
+    """Return the result of the first request; None if it failed."""
     result = None if reply.message is None else reply.message.get("result")
     return result if isinstance(result, dict) else None
 
 
 async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
-    """Say hello, and judge the answer. 401 is an endpoint, too; its token is another step's matter."""
+    """Send the first request, and judge the response. A 401 also comes from an endpoint; `login` judges it."""
     try:
-        reply = await web.post(hello(WITH_HANDSHAKE))
+        reply = await web.post(initialize_message(WITH_HANDSHAKE))
     except NoAnswer as error:
         report.fail("endpoint", f"the server {error}", _after_silence(str(error)))
         return None
 
-    opening = opening_of(reply)
+    opening = opening_result(reply)
     if opening is not None and "protocolVersion" in opening:
-        _say_found(web, reply, report)
+        _report_endpoint(web, reply, report)
         return Endpoint(web, reply)
     if reply.status == 401:
         return Endpoint(web, reply)
     newest = WITHOUT_HANDSHAKE
     try:
-        modern = await web.post(discover(newest), modern_headers(newest, "server/discover"))
+        modern = await web.post(discover_message(newest), modern_headers(newest, "server/discover"))
     except NoAnswer:
         modern = reply
-    if (opening := opening_of(modern)) is not None and "supportedVersions" in opening:
-        _say_found(web, modern, report)
+    if (opening := opening_result(modern)) is not None and "supportedVersions" in opening:
+        _report_endpoint(web, modern, report)
         return Endpoint(web, modern, is_modern_only=True)
 
     if await _has_old_transport(web, web.target.url):
-        advice = 'hosts need "type": "sse" in its entry; update the server: hosts are giving this transport up'
+        advice = 'hosts need "type": "sse" in its entry; update the server, because hosts are dropping this transport'
         report.warn("endpoint", "speaks HTTP+SSE, the transport of 2024-11-05", advice)
         return Endpoint(web, reply, is_old=True)
     await _guess(web, reply, report)
@@ -101,24 +101,29 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
 
 def _after_silence(text: str) -> str:
     if "within" in text:
-        return "is it at work on something else, or not HTTP at all? Look in its log; raise --timeout if it is slow"
+        return "is it busy, or does it not speak HTTP at all? Look into its log; raise --timeout if it is slow"
     if "redirects too often" in text:
-        return "it sends every request back to itself: look at the rules of the server, or of the proxy in front of it"
-    return "give the URL itself that it is at"
+        return "it redirects every request to itself: check the rules of the server, or of the proxy in front of it"
+    return "use the URL of the server itself"
 
 
-def _say_found(web: Web, reply: Reply, report: Report) -> None:
+def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
     asked = web.target.url.partition("?")[0]
     if reply.url.partition("?")[0] != asked:
-        text = f"{printable(asked)} sends on to {printable(reply.url)}"
-        report.warn("endpoint", text, "give hosts that URL: not all of them follow", seconds=reply.head_seconds)
+        text = f"{printable(asked)} redirects to {printable(reply.url)}"
+        report.warn(
+            "endpoint",
+            text,
+            "give hosts that URL, because not all of them follow redirects",
+            seconds=reply.head_seconds,
+        )
     else:
         how = "in an event stream" if reply.kind == "text/event-stream" else "as JSON"
         report.ok("endpoint", f"POST {urlsplit(asked).path} is answered {how}", seconds=reply.head_seconds)
 
 
 async def _guess(web: Web, reply: Reply, report: Report) -> None:
-    """Say what is wrong with an answer, and look for the endpoint where others have theirs."""
+    """Report what is wrong with the response, and try the paths that other servers use."""
     said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
     if len(reply.body) >= MOST_BYTES:
         said = f", and with more than {MOST_BYTES // 1024 // 1024} MiB"
@@ -132,7 +137,7 @@ async def _guess(web: Web, reply: Reply, report: Report) -> None:
             report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", f"it is at {url}")
             return
         if guess == "/sse" and await _has_old_transport(web, url):
-            advice = f'it speaks HTTP+SSE of 2024-11-05 at {url}: write that, with "type": "sse" in hosts'
+            advice = f'it speaks HTTP+SSE of 2024-11-05 at {url}: use that URL, with "type": "sse" in hosts'
             report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", advice)
             return
 
@@ -145,38 +150,36 @@ async def _guess(web: Web, reply: Reply, report: Report) -> None:
 def _advice(reply: Reply, tried: str, has_token: bool) -> str:
     status = reply.status
     if reply.kind == "text/html" and status < 400:
-        return f"this is a web page; what is the URL of the MCP endpoint? It is not at {tried}, either"
+        return f"this is a web page. What is the URL of the MCP endpoint? It is not at {tried} either"
     if status in (404, 405, 410, 501):
-        return f"is the path right? There is no server at {tried}, either"
+        return f"is the path right? No server answers at {tried} either"
     if status == 403:
         challenge = reply.headers.get("www-authenticate", "")
         advice = advice_on(status, [challenge] if challenge else [], reply.first_line, has_token=has_token)
-        return advice or "the server does not let this request in, for the reason that it names"
+        return advice or "the server forbids this request for the reason that it gives"
     if status in (406, 415):
-        return "it has to take POST with Content-Type: application/json and Accept: application/json, text/event-stream"
+        return "accept POST with Content-Type: application/json and Accept: application/json, text/event-stream"
     if status == 421:
-        return "the proxy in front of it does not know this name: is Host what it expects?"
+        return "the proxy in front of it does not know this host name: is the Host header right?"
     if status == 429:
-        return "it takes no more for now: try again later"
+        return "the server limits its requests: try again later"
     if status >= 500:
-        return "it, or the proxy in front of it, is broken or just starting: look in its log"
+        return "the server, or the proxy in front of it, is broken or still starting: look into its log"
     if status == 400:
-        return (
-            "answer `initialize` in every version: hosts that get 400 go on with the transport of 2024-11-05, and fail"
-        )
+        return "answer `initialize` in every version: after a 400 hosts try the transport of 2024-11-05, and fail"
     return "answer `initialize` with a JSON-RPC result that has protocolVersion, capabilities and serverInfo"
 
 
 async def _answers(web: Web, url: str) -> bool:
     try:
-        reply = await web.post(hello(WITH_HANDSHAKE), url=url)
+        reply = await web.post(initialize_message(WITH_HANDSHAKE), url=url)
     except NoAnswer:
         return False
-    return opening_of(reply) is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
+    return opening_result(reply) is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
 
 
 async def _has_old_transport(web: Web, url: str) -> bool:
-    """Whether GET opens a stream that begins with the event `endpoint`."""
+    """Return whether GET opens a stream that begins with the event `endpoint`."""
     try:
         reply = await web.ask(
             "GET", {"Accept": "text/event-stream"}, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b"")
@@ -193,19 +196,19 @@ _NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session
 
 
 async def try_exposure(web: Web, report: Report, *, wants_handshake: bool) -> None:
-    """Ask as a stranger's page would, and as a browser does before it lets a page ask."""
+    """Send requests as a web page of another origin would, and the preflight that a browser sends first."""
     is_local = is_loopback(web.target)
     origin = await _ask(web, {"Origin": _STRANGER}, wants_handshake)
     if origin is None:
         report.skip("Origin", "no answer to a request with another Origin")
-    elif not _is_taken(origin):
-        report.ok("Origin", f"a stranger's web page is refused (status {origin.status})")
+    elif not _is_accepted(origin):
+        report.ok("Origin", f"web pages of other origins are refused (status {origin.status})")
     elif is_local:
-        text = f"a web page of {_STRANGER} may use this server, and so may every page that you open"
-        report.fail("Origin", text, "answer 403 to an Origin that is not yours")
+        text = f"a web page of {_STRANGER} can use this server, and so can every page that you open"
+        report.fail("Origin", text, "answer 403 to requests with an Origin that is not yours")
     else:
-        text = "web pages of all origins are taken"
-        report.warn("Origin", text, "answer 403 to those that you do not know, unless each request needs a token")
+        text = "web pages of all origins are accepted"
+        report.warn("Origin", text, "answer 403 to unknown origins, unless each request needs a token")
 
     if is_local and web.target.socket is None:
         await _try_host(web, report, wants_handshake)
@@ -216,29 +219,29 @@ async def _ask(web: Web, headers: dict[str, str], wants_handshake: bool) -> Repl
     newest = WITHOUT_HANDSHAKE
     try:
         if wants_handshake:
-            return await web.post(hello(WITH_HANDSHAKE), headers)
-        return await web.post(discover(newest), {**modern_headers(newest, "server/discover"), **headers})
+            return await web.post(initialize_message(WITH_HANDSHAKE), headers)
+        return await web.post(discover_message(newest), {**modern_headers(newest, "server/discover"), **headers})
     except NoAnswer:
         return None
 
 
-def _is_taken(reply: Reply) -> bool:
-    return reply.status < 300 and opening_of(reply) is not None
+def _is_accepted(reply: Reply) -> bool:
+    return reply.status < 300 and opening_result(reply) is not None
 
 
 async def _try_host(web: Web, report: Report, wants_handshake: bool) -> None:
-    """A stranger's name can point to this machine: a page of theirs is then of the same origin."""
+    """Anybody's host name can point to this machine. A page of that name then has the same origin as the server."""
     host = await _ask(web, {"Host": "stranger.example"}, wants_handshake)
-    if host is None or not _is_taken(host):
+    if host is None or not _is_accepted(host):
         status = "" if host is None else f" (status {host.status})"
-        report.ok("Host", f"other names than this machine's are refused{status}")
+        report.ok("Host", f"host names of other machines are refused{status}")
     else:
-        text = "requests to stranger.example are taken, a name that anybody can point to this machine"
+        text = "requests to stranger.example are accepted, and anybody can point such a name to this machine"
         report.fail("Host", text, "answer 403 or 421 to a Host that is not localhost or 127.0.0.1")
 
 
 async def _try_cors(web: Web, report: Report) -> None:
-    """Whether pages may use it, as some hosts are pages; if they may, whether with all that they need."""
+    """Judge whether web pages may use the server, as some hosts are web pages, and with all headers that they need."""
     headers = {
         "Origin": _STRANGER,
         "Access-Control-Request-Method": "POST",
@@ -251,28 +254,28 @@ async def _try_cors(web: Web, report: Report) -> None:
         return
     allowed = reply.headers.get("access-control-allow-origin")
     if allowed is None or reply.status >= 400:
-        report.ok("CORS", "pages of other origins are not let in; hosts that are web pages need a proxy of their own")
+        report.ok("CORS", "pages of other origins are refused; hosts that are web pages need a proxy of their own")
         return
     fields = reply.headers.get("access-control-allow-headers", "").lower()
     names = {name.strip() for name in fields.split(",")}
     missing = [name for name in _NEEDED if name not in names and ("*" not in names or name == "authorization")]
     if missing:
-        text = f"{printable(allowed)} may ask, but not with {', '.join(missing)}"
+        text = f"{printable(allowed)} may send requests, but not with {', '.join(missing)}"
         more = "and Mcp-Session-Id to Access-Control-Expose-Headers"
         advice = f"add {', '.join(missing)} to Access-Control-Allow-Headers, {more}"
         report.warn("CORS", text, advice)
     else:
-        report.ok("CORS", f"pages of {printable(allowed)} may ask")
+        report.ok("CORS", f"pages of {printable(allowed)} may send requests")
 
 
 _SECONDS = 5.0
-"""How long a stream may take to begin."""
+"""Seconds that a stream may take to begin."""
 
 _SLOW_SECONDS = 1.0
 
 
 async def try_streams(endpoint: Endpoint, report: Report) -> None:
-    """Open the stream on which a server tells what changes, and see when it begins."""
+    """Open the stream on which a server sends notifications, and measure when it begins."""
     web, patience = endpoint.web, endpoint.web.timeout
     web.timeout = min(patience, _SECONDS)
     began = time.monotonic()
@@ -290,16 +293,16 @@ async def try_streams(endpoint: Endpoint, report: Report) -> None:
             reply = await web.post(message, modern_headers(version, "subscriptions/listen"))
     except NoAnswer:
         text = f"a stream did not begin within {web.timeout:g} s"
-        report.warn("streams", text, _HOW, seconds=time.monotonic() - began)
+        report.warn("streams", text, _UNBUFFER, seconds=time.monotonic() - began)
         return
     finally:
         web.timeout = patience
     _judge(reply, report)
 
 
-_HOW = (
-    "a proxy in front of it keeps back what it gets: switch its buffering off (nginx: proxy_buffering off, or let the "
-    "server send X-Accel-Buffering: no), and its compression of event streams"
+_UNBUFFER = (
+    "a proxy in front of it buffers responses: switch that off (nginx: proxy_buffering off, or let the "
+    "server send X-Accel-Buffering: no), and the compression of event streams too"
 )
 
 
@@ -307,20 +310,20 @@ def _judge(reply: Reply, report: Report) -> None:
     through = reply.headers.get("via") or reply.headers.get("server") or ""
     named = f", through {printable(through)}" if through else ""
     if reply.kind != "text/event-stream":
-        report.ok(
-            "streams", f"it has none to listen on (status {reply.status}): changes are not told", status=reply.status
-        )
+        report.ok("streams", f"it has no stream of notifications (status {reply.status})", status=reply.status)
     elif reply.headers.get("content-encoding", "identity") != "identity":
         text = f"the stream is compressed ({printable(reply.headers['content-encoding'])}){named}"
-        report.warn("streams", text, _HOW)
+        report.warn("streams", text, _UNBUFFER)
     elif reply.head_seconds > _SLOW_SECONDS:
-        report.warn("streams", f"one began after {reply.head_seconds:.1f} s{named}", _HOW, seconds=reply.head_seconds)
+        report.warn(
+            "streams", f"one began after {reply.head_seconds:.1f} s{named}", _UNBUFFER, seconds=reply.head_seconds
+        )
     else:
         report.ok("streams", f"one began at once{named}", seconds=reply.head_seconds)
 
 
 async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
-    """All steps behind the way to it. `timeout` is how many seconds the server has for each answer."""
+    """Try everything above the network. `timeout` is how many seconds the server has for each response."""
     web = Web(target, timeout)
     endpoint = await find_endpoint(web, report)
     if endpoint is None:
@@ -337,33 +340,33 @@ async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
     await _try_without_token(web, report, wants_handshake=endpoint.wants_handshake)
     await try_exposure(web, report, wants_handshake=endpoint.wants_handshake)
     await try_streams(endpoint, report)
-    await _let_go(endpoint)
+    await _end_session(endpoint)
     await try_client(target, report, timeout)
     await _try_versions(web, report)
 
 
 async def _try_without_token(web: Web, report: Report, *, wants_handshake: bool) -> None:
-    """Whether the token that was given is wanted at all."""
+    """Check whether the server needs the token that was given."""
     if not any(name.lower() == "authorization" for name in web.target.headers):
-        report.ok("token", "none is wanted")
+        report.ok("token", "not needed")
         return
     newest = WITHOUT_HANDSHAKE
     plain = Web(UrlTarget(web.target.url, {}, web.target.socket, web.target.ca_file), web.timeout)
     try:
         if wants_handshake:
-            reply = await plain.post(hello(WITH_HANDSHAKE))
+            reply = await plain.post(initialize_message(WITH_HANDSHAKE))
         else:
-            reply = await plain.post(discover(newest), modern_headers(newest, "server/discover"))
+            reply = await plain.post(discover_message(newest), modern_headers(newest, "server/discover"))
     except NoAnswer:
         report.skip("token", "no answer to a request without the token")
         return
-    if opening_of(reply) is not None:
-        report.warn("token", "the server answers without it, too", "is it checked later, or not at all?")
+    if opening_result(reply) is not None:
+        report.warn("token", "the server also answers without it", "is it checked later, or not at all?")
     else:
-        report.ok("token", f"it is taken, and without it comes status {reply.status}")
+        report.ok("token", f"it is accepted, and without it the server answers with status {reply.status}")
 
 
-async def _let_go(endpoint: Endpoint) -> None:
+async def _end_session(endpoint: Endpoint) -> None:
     """End the session that the first request has opened."""
     if endpoint.session is not None:
         fields = {"Mcp-Session-Id": endpoint.session, "MCP-Protocol-Version": WITH_HANDSHAKE}
@@ -374,13 +377,15 @@ async def _let_go(endpoint: Endpoint) -> None:
 
 
 async def _try_versions(web: Web, report: Report) -> None:
-    """Each version of the protocol with a request of its own."""
+    """Try each version of the protocol with a request of its own."""
     tried = await asyncio.gather(*(_try_version(web, version) for version in table.SUPPORTED))
     taken = [version for version, is_taken in zip(table.SUPPORTED, tried, strict=True) if is_taken]
     others = [version for version in table.SUPPORTED if version not in taken]
     not_taken = f"not {', '.join(others)}" if others else ""
     if not taken:
-        report.fail("versions", "none that is known", "answer `initialize` with a version that there is")
+        report.fail(
+            "versions", "the server supports no known version", "answer `initialize` with a version that exists"
+        )
     elif taken[0] == WITHOUT_HANDSHAKE or WITH_HANDSHAKE in taken:
         report.ok("versions", ", ".join(taken), advice=not_taken, taken=taken)
     else:
@@ -390,19 +395,19 @@ async def _try_versions(web: Web, report: Report) -> None:
 async def _try_version(web: Web, version: str) -> bool:
     try:
         if has_handshake(version):
-            reply = await web.post(hello(version))
-            opening = opening_of(reply) or {}
-            await _let_go(Endpoint(web, reply))
+            reply = await web.post(initialize_message(version))
+            opening = opening_result(reply) or {}
+            await _end_session(Endpoint(web, reply))
             return bool(opening.get("protocolVersion") == version)
-        reply = await web.post(discover(version), modern_headers(version, "server/discover"))
+        reply = await web.post(discover_message(version), modern_headers(version, "server/discover"))
     except NoAnswer:
         return False
-    offered = (opening_of(reply) or {}).get("supportedVersions")
+    offered = (opening_result(reply) or {}).get("supportedVersions")
     return isinstance(offered, list) and version in offered
 
 
 def is_loopback(target: UrlTarget) -> bool:
-    """Whether the server is on this machine, for this machine."""
+    """Return whether only programs on this machine can reach the server."""
     if target.socket is not None:
         return True
     host = urlsplit(target.url).hostname or ""

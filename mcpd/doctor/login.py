@@ -1,4 +1,4 @@
-"""A server that wants a token: does it say so as hosts understand it, and where to get one?"""
+"""Judges a server that needs a token: whether hosts find out how to log in, and whether a login would succeed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _METADATA = re.compile(r'\bresource_metadata\s*=\s*"([^"]{1,2000})"', re.IGNOREC
 
 
 async def judge_refusal(web: Web, reply: Reply, report: Report) -> None:
-    """A 401: with a token it is the token; without one the way to get one is looked at."""
+    """Judge a 401: with a token, the token is wrong; without one, examine how to get one."""
     if any(name.lower() == "authorization" for name in web.target.headers):
         text = f"the server refuses the token (401): {_said(reply)}"
-        report.fail("token", text, "is it for this server, and still good? Get another one")
+        report.fail("token", text, "is it for this server, and still valid? Get a new one")
     challenge = reply.headers.get("www-authenticate", "")
     if "bearer" not in challenge.lower():
         said = f"with {printable(challenge)}" if challenge else "without the header WWW-Authenticate"
-        advice = 'answer with WWW-Authenticate: Bearer resource_metadata="…": hosts learn by it where to sign in'
-        report.warn("token", f"one is wanted, and 401 comes {said}", advice)
+        advice = 'answer with WWW-Authenticate: Bearer resource_metadata="…", from which hosts learn where to log in'
+        report.warn("token", f"it is needed, and the 401 comes {said}", advice)
     elif not any(step.name == "token" for step in report.steps):
         login = f"log in: mcpd login {printable(web.target.url)}; or " if _METADATA.search(challenge) else ""
-        advice = f"{login}give one with --token-file FILE: all else is not tried without"
-        report.ok("token", "one is wanted (401 with a challenge)", advice=advice)
+        advice = f"{login}pass one with --token-file FILE; nothing else is tried without it"
+        report.ok("token", "it is needed (401 with a challenge)", advice=advice)
     metadata = await _resource_metadata(web, challenge, report)
     if metadata is not None:
         await _authorization_server(web, metadata, report)
@@ -46,11 +46,11 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> None:
 
 def _said(reply: Reply) -> str:
     found = re.search(r'error_description\s*=\s*"([^"]*)"', reply.headers.get("www-authenticate", ""))
-    return printable(found[1]) if found else reply.first_line or "it does not say why"
+    return printable(found[1]) if found else reply.first_line or "without a reason"
 
 
 async def _resource_metadata(web: Web, challenge: str, report: Report) -> dict[str, Any] | None:
-    """The document that says who gives tokens for this server."""
+    """Read the document that names the issuers of tokens for this server."""
     url = web.target.url.partition("?")[0]
     path = urlsplit(url).path.rstrip("/")
     named = _METADATA.search(challenge)
@@ -62,25 +62,25 @@ async def _resource_metadata(web: Web, challenge: str, report: Report) -> dict[s
             break
     if not isinstance(document, dict):
         text = f"no document at {printable(places[0])} ({document})"
-        advice = "serve it (RFC 9728) with `resource` and `authorization_servers`: hosts cannot sign in without"
+        advice = "serve it (RFC 9728) with `resource` and `authorization_servers`: hosts cannot log in without it"
         report.fail("sign-in", text, advice)
         return None
 
     resource = document.get("resource")
     if not isinstance(resource, str) or _read(resource) is None or not _covers(resource, url):
-        text = f"its `resource` is {printable(resource)!r}, and the server is at {printable(url)}"
-        report.fail("sign-in", text, "write there the URL that hosts are given: they refuse tokens for another one")
+        text = f"its `resource` is {printable(resource)!r}, but the server is at {printable(url)}"
+        report.fail("sign-in", text, "write the URL that hosts are given: they refuse tokens for another one")
         return None
     servers = document.get("authorization_servers")
     if not isinstance(servers, list) or not servers:
-        report.fail("sign-in", "its document names no authorization_servers", "name the one that gives tokens")
+        report.fail("sign-in", "its document does not name authorization_servers", "name the server that issues tokens")
         return None
     report.ok("sign-in", f"tokens come from {', '.join(printable(each) for each in servers[:3])}", document=document)
     return document
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Whether a token for `resource` is one for this URL: the same origin, and the same path or one above it."""
+    """Return whether a token for `resource` is valid for this URL: same origin, and the same path or one above it."""
     ours, theirs = urlsplit(url), urlsplit(resource)
     if (ours.scheme, ours.netloc.lower()) != (theirs.scheme.lower(), theirs.netloc.lower()):
         return False
@@ -89,11 +89,11 @@ def _covers(resource: str, url: str) -> bool:
 
 
 async def _authorization_server(web: Web, metadata: dict[str, Any], report: Report) -> None:
-    """What the first authorization server says of itself."""
+    """Judge the metadata of the first authorization server."""
     issuer = str(metadata["authorization_servers"][0])
     parts = _read(issuer)
     if parts is None:
-        report.fail("authorization", f"{printable(issuer)} is no URL", "name the issuer that gives tokens by its URL")
+        report.fail("authorization", f"{printable(issuer)} is not a URL", "name the issuer of tokens by its URL")
         return
     path = parts.path.rstrip("/")
     places = [urljoin(issuer, well_known + path) for well_known in _SERVER]
@@ -105,35 +105,35 @@ async def _authorization_server(web: Web, metadata: dict[str, Any], report: Repo
         if isinstance(document, dict):
             break
     if not isinstance(document, dict):
-        text = f"{printable(issuer)} has no document about itself ({document})"
-        report.fail("authorization", text, f"let it serve {printable(places[0])}")
+        text = f"{printable(issuer)} has no metadata document ({document})"
+        report.fail("authorization", text, f"serve {printable(places[0])} there")
         return
 
     if document.get("issuer") != issuer:
-        text = f"its `issuer` is {printable(document.get('issuer'))!r}, and it was named {printable(issuer)!r}"
-        report.fail("authorization", text, "both have to be the same text, to the last slash: hosts stop here")
+        text = f"its `issuer` is {printable(document.get('issuer'))!r}, but it was named {printable(issuer)!r}"
+        report.fail("authorization", text, "both must be the same text, including a final slash: hosts stop here")
         return
     missing = [name for name in ("authorization_endpoint", "token_endpoint") if not isinstance(document.get(name), str)]
     if missing:
-        report.fail("authorization", f"its document lacks {', '.join(missing)}", "hosts cannot sign in without")
+        report.fail("authorization", f"its document lacks {', '.join(missing)}", "hosts cannot log in without it")
         return
     methods = document.get("code_challenge_methods_supported")
     if not isinstance(methods, list) or "S256" not in methods:
-        text = "its document does not say that it takes PKCE with S256"
+        text = "its document does not list PKCE with S256"
         report.fail(
-            "authorization", text, 'add "code_challenge_methods_supported": ["S256"]: hosts refuse it otherwise'
+            "authorization", text, 'add "code_challenge_methods_supported": ["S256"]: otherwise hosts refuse it'
         )
         return
     if not (document.get("registration_endpoint") or document.get("client_id_metadata_document_supported")):
-        text = f"{printable(issuer)} lets no host register itself"
+        text = f"{printable(issuer)} does not let hosts register themselves"
         advice = "people have to enter a client id by hand: allow registration, or client id metadata documents"
         report.warn("authorization", text, advice)
     else:
-        report.ok("authorization", f"{printable(issuer)} can be signed in to by hosts")
+        report.ok("authorization", f"hosts can log in at {printable(issuer)}")
 
 
 def _read(url: str) -> SplitResult | None:
-    """The parts of a URL that the server names; None for what is none."""
+    """The parts of a URL that the server names; None if it is malformed."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -145,10 +145,10 @@ def _joined(base: str, url: str) -> str:
 
 
 async def _document(web: Web, url: str) -> dict[str, Any] | str:
-    """A JSON object from a URL, or why there is none. Credentials stay here."""
+    """Read a JSON object from a URL without credentials. Returns the reason if that fails."""
     parts = _read(url)
     if parts is None or parts.scheme not in ("http", "https"):
-        return "no URL of a web page"
+        return "not the URL of a web page"
     try:
         reply = await web.ask("GET", {"Accept": "application/json"}, url=url, is_foreign=True)
     except NoAnswer as error:
@@ -158,25 +158,25 @@ async def _document(web: Web, url: str) -> dict[str, Any] | str:
     try:
         found = decode(reply.body)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return "it is no JSON"
-    return found if isinstance(found, dict) else "it is no JSON object"
+        return "it is not JSON"
+    return found if isinstance(found, dict) else "it is not a JSON object"
 
 
 async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:
-    """Walk it, and say what is there; whether the user is logged in, so that all else can be tried."""
+    """Follow the way from the 401 to a login as our client does. Returns whether the user is logged in."""
     url = plain_url(web.target.url)
     challenges = parse([reply.headers["www-authenticate"]] if "www-authenticate" in reply.headers else [])
     looked: list[Looked] = []
     try:
         found = await run(discover(url, challenge_of(challenges), looked=looked), Network(url))
     except AuthorizationFailed as error:
-        # A document that is there and wrong says more than a place that has none.
+        # A faulty document explains more than a place without one.
         wrong = sorted((one for one in looked if not one.is_good), key=lambda one: one.said.isdigit())
         bad = wrong[0] if wrong else None
         where = (
             f"{bad.what} at {printable(bad.url, 300)}: {printable(bad.said, 300)}" if bad is not None else str(error)
         )
-        report.fail("login", where, "mcpd login stops there, and so do hosts: mend that first", looked=_all(looked))
+        report.fail("login", where, "mcpd login stops there, and so do hosts: fix that first", looked=_all(looked))
         return False
 
     _judge(found, report, looked)
@@ -187,26 +187,32 @@ async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:
 
 
 def _judge(found: Found, report: Report, looked: list[Looked]) -> None:
-    """What a login needs of a server that was found, and what it had better not say."""
+    """Judge whether the authorization server that was found has everything that a login needs."""
     server, metadata = found.server, found.metadata
     issuer = printable(server.issuer, 200)
     if server.authorization_endpoint is None:
-        report.warn("login", f"{issuer} has no authorization_endpoint", "only programs get tokens there, no people")
+        report.warn(
+            "login", f"{issuer} has no authorization_endpoint", "only programs can get tokens there, not people"
+        )
         return
     if metadata is None:
-        text = f"{issuer}, by the ways of 2025-03-26: the server has no protected resource metadata"
-        report.warn("login", text, "serve it (RFC 9728): newer hosts look nowhere else", looked=_all(looked))
+        text = f"{issuer}, by the rules of 2025-03-26: the server has no protected resource metadata"
+        report.warn("login", text, "serve it (RFC 9728), because newer hosts use nothing else", looked=_all(looked))
         return
 
     if "offline_access" in (metadata.scopes_supported or ()):
-        text = "the resource metadata lists offline_access, which is no right of the server's"
-        report.warn("login", text, "take it out of scopes_supported: hosts add it where the issuer lists it")
+        text = "the resource metadata lists offline_access, which is not a scope of the server"
+        report.warn("login", text, "remove it from scopes_supported: hosts add it where the issuer lists it")
         return
     if server.takes_documents and "none" not in (server.auth_methods or ()):
-        text = f"{issuer} takes metadata documents as client ids, and does not list none as a way to prove oneself"
-        report.warn("login", text, "add none to token_endpoint_auth_methods_supported: Claude signs in nowhere without")
+        text = f"{issuer} accepts metadata documents as client ids, but does not list none as an authentication method"
+        report.warn("login", text, "add none to token_endpoint_auth_methods_supported: Claude cannot log in without it")
         return
-    how = "no client registers itself: mcpd login --client-id ID" if server.registration_endpoint is None else ""
+    how = (
+        ("clients cannot register themselves: mcpd login --client-id ID")
+        if server.registration_endpoint is None
+        else ""
+    )
     report.ok("login", f"mcpd login {found.resource} leads to {issuer}", advice=how, looked=_all(looked))
 
 

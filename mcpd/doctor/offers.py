@@ -1,4 +1,4 @@
-"""What a server offers: its lists, whether hosts take what is in them, and one call that changes nothing."""
+"""Examines the lists of a server, whether hosts accept their entries, and one call that changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
 
 MOST_PAGES = 1000
-"""A list with more pages is taken for one without end."""
+"""A list with more pages is taken to be endless."""
 
 _MOST_SHOWN = 10
 _SLOW_SECONDS = 5.0
@@ -27,12 +27,14 @@ _LISTS = (
 )
 
 
-def say_who_it_is(opening: Mapping[str, Any], info: Any, report: Report) -> None:
-    """What the server says of itself; `opening` is its first answer, `info` its name and version in that."""
+def report_identity(opening: Mapping[str, Any], info: Any, report: Report) -> None:
+    """Report the server's name, instructions and capabilities. `opening` is its first result, `info` its
+    `serverInfo`.
+    """
     info = info if isinstance(info, dict) else {}
     name, version = printable(info.get("name", "")), printable(info.get("version", ""))
     if not name:
-        report.warn("name", "the server does not say what it is called", "give it `serverInfo` with name and version")
+        report.warn("name", "the server does not give its name", "return `serverInfo` with name and version")
     else:
         report.ok("name", f"{name} {version}".strip(), server=name, version=version)
     for problem in instructions_problems(_text(opening.get("instructions"))):
@@ -42,11 +44,11 @@ def say_who_it_is(opening: Mapping[str, Any], info: Any, report: Report) -> None
     named = capabilities if isinstance(capabilities, dict) else {}
     if not {"tools", "resources", "prompts"} & named.keys():
         text = "the server offers neither tools nor resources nor prompts"
-        report.warn("offers", text, "hosts show nothing of it: say in `capabilities` what it has")
+        report.warn("offers", text, "hosts show nothing of it: declare in `capabilities` what it has")
 
 
-def say_extensions(capabilities: Sequence[Any], report: Report) -> None:
-    """The extensions in any of these capabilities, as the server has said them in several versions."""
+def report_extensions(capabilities: Sequence[Any], report: Report) -> None:
+    """Report the extensions in these capabilities, which come from several versions of the protocol."""
     found: set[str] = set()
     for each in capabilities:
         extensions = each.get("extensions") if isinstance(each, dict) else None
@@ -55,8 +57,8 @@ def say_extensions(capabilities: Sequence[Any], report: Report) -> None:
     report.ok("extensions", shown or "none", extensions=sorted(found))
 
 
-async def look_at_offers(peer: Peer, opening: Mapping[str, Any], report: Report, *, any_output: bool) -> None:
-    """All lists, the tools in them, and a call. `any_output`: in a version in which results may be anything."""
+async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report, *, any_output: bool) -> None:
+    """Examine all lists, the tools in them, and a call. `any_output`: results may be any JSON in this version."""
     capabilities = opening.get("capabilities")
     offered = capabilities if isinstance(capabilities, dict) else {}
     tools: list[Any] = []
@@ -76,7 +78,7 @@ async def look_at_offers(peer: Peer, opening: Mapping[str, Any], report: Report,
 
 
 async def _list(peer: Peer, method: str, member: str, title: str, report: Report) -> list[Any] | None:
-    """All pages of a list; None if it cannot be had."""
+    """Read all pages of a list; return None if it cannot be read."""
     found: list[Any] = []
     cursors: set[str] = set()
     cursor: Any = None
@@ -85,15 +87,15 @@ async def _list(peer: Peer, method: str, member: str, title: str, report: Report
         try:
             answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
         except NoAnswer as error:
-            report.fail(title, f"the server {error}", f"answer {method}, or do not offer it in `capabilities`")
+            report.fail(title, f"the server {error}", f"answer {method}, or do not declare it in `capabilities`")
             return None
         seconds += answer.seconds
         page = None if answer.result is None else answer.result.get(member)
         if not isinstance(page, list):
             if answer.code == -32601 and method == "resources/templates/list":
-                return []  # whoever has none often does not know the method
+                return []  # servers without any often do not know the method
             text = f"{method}: {printable(answer.error) if answer.error else f'the answer has no list {member!r}'}"
-            report.fail(title, text, f"answer {method} with a list, or do not offer it in `capabilities`")
+            report.fail(title, text, f"answer {method} with a list, or do not declare it in `capabilities`")
             return None
 
         found += page
@@ -102,7 +104,7 @@ async def _list(peer: Peer, method: str, member: str, title: str, report: Report
         if cursor is None:
             break
         if str(cursor) in cursors or len(cursors) >= MOST_PAGES:
-            text = f"{method} comes to no end: the page behind cursor {printable(cursor)!r} comes again"
+            text = f"{method} never ends: the page after cursor {printable(cursor)!r} comes again"
             report.fail(title, text, "leave out `nextCursor` on the last page")
             return None
         cursors.add(str(cursor))
@@ -110,7 +112,9 @@ async def _list(peer: Peer, method: str, member: str, title: str, report: Report
     pages = f" on {len(cursors) + 1} pages" if cursors else ""
     if seconds > _SLOW_SECONDS:
         text = f"{len(found)}{pages}, after {seconds:.1f} s"
-        report.warn(title, text, "hosts ask for lists at their start and wait: answer at once", seconds=seconds)
+        report.warn(
+            title, text, "hosts request lists at their start and wait for them: answer at once", seconds=seconds
+        )
     else:
         report.ok(title, f"{len(found)}{pages}", seconds=seconds, count=len(found))
     return found
@@ -120,7 +124,7 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
     problems: list[Problem] = []
     for tool in tools:
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-            problems.append(Problem("tool", "one in the list has no name: many clients drop the whole list"))
+            problems.append(Problem("tool", "one in the list has no name: many clients then drop the whole list"))
         else:
             problems += tool_problems(tool, any_output=any_output)
     names = [tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
@@ -133,17 +137,17 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
         rest = problems[_MOST_SHOWN:]
         worst = report.fail if rest[0].is_error else report.warn
         worst(
-            "schemas", f"{len(rest)} more like these", "--json names all of them", problems=[str(each) for each in rest]
+            "schemas", f"{len(rest)} more like these", "--json lists all of them", problems=[str(each) for each in rest]
         )
     if not problems and tools:
-        report.ok("schemas", "every host that we know takes them")
+        report.ok("schemas", "every known host accepts them")
 
 
 async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
-    """Call a tool that says that it only reads, and needs no arguments."""
+    """Call a tool that is marked as read-only and needs no arguments."""
     tool = next((tool for tool in tools if _is_harmless(tool)), None)
     if tool is None:
-        text = "no tool is marked as read-only (annotations.readOnlyHint) that needs no arguments: none was called"
+        text = "none was called: no tool without required arguments is marked as read-only (annotations.readOnlyHint)"
         report.skip("call", text)
         return
     name = printable(tool["name"])
@@ -158,20 +162,16 @@ async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
 def _judge_result(name: str, answer: Answer, report: Report) -> None:
     result = answer.result
     if result is None:
-        text = f"{name}: {printable(answer.error) or 'the answer is no object'}"
-        report.fail("call", text, "a tool that fails answers with a result that has `isError`")
+        text = f"{name}: {printable(answer.error) or 'the result is not an object'}"
+        report.fail("call", text, "return a result with `isError` when a tool fails")
     elif result.get("resultType") == "input_required":
-        report.ok("call", f"{name} asks for input first", seconds=answer.seconds, tool=name)
+        report.ok("call", f"{name} requests input first", seconds=answer.seconds, tool=name)
     elif not isinstance(result.get("content"), list):
-        report.fail(
-            "call", f"{name}: its result has no list `content`", "clients refuse it: give [] if there is nothing"
-        )
+        report.fail("call", f"{name}: its result has no list `content`", "clients refuse it: return [] if it is empty")
     elif result.get("isError"):
         texts = [each.get("text", "") for each in result["content"] if isinstance(each, dict)]
         said = printable(" ".join(map(str, texts)))
-        report.warn(
-            "call", f"{name} failed: {said}", "see whether it needs something that is missing here, such as a key"
-        )
+        report.warn("call", f"{name} failed: {said}", "does it need something that is missing here, such as a key?")
     else:
         report.ok("call", f"{name} answered", seconds=answer.seconds, tool=name)
 
@@ -185,7 +185,7 @@ def _is_harmless(tool: Any) -> bool:
 
 
 def _split(problem: Problem) -> tuple[str, str]:
-    """What is wrong, and what to do: a problem says both in one sentence."""
+    """Split a problem, which is one sentence, into what is wrong and what to do."""
     text = printable(str(problem), 500)
     what, sign, advice = text.rpartition("; ")
     return (what, advice) if sign else (text, "")

@@ -1,4 +1,4 @@
-"""Tries a server that is started as a program and spoken to over its stdin and stdout, as most hosts do."""
+"""Tries a server that is started as a program and spoken to over stdin and stdout, as most hosts do."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any
 from mcpd.apps.tool_metadata import OFFER
 from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.dialogue import (
-    PASSED_ON,
+    PASSED_VARIABLES,
     WITH_HANDSHAKE,
     WITHOUT_HANDSHAKE,
     Answer,
     Dialogue,
     NoAnswer,
+    advice_for_ending,
+    explaining_line,
     has_handshake,
     initialize_params,
-    mending,
-    telling_line,
 )
-from mcpd.doctor.offers import look_at_offers, say_extensions, say_who_it_is
+from mcpd.doctor.offers import examine_offers, report_extensions, report_identity
 from mcpd.doctor.report import Report
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
@@ -36,11 +36,11 @@ _FOLDERS = ("~/.local/bin", "~/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin"
 
 
 def find_command(target: CommandTarget, report: Report) -> bool:
-    """Look for what the command names; whether it can be started."""
+    """Look for the program and the files that the command names. Returns whether it can be started."""
     program = target.command[0]
     path = (target.env or {}).get("PATH", os.environ.get("PATH", os.defpath))
     if target.cwd is not None and not os.path.isdir(target.cwd):
-        report.fail("found", f"there is no folder {target.cwd}", "correct `cwd`: the server is to run in it")
+        report.fail("found", f"no such folder: {target.cwd}", "correct `cwd`, the folder that the server runs in")
         return False
     if os.sep in program:
         found = _find_file(program, target.cwd, report)
@@ -59,19 +59,21 @@ def find_command(target: CommandTarget, report: Report) -> bool:
 def _find_file(program: str, cwd: str | None, report: Report) -> str | None:
     path = os.path.join(cwd or "", os.path.expanduser(program))
     if program.startswith("~"):
-        report.fail("found", f"{program}: a host does not know what ~ is", f"write {path}")
+        report.fail("found", f"{program}: hosts do not replace ~", f"write {path}")
     elif not os.path.lexists(path):
-        advice = "correct the path; in a host's configuration write it whole"
+        advice = "correct the path; in a host's configuration write the absolute path"
         if variable := re.search(r"\$\{(?:env:)?(\w+)\}", program):
-            advice = f"give the variable a value before mcpd or the host is started: export {variable[1]}=…"
-        report.fail("found", f"there is no file {path}", advice)
+            advice = f"set the variable before mcpd or the host starts: export {variable[1]}=…"
+        report.fail("found", f"no such file: {path}", advice)
     elif not os.path.exists(path):
-        report.fail("found", f"{path} links to what is not there", "mend the link, or install again what it belongs to")
+        report.fail(
+            "found", f"{path} is a link whose target is missing", "repair the link, or install the program again"
+        )
     elif os.path.isdir(path):
         report.fail("found", f"{path} is a folder", "name the program in it")
     elif not os.access(path, os.X_OK):
         how = "chmod +x " + path if not path.endswith(_SCRIPTS) else f"name its interpreter first, as in python {path}"
-        report.fail("found", f"{path} may not be run", how)
+        report.fail("found", f"{path} is not executable", how)
     else:
         return os.path.abspath(path)
     return None
@@ -87,18 +89,18 @@ def _find_on_path(program: str, path: str, report: Report) -> str | None:
     for folder in _FOLDERS:
         elsewhere = os.path.join(os.path.expanduser(folder), program)
         if os.access(elsewhere, os.X_OK):
-            report.fail("found", f"{program} is not on PATH", f"write {elsewhere}, which is there")
+            report.fail("found", f"{program} is not on PATH", f"write {elsewhere}, where it is")
             return None
 
     first, *others = program.split()
     if others and shutil.which(first, path=path) is not None:
-        text = f"there is no program {program!r}: this is a whole command line in one word"
+        text = f"no such program: {program!r}. This is a whole command line in one word"
         report.fail("found", text, f"write {first} as the command, and {' '.join(others)} as its arguments (`args`)")
         return None
 
     near = get_close_matches(program, _programs(path), 1, 0.8)
-    advice = f"did you mean {near[0]}?" if near else f"install it, or write its whole path; PATH is {path}"
-    report.fail("found", f"there is no program {program}", advice)
+    advice = f"did you mean {near[0]}?" if near else f"install it, or write its absolute path; PATH is {path}"
+    report.fail("found", f"no such program: {program}", advice)
     return None
 
 
@@ -113,12 +115,12 @@ def _programs(path: str) -> list[str]:
 
 
 def _has_interpreter(path: str, search: str, report: Report) -> bool:
-    """Whether the program that the first line of a script names is there."""
+    """Return whether the interpreter in the first line of a script exists."""
     try:
         with open(path, "rb") as file:
             line = file.readline(300)
     except OSError:
-        return True  # what may be run and not read is no script
+        return True  # a file that is executable but not readable is not a script
     if not line.startswith(b"#!"):
         return True
     words = line[2:].decode("utf-8", "replace").split()
@@ -129,30 +131,32 @@ def _has_interpreter(path: str, search: str, report: Report) -> bool:
         is_there = bool(words) and os.access(words[0], os.X_OK)
     if not is_there:
         name = words[0] if words else "nothing"
-        text = f"{path} is to be run by {name}, which is not there"
+        text = f"{path} needs {name}, which does not exist"
         report.fail("found", text, f"install {name}, or the program again: its folder may have been moved")
     return is_there
 
 
 def _has_script(target: CommandTarget, report: Report) -> bool:
-    """Whether the script that an interpreter is given is there: the first word that looks like a file."""
+    """Return whether the script for an interpreter exists: the first word that looks like a file."""
     for word in target.command[1:]:
         if word in ("-m", "-c", "-e", "--", "run", "exec", "x", "dlx"):
-            return True  # what follows is no file, or another program's
+            return True  # not a file, or another program's
         if word.startswith("-") or not word.endswith(_SCRIPTS):
             continue
         path = os.path.join(target.cwd or "", word)
         if not os.path.exists(path):
             where = "" if os.path.isabs(word) else f" in {os.path.abspath(target.cwd or '.')}"
             report.fail(
-                "found", f"there is no file {word}{where}", "correct the path; in a host's configuration write it whole"
+                "found",
+                f"no such file: {word}{where}",
+                "correct the path; in a host's configuration write the absolute path",
             )
             return False
         if not os.access(path, os.R_OK):
-            report.fail("found", f"{path} may not be read", f"chmod +r {path}")
+            report.fail("found", f"{path} is not readable", f"chmod +r {path}")
             return False
         if not os.path.isabs(word):
-            text = f"{word} is looked for in the folder that a host happens to run in"
+            text = f"{word} is relative to the folder that a host happens to run in"
             report.warn("found", text, f"in a host's configuration write {os.path.abspath(path)}")
         return True
     return True
@@ -166,13 +170,13 @@ _AT_ONCE = 2
 """How many copies of the server run at once while versions are tried."""
 
 _WITH_EXTENSIONS = {"extensions": OFFER}
-"""The capabilities of a host that has the extensions that we know: servers say theirs to such ones only."""
+"""The capabilities of a host with all known extensions. Servers declare theirs only to such hosts."""
 
 _FLOOD_BYTES = 1024 * 1024
 
 
 async def try_command(target: CommandTarget, report: Report, timeout: float) -> None:
-    """All steps. `timeout` is how many seconds the server has for each answer, and for its start."""
+    """Take all steps. `timeout` is how many seconds the server has for its start and for each response."""
     if not find_command(target, report):
         return
     dialogue = Dialogue(timeout)
@@ -180,7 +184,7 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
         await dialogue.start(target)
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        report.fail("started", f"it cannot be started: {text}", "start it by hand in a terminal to see more")
+        report.fail("started", f"it cannot be started: {text}", "start it in a terminal to see more")
         return
 
     has_begun = False
@@ -188,9 +192,9 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
         opening = await _begin(dialogue, report)
         if opening is not None:
             has_begun = True
-            say_who_it_is(opening, opening.get("serverInfo") or _info_of(opening), report)
-            await look_at_offers(dialogue, opening, report, any_output=dialogue.envelope is not None)
-            await _ask_nonsense(dialogue, report)
+            report_identity(opening, opening.get("serverInfo") or _server_info(opening), report)
+            await examine_offers(dialogue, opening, report, any_output=dialogue.envelope is not None)
+            await _try_unknown_method(dialogue, report)
     finally:
         ending = await dialogue.end()
     _judge_stdout(dialogue, report)
@@ -199,11 +203,11 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
         _judge_end(ending, report)
         await _try_as_hosts_do(target, report, timeout)
         capabilities = await _try_versions(target, report, timeout)
-        say_extensions(capabilities, report)
+        report_extensions(capabilities, report)
 
 
 async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
-    """The first answer: to `initialize`, or of a server that knows none to `server/discover`."""
+    """Return the first result: of `initialize`, or of `server/discover` if the server does not know that."""
     try:
         answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE))
         if answer.result is None:
@@ -212,15 +216,15 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
         else:
             await dialogue.notify("notifications/initialized")
     except NoAnswer as error:
-        _say_no_answer(dialogue, str(error), report)
+        _report_no_answer(dialogue, str(error), report)
         return None
 
     if "initialize" in dialogue.asked:
-        text = "the program sends back what it is told, as cat does"
-        report.fail("started", text, "this is no server: is its name right, or does it need an option?")
+        text = "the program sends back its input, as cat does"
+        report.fail("started", text, "this is not a server: is its name right, or does it need an option?")
         return None
     if answer.result is None:
-        text = f"the server answers initialize with {printable(answer.error) or 'what is no object'}"
+        text = f"the server answers initialize with {printable(answer.error) or 'a result that is not an object'}"
         report.fail("started", text, "answer `initialize` with protocolVersion, capabilities and serverInfo")
         return None
     _judge_start(dialogue, answer, report)
@@ -228,7 +232,7 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
 
 
 def _first(initialize: Answer, discover: Answer) -> Answer:
-    """Of two refusals the first says more."""
+    """Of two refusals, the first one explains more."""
     return discover if discover.result is not None else initialize
 
 
@@ -237,7 +241,9 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
     report.ok("started", f"process {pid}", first_byte=round(first, 4))
     text = f"after {answer.seconds:.2f} s" if answer.seconds >= 0.01 else f"after {answer.seconds * 1000:.1f} ms"
     if answer.seconds > _CODEX_SECONDS:
-        advice = f"Codex gives up after {_CODEX_SECONDS:g} s, Claude Code after 30 s: load less before the first answer"
+        advice = (
+            f"Codex gives up after {_CODEX_SECONDS:g} s, Claude Code after 30 s: load less before the first response"
+        )
         report.warn("first answer", text, advice, seconds=answer.seconds)
     elif answer.seconds > _SLOW_SECONDS:
         advice = (
@@ -248,60 +254,63 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
         report.ok("first answer", text, seconds=answer.seconds)
 
 
-def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
-    """The server is up and does not talk: say what can be seen of why."""
+def _report_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
+    """Report why a server that was started does not answer, as far as that can be seen."""
     child = dialogue.child
     lines = child.stderr_lines
-    said = f"; its stderr says: {printable(telling_line(lines), 300)}" if lines else ""
+    said = f"; its stderr says: {printable(explaining_line(lines), 300)}" if lines else ""
     code = child.process.returncode
     if code is not None:
-        advice = mending(lines, code)
+        advice = advice_for_ending(lines, code)
     elif child.flood:
         advice = "write only messages to stdout, and everything else to stderr"
     elif dialogue.garbage_lines:
-        advice = "it writes text instead of messages: is there an option for stdio, or is it another kind of program?"
+        advice = (
+            "it writes text instead of messages: does it have an option for stdio, or is it another kind of program?"
+        )
     else:
         advice = (
-            "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for something "
-            "else (a download, a login, a database)? Give it longer with --timeout"
+            "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for "
+            "a download, a login or a database? Give it longer with --timeout"
         )
     text = text.replace(" initialize", " the first request (initialize)", 1)
     report.fail("started", f"the server {text}{said}", advice, stderr=lines)
 
 
-async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:
-    """A server that leaves what it does not know unanswered lets newer hosts wait."""
+async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
+    """Send an unknown method. Newer hosts would wait for a server that does not answer it."""
     patience = dialogue.timeout
     dialogue.timeout = min(patience, 5.0)
     try:
         answer = await dialogue.request("mcpd/unknown")
     except NoAnswer as error:
         advice = (
-            "answer each request with an `id`: unknown methods with error -32601. Newer hosts ask for more, and wait"
+            "answer each request that has an `id`, unknown methods with error -32601: newer hosts send "
+            "more methods, and wait"
         )
         report.warn("unknown method", f"the server {error}", advice)
         return
     finally:
         dialogue.timeout = patience
     if answer.code == -32601:
-        report.ok("unknown method", "is refused as it should be", seconds=answer.seconds)
+        report.ok("unknown method", "is refused correctly", seconds=answer.seconds)
     elif answer.error:
         text = f"is refused, though with {printable(answer.error)}"
-        report.ok("unknown method", text, advice="error -32601 says it better", seconds=answer.seconds)
+        report.ok("unknown method", text, advice="error -32601 would be clearer", seconds=answer.seconds)
     else:
-        advice = "answer it with error -32601: hosts find out by it what a server can do"
+        advice = "answer it with error -32601, from which hosts learn what a server supports"
         report.warn("unknown method", "is answered as if it were known", advice)
 
 
 def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
-        many = f"{dialogue.garbage_lines} lines are no messages, the first of them"
-        text = f'{"a line is no message" if dialogue.garbage_lines == 1 else many}: "{first}"'
+        many = f"{dialogue.garbage_lines} lines are not messages, the first of them"
+        text = f'{"a line is not a message" if dialogue.garbage_lines == 1 else many}: "{first}"'
         advice = "print to stderr (Python: file=sys.stderr) and switch off banners: hosts show errors, or give up"
         report.fail("stdout clean", text, advice, lines=dialogue.garbage, count=dialogue.garbage_lines)
     elif dialogue.strange_answers:
-        text = f"{dialogue.strange_answers} answers belong to no request, or came twice"
+        text = f"{dialogue.strange_answers} responses belong to no request, or came twice"
         report.warn("stdout clean", text, "answer each request once, with its own `id`")
     elif dialogue.child.first_byte is not None:
         report.ok("stdout clean", "nothing but messages")
@@ -316,9 +325,9 @@ def _judge_stderr(dialogue: Dialogue, report: Report) -> None:
 
 def _judge_end(ending: Ending, report: Report) -> None:
     if ending.by == "itself":
-        text = f"by itself when its input ended, after {ending.seconds:.2f} s"
+        text = f"when its input ended, after {ending.seconds:.2f} s"
         if ending.left_others:
-            advice = "end the processes that it has started, too: hosts leave them behind"
+            advice = "end the processes that it has started: hosts do not"
             report.warn("end", f"{text}, and left processes behind", advice, seconds=ending.seconds)
         elif ending.code:
             how = f"exit code {ending.code}" if ending.code > 0 else f"signal {-ending.code}"
@@ -326,15 +335,15 @@ def _judge_end(ending: Ending, report: Report) -> None:
         else:
             report.ok("end", text, seconds=ending.seconds)
     elif ending.by == "SIGTERM":
-        text = f"it went on for {GRACE_SECONDS:g} s after its input had ended; SIGTERM ended it"
-        report.warn("end", text, "end when stdin ends: hosts close it, and not all of them kill what stays")
+        text = f"it ran on for {GRACE_SECONDS:g} s after its input had ended; SIGTERM ended it"
+        report.warn("end", text, "end when stdin ends: hosts close it, and not all of them kill the process")
     else:
         text = "neither the end of its input nor SIGTERM ended it; it was killed"
-        report.fail("end", text, "end when stdin ends: a process of it stays behind for each chat")
+        report.fail("end", text, "end when stdin ends: otherwise each chat leaves a process behind")
 
 
 async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float) -> None:
-    """Start it once more: hosts give it few variables, and another folder than yours."""
+    """Start the server once more as hosts do, with few variables and in another folder."""
     dialogue = Dialogue(timeout)
     why = ""
     try:
@@ -355,15 +364,18 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
     if why:
         text = f"in another folder and with few variables the server {why}"
         advice = (
-            f"hosts give it {', '.join(PASSED_ON)} and what its entry says: write whole paths, and the rest to `env`"
+            f"hosts pass only {', '.join(PASSED_VARIABLES)} and the `env` of its entry: write absolute paths, "
+            "and other variables into `env`"
         )
         report.warn("as hosts start it", text, advice)
     else:
-        report.ok("as hosts start it", "in another folder and with few variables it answers, too")
+        report.ok("as hosts start it", "it also works in another folder and with few variables")
 
 
 async def _try_versions(target: CommandTarget, report: Report, timeout: float) -> list[Any]:
-    """Each version of the protocol, each with a process of its own: a session begins once. Gives the capabilities."""
+    """Try each version of the protocol with a process of its own, because a session begins once. Returns the
+    capabilities.
+    """
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def try_one(version: str) -> tuple[str, Any]:
@@ -382,20 +394,20 @@ def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
     taken = [name for name in names if outcomes[name] == ""]
     refused = [f"{name} {why}" for name, why in outcomes.items() if why]
     if not taken:
-        text = f"none that is known: {'; '.join(refused)}"
-        advice = f"answer `initialize` with a version that there is, such as {WITH_HANDSHAKE}"
+        text = f"the server supports no known version: {'; '.join(refused)}"
+        advice = f"answer `initialize` with a version that exists, such as {WITH_HANDSHAKE}"
         report.fail("versions", text, advice, taken=taken, others=outcomes)
         return
     text = ", ".join(taken)
     if taken[0] == names[0] or WITH_HANDSHAKE in taken:
         report.ok("versions", text, advice="; ".join(refused), taken=taken, others=outcomes)
     else:
-        advice = "most hosts speak 2025-11-25 and get by with it; update the library that the server is built on"
+        advice = "most hosts use 2025-11-25 but accept it; update the library that the server is built on"
         report.warn("versions", f"{text}; {'; '.join(refused)}", advice, taken=taken, others=outcomes)
 
 
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
-    """Why the server does not take a version, empty if it does; and what it says then that it can."""
+    """Return why the server refuses a version, empty if it does not, and the capabilities that it declares in it."""
     dialogue = Dialogue(timeout)
     greets = has_handshake(version)
     if not greets:
@@ -426,6 +438,6 @@ async def _try_version(target: CommandTarget, version: str, timeout: float) -> t
     return ("", result.get("capabilities")) if is_taken else (refusal, None)
 
 
-def _info_of(opening: dict[str, Any]) -> Any:
+def _server_info(opening: dict[str, Any]) -> Any:
     meta = opening.get("_meta")
     return meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None

@@ -1,4 +1,4 @@
-"""What was found: a list of steps, each told as soon as it is done."""
+"""The findings as a list of steps."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 Status: TypeAlias = Literal["ok", "warning", "problem", "skipped"]
-"""`warning`: works, but not everywhere, or not as well as it could. `problem`: does not work."""
+"""`warning`: it works, but not everywhere, or not as well as it could. `problem`: it does not work."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One thing that was tried."""
+    """The outcome of one check."""
 
     name: str
-    """In a word or two, the same for every server."""
+    """One or two words, the same for every server."""
     status: Status
     text: str
     """What was found."""
     advice: str = ""
-    """What to do about it."""
+    """What to do about it; may be empty."""
     seconds: float | None = None
-    """How long it took, where that says something."""
+    """How long it took, if that matters."""
     details: dict[str, Any] = field(default_factory=dict)
-    """The same for programs."""
+    """The findings for programs."""
 
 
 class Report:
-    """The steps so far. `tell` is called with each."""
+    """The steps so far. `tell` is called with each step as soon as it is done."""
 
     def __init__(self, tell: Callable[[Step], None] = lambda step: None) -> None:
         self.steps: list[Step] = []
@@ -36,23 +36,23 @@ class Report:
 
     @property
     def works(self) -> bool:
-        """Whether nothing was found that does not work."""
+        """Whether no step is a problem."""
         return not any(step.status == "problem" for step in self.steps)
 
     def ok(self, name: str, text: str, *, seconds: float | None = None, advice: str = "", **details: Any) -> None:
-        """This works; `advice` is worth knowing all the same."""
+        """Add a step that works; `advice` is worth knowing nevertheless."""
         self._add("ok", name, text, advice, seconds, details)
 
     def warn(self, name: str, text: str, advice: str, *, seconds: float | None = None, **details: Any) -> None:
-        """This works, but not everywhere."""
+        """Add a step that works, but not everywhere."""
         self._add("warning", name, text, advice, seconds, details)
 
     def fail(self, name: str, text: str, advice: str, *, seconds: float | None = None, **details: Any) -> None:
-        """This does not work."""
+        """Add a step that does not work."""
         self._add("problem", name, text, advice, seconds, details)
 
     def skip(self, name: str, text: str) -> None:
-        """This was not tried, and why."""
+        """Add a step that was not tried, with the reason."""
         self._add("skipped", name, text, "", None, {})
 
     def _add(

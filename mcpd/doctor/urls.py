@@ -1,4 +1,4 @@
-"""The way to a URL below HTTP: its name, a connection, a certificate."""
+"""Tries a server behind a URL: the network first (name, connection, certificate), then HTTP or WebSocket."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 
 async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
-    """All steps. `timeout` is how many seconds the server has for each answer."""
+    """Take all steps. `timeout` is how many seconds the server has for each response."""
     if target.url.startswith("ws"):
         if await try_network(target, report):
             await try_client(target, report, timeout)
@@ -36,7 +36,7 @@ async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mcpd"):
             raise
-        text = f"servers behind http:// URLs are reached with the package {error.name}, which is not installed"
+        text = f"servers behind http:// URLs need the package {error.name}, which is not installed"
         report.fail("found", text, "pip install 'mcpd-server[client]'")
         return
 
@@ -45,7 +45,7 @@ async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
 
 
 async def try_network(target: UrlTarget, report: Report) -> bool:
-    """The socket, or name, connection and certificate; whether HTTP can be spoken to it."""
+    """Check the socket, or the name, connection and certificate. Returns whether the server can be reached."""
     if target.socket is not None:
         return _has_socket(target.socket, report)
     url = urlsplit(target.url)
@@ -54,9 +54,9 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
         kind = proxy.partition("://")[0] if "://" in proxy else "http"
         if kind not in (("http",) if url.scheme in ("ws", "wss") else ("http", "https")):
             text = f"your environment names a {kind} proxy, {proxy}, which mcpd cannot use"
-            report.fail("proxy", text, f"name one as http://host:port, or go past it with NO_PROXY={host}")
+            report.fail("proxy", text, f"name an http://host:port proxy, or avoid it with NO_PROXY={host}")
             return False
-        advice = "hosts that do not know it need another way; NO_PROXY=HOST goes past it"
+        advice = "hosts that do not use it need another way; NO_PROXY=HOST avoids it"
         report.ok("proxy", f"requests go through {proxy}, which your environment names", advice=advice)
         return True
     addresses = await _resolve(host, port, report)
@@ -66,7 +66,7 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
 
 
 def _proxy(scheme: str, host: str, port: int) -> str:
-    """The proxy that the environment names for this, without its password; empty if there is none."""
+    """The proxy that the environment names, without its password; empty without a proxy."""
     proxies = getproxies()
     named = proxies.get(scheme.replace("ws", "http")) or proxies.get("all")
     if not named or proxy_bypass(f"{host}:{port}") or proxy_bypass(host):
@@ -79,20 +79,20 @@ def _has_socket(path: str, report: Report) -> bool:
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        report.fail("socket", f"{path}: {error.strerror}", "is the server running, and is this where it listens?")
+        report.fail("socket", f"{path}: {error.strerror}", "is the server running, and does it listen there?")
         return False
     if not stat.S_ISSOCK(mode):
-        report.fail("socket", f"{path} is no socket", "name the one that the server makes")
+        report.fail("socket", f"{path} is not a socket", "name the socket that the server creates")
         return False
     if not os.access(path, os.W_OK):
-        report.fail("socket", f"{path} is not yours to connect to", "ask its owner for the right to write to it")
+        report.fail("socket", f"you are not allowed to connect to {path}", "ask its owner for write permission")
         return False
     report.ok("socket", path)
     return True
 
 
 async def _resolve(host: str, port: int, report: Report) -> list[str]:
-    """The addresses of a name."""
+    """Look up the addresses of a name."""
     with suppress(ValueError):
         return [str(ip_address(host))]
     began = time.monotonic()
@@ -101,9 +101,7 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
-        advice = (
-            "is the name written right? Does it need a VPN? A name that is new takes a while to be known everywhere"
-        )
+        advice = "is the name right? Does it need a VPN? A new name takes a while to be known everywhere"
         report.fail("name (DNS)", f"{printable(host)} has no address: {why}", advice)
         return []
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
@@ -112,7 +110,7 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
 
 
 async def _connect(host: str, port: int, addresses: list[str], report: Report) -> bool:
-    """Whether any of the addresses takes a connection; those that do not are named."""
+    """Return whether any of the addresses accepts a connection, and report those that do not."""
     failures: dict[str, str] = {}
     worked = ""
     seconds = 0.0
@@ -139,7 +137,7 @@ async def _connect(host: str, port: int, addresses: list[str], report: Report) -
         report.fail("connection (TCP)", f"no connection to port {port}: {told}", advice)
         return False
     if failures:
-        advice = f"listen there, too, or give hosts the address {worked}: some try only one"
+        advice = f"also listen there, or give hosts the address {worked}: some try only one"
         report.warn("connection (TCP)", f"{worked} answers, {told}", advice, seconds=seconds)
     else:
         report.ok("connection (TCP)", f"port {port} of {printable(host)} answers", seconds=seconds)
@@ -147,7 +145,7 @@ async def _connect(host: str, port: int, addresses: list[str], report: Report) -
 
 
 async def _secure(target: UrlTarget, url: SplitResult, host: str, port: int, report: Report) -> bool:
-    """Whether the certificate is one that hosts trust, and for how long."""
+    """Check whether hosts trust the certificate, and for how long."""
     try:
         context = ssl.create_default_context(cafile=target.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -188,23 +186,23 @@ def _judge_certificate(found: dict[str, object], version: str, seconds: float, r
     days = (ends - datetime.now(UTC)).days
     text = f"trusted, until {ends:%Y-%m-%d}, for {', '.join(map(printable, names[:4]))}; {version}"
     if days < _SOON_DAYS:
-        advice = f"renew it: in {days} days nobody trusts it any more"
+        advice = f"renew it: it expires in {days} days"
         report.warn("certificate (TLS)", text, advice, seconds=seconds, names=names, until=ends.isoformat())
     else:
         report.ok("certificate (TLS)", text, seconds=seconds, names=names, until=ends.isoformat())
 
 
 def _advice_on(error: ssl.SSLCertVerificationError) -> str:
-    """What to do about a certificate, by OpenSSL's number of what is wrong with it."""
+    """Return the advice for a certificate, by OpenSSL's error number."""
     advice = {
-        9: "it holds from a later time on: are the clocks right, of the server and of this machine?",
+        9: "it is not valid yet: are the clocks of the server and of this machine right?",
         10: "renew it",
-        18: "it vouches for itself: get one from an authority that hosts know, such as Let's Encrypt; to try this one, "
-        "put SSL_CERT_FILE=FILE before the command, with its PEM file",
-        19: "its authority is known to nobody here: get one from a known one, or install that one here; to try it, "
-        "put SSL_CERT_FILE=FILE before the command, with the authority's PEM file",
+        18: "it is self-signed: get one from an authority that hosts trust, such as Let's Encrypt; to try "
+        "this one, put SSL_CERT_FILE=FILE before the command, with its PEM file",
+        19: "its authority is not trusted here: get one from a known authority, or install that one here; to "
+        "try it, put SSL_CERT_FILE=FILE before the command, with the authority's PEM file",
         20: "its chain has a gap: let the server send the intermediate certificates, too (its fullchain file)",
-        62: "it is for other names: is the URL right? Else get one for this name",
+        62: "it is for other names. Is the URL right? Otherwise get one for this name",
         64: "it is for other addresses: write the name that it is for",
     }
     return advice.get(error.verify_code, "get one that this machine trusts: no host connects to this one")

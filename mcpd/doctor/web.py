@@ -1,4 +1,4 @@
-"""HTTP requests one by one, as hosts send them, and what came back: also what a client would not show."""
+"""Sends single HTTP requests as hosts do, and returns all of the response, also what a client would not show."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _BOTH = "application/json, text/event-stream"
 
 
 class Reply(Struct, frozen=True):
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
-    """Names in small letters."""
+    """With lower-case names."""
     body: bytes
     head_seconds: float
-    """Until the head was there."""
+    """Seconds until its head arrived."""
     first_seconds: float | None
-    """Until the first bytes of the body were."""
+    """Seconds until the first bytes of its body arrived; None if it has none."""
     url: str
-    """Where it came from, after redirects."""
+    """Its URL, after redirects."""
 
     @property
     def kind(self) -> str:
@@ -43,12 +43,12 @@ class Reply(Struct, frozen=True):
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """The JSON-RPC answer in it, alone or in an event."""
+        """The JSON-RPC response in its body, alone or in an event."""
         return message_in(self.body, self.kind)
 
     @property
     def first_line(self) -> str:
-        """What its body says first, for people."""
+        """The first line of its body, for people."""
         return said_in(self.body)
 
 
@@ -62,7 +62,7 @@ class Web:
     async def post(
         self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, url: str | None = None
     ) -> Reply:
-        """Send a message to the endpoint, or to another URL beside it. Raises NoAnswer."""
+        """Post a message to the endpoint, or to another URL beside it. Raises NoAnswer."""
         fields = {"Content-Type": "application/json", "Accept": _BOTH, **(headers or {})}
         return await self.ask("POST", fields, encode(message), url=url)
 
@@ -76,7 +76,8 @@ class Web:
         is_foreign: bool = False,
         until: Callable[[bytes], bool] | None = None,
     ) -> Reply:
-        """Send a request. Of a stream it reads to the first answer in it, or `until` what came is enough.
+        """Send a request. An event stream is read until its first response, or until `until` returns true for its
+        bytes.
 
         `is_foreign` requests carry none of the target's headers. Raises NoAnswer.
         """
@@ -99,7 +100,7 @@ class Web:
         except TimeoutError:
             raise NoAnswer(f"did not answer within {self.timeout:g} s") from None
         except HttpError as error:
-            raise NoAnswer(f"sends elsewhere: {error}") from None
+            raise NoAnswer(f"redirects the request: {error}") from None
         except (TransportError, ConfigurationError) as error:
             raise NoAnswer(f"did not answer: {error}") from None
         return Reply(reply.status, fields, data, head, first, where)
@@ -107,7 +108,7 @@ class Web:
     async def _read(
         self, body: Body, headers: Mapping[str, str], began: float, until: Callable[[bytes], bool] | None
     ) -> tuple[float | None, bytes]:
-        """When the first bytes came, and what came in time."""
+        """Return when the first bytes arrived, and the bytes that arrived in time."""
         is_stream = headers.get("content-type", "").startswith("text/event-stream")
         first: float | None = None
         data = b""
@@ -126,7 +127,7 @@ class Web:
 
 
 def message_in(body: bytes, kind: str) -> dict[str, Any] | None:
-    """The first answer in a body: the JSON object that it is, or that of an event."""
+    """Return the first response in a body: its JSON object, or the object in an event."""
     texts = [body]
     if kind == "text/event-stream":
         events = body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]

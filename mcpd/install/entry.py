@@ -149,7 +149,7 @@ SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer n
 
 APPS_OFF = SWITCHES["--no-apps"][0]
 
-_SAYS_NOTHING = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
+_IS_EMPTY = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
 _MOST_NAME = 40
 
 
@@ -266,7 +266,7 @@ def server_name(named: NamedTarget) -> str:
 
     for candidate in reversed(candidates):
         name = entry_name(candidate)
-        if name and name.lower() not in _SAYS_NOTHING:
+        if name and name.lower() not in _IS_EMPTY:
             return name
     return "mcpd"
 

@@ -17,7 +17,7 @@ from mcpd.apps.tool_metadata import OFFER
 from mcpd.client.targets.hosts import Host
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.doctor.dialogue import (
-    PASSED_ON,
+    PASSED_VARIABLES,
     WITH_HANDSHAKE,
     WITHOUT_HANDSHAKE,
     Child,
@@ -40,7 +40,7 @@ _WINDOWS = (
 )  # fmt: skip
 """What the official libraries pass there."""
 
-_CODEX = (*PASSED_ON, "LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")
+_CODEX = (*PASSED_VARIABLES, "LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")
 
 _SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL")
 
@@ -66,7 +66,7 @@ def passed_on(
     elif kind == "filtered":
         found = {name: value for name, value in environment.items() if not is_secret(name)}
     else:
-        kept: tuple[str, ...] = _CODEX if kind == "codex" else PASSED_ON
+        kept: tuple[str, ...] = _CODEX if kind == "codex" else PASSED_VARIABLES
         if platform == "win32":
             kept = _WINDOWS
         found = {name: environment[name] for name in (*kept, *names) if name in environment}

@@ -116,16 +116,16 @@ async def test_our_own_server_has_none_either() -> None:
         (
             "raise SystemExit(3)",
             "instead of answering the first request (initialize) (exit code 3)",
-            "by hand in a terminal",
+            "in a terminal",
         ),
-        ("sys.exit('no key: set API_KEY')", "its stderr says: no key: set API_KEY", "stderr is where programs say"),
+        ("sys.exit('no key: set API_KEY')", "its stderr says: no key: set API_KEY", "fix the error on stderr"),
         (
             "os.close(1)\ntime.sleep(60)",
             "closed its stdout instead of answering the first request",
             "option to speak MCP",
         ),
         ("say('Usage: bed [file]')\nraise SystemExit(0)", "ended instead of answering", "is it a server, or does it"),
-        ("os.kill(os.getpid(), 11)", "(it crashed: SIGSEGV)", "by hand in a terminal"),
+        ("os.kill(os.getpid(), 11)", "(it crashed: SIGSEGV)", "in a terminal"),
     ],
 )
 async def test_it_ends_before_it_answers(first: str, text: str, advice: str) -> None:
@@ -139,7 +139,7 @@ async def test_it_ends_before_it_answers(first: str, text: str, advice: str) -> 
     ("said", "advice"),
     [
         ("ModuleNotFoundError: No module named 'pandas.core'", "python -m pip install pandas"),
-        ("Error: Cannot find module '/srv/index.js'", "/srv/index.js is missing: is the path right?"),
+        ("Error: Cannot find module '/srv/index.js'", "/srv/index.js is missing. Is the path right?"),
     ],
 )
 async def test_what_a_server_misses_is_named(said: str, advice: str) -> None:
@@ -157,13 +157,13 @@ async def test_it_hangs() -> None:
 
 async def test_it_is_no_server() -> None:
     steps = await tried(CommandTarget(("cat",)))
-    assert "sends back what it is told" in of(steps, "started").text
+    assert "sends back its input" in of(steps, "started").text
 
 
 async def test_it_floods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialogue, "MOST_GARBAGE_BYTES", 10_000)
     steps = await tried(program(first="while True: say('y' * 100)"))
-    assert "writes so much that is no message" in of(steps, "started").text
+    assert "writes too much that is not a message" in of(steps, "started").text
     assert of(steps, "stdout clean").status == "problem"
 
     monkeypatch.setattr(child, "MOST_LINE_BYTES", 1024 * 1024)
@@ -183,7 +183,7 @@ async def test_banners_are_named() -> None:
     steps = await tried(program(first="say('Bed server v1 \\x1b[31mready\\n\\n[]')"))
     step = of(steps, "stdout clean")
     assert step.status == "problem"
-    assert step.text == '3 lines are no messages, the first of them: "Bed server v1 \\x1b[31mready"'
+    assert step.text == '3 lines are not messages, the first of them: "Bed server v1 \\x1b[31mready"'
     assert "stderr" in step.advice
     assert troubles(steps) == [("stdout clean", "problem")]
 
@@ -191,7 +191,7 @@ async def test_banners_are_named() -> None:
 @pytest.mark.parametrize(
     ("versions", "status", "text"),
     [
-        (["1999-01-01"], "problem", "none that is known"),
+        (["1999-01-01"], "problem", "supports no known version"),
         ([], "problem", "(offers None)"),
         (["2024-11-05"], "warning", "2024-11-05; 2026-07-28 (no: "),
     ],
@@ -250,7 +250,7 @@ async def test_many_problems_are_counted() -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ({"result": {"tools": [], "nextCursor": "x"}}, "comes to no end"),
+        ({"result": {"tools": [], "nextCursor": "x"}}, "never ends"),
         ({"result": {"tool": []}}, "has no list 'tools'"),
         ({"error": {"code": -32603, "message": "boom"}}, "tools/list: error -32603: boom"),
         (None, "did not answer tools/list within 1 s"),
@@ -279,7 +279,7 @@ async def test_lists_have_pages_and_resources_uris() -> None:
     [
         ({"content": [{"type": "text", "text": "no key"}], "isError": True}, "warning", "look failed: no key"),
         ({}, "problem", "its result has no list `content`"),
-        ({"resultType": "input_required"}, "ok", "asks for input"),
+        ({"resultType": "input_required"}, "ok", "requests input"),
     ],
 )
 async def test_the_call(call: Any, status: str, text: str) -> None:
@@ -387,19 +387,19 @@ async def test_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "gone")
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     for step, text, advice in [
-        (await found("no-such-program-at-all"), "there is no program no-such-program-at-all", "install it"),
-        (await found("of_enf", env=env), "there is no program of_enf", "did you mean of_env?"),
-        (await found(str(tmp_path / "gone")), "there is no file", "write it whole"),
-        (await found(str(tmp_path / "link")), "links to what is not there", "mend the link"),
+        (await found("no-such-program-at-all"), "no such program: no-such-program-at-all", "install it"),
+        (await found("of_enf", env=env), "no such program: of_enf", "did you mean of_env?"),
+        (await found(str(tmp_path / "gone")), "no such file:", "write the absolute path"),
+        (await found(str(tmp_path / "link")), "is a link whose target is missing", "mend the link"),
         (await found(str(tmp_path)), "is a folder", "name the program"),
         (await found(str(plain)), "may not be run", f"chmod +x {plain}"),
         (await found(str(script)), "is to be run by /nowhere/python", "install /nowhere/python"),
         (await found(str(of_env)), "is to be run by no-such-interpreter", "install"),
         (await found("~/bin/x"), "does not know what ~ is", "write"),
-        (await found("cat", cwd=str(tmp_path / "none")), "there is no folder", "correct `cwd`"),
+        (await found("cat", cwd=str(tmp_path / "none")), "no such folder:", "correct `cwd`"),
         (await found("cat x.py"), "'cat x.py': this is a whole command line", "write cat as the command, and x.py"),
-        (await found("${NOPE}/x"), "there is no file ${NOPE}/x", "give the variable a value"),
-        (await found(sys.executable, "none.py"), f"there is no file none.py in {os.getcwd()}", "correct the path"),
+        (await found("${NOPE}/x"), "no such file: ${NOPE}/x", "give the variable a value"),
+        (await found(sys.executable, "none.py"), f"no such file: none.py in {os.getcwd()}", "correct the path"),
     ]:
         assert step.status == "problem"
         assert text in step.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpd.doctor.dialogue import ending, mending, telling_line
+from mcpd.doctor.dialogue import advice_for_ending, describe_ending, explaining_line
 
 SYNTAX = ["mcpd: server.py cannot be imported: SyntaxError: invalid syntax (line 1)", "    def x(:", "          ^"]
 NPM = [
@@ -23,25 +23,25 @@ TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 2, in <m
 @pytest.mark.parametrize(
     ("lines", "told", "advice"),
     [
-        (SYNTAX, SYNTAX[0], "mend that, and try again"),
-        (DOCKER, DOCKER[0], "mend that, and try again"),
-        (TRACEBACK, TRACEBACK[2], "does it want the variable API_KEY? Give it by --env API_KEY=…"),
-        (NPM, "is not in this registry", "npm knows no such package"),
+        (SYNTAX, SYNTAX[0], "fix the error on stderr, and try again"),
+        (DOCKER, DOCKER[0], "fix the error on stderr, and try again"),
+        (TRACEBACK, TRACEBACK[2], "does it need the variable API_KEY? Set it with --env API_KEY=…"),
+        (NPM, "is not in this registry", "npm does not have this package"),
         (["ModuleNotFoundError: No module named 'a.b'"], "a.b", "python -m pip install a"),
         (["mcpd: s.py cannot be imported: no module 'a' (line 1); install it"], "no module 'a'", "pip install a"),
         (["Error: Cannot find module '/x.js'"], "/x.js", "npm install"),
-        (["bye"], "bye", "mend that, and try again"),
-        (["^"], "^", "mend that, and try again"),
+        (["bye"], "bye", "fix the error on stderr, and try again"),
+        (["^"], "^", "fix the error on stderr, and try again"),
     ],
 )
 def test_the_line_that_says_why(lines: list[str], told: str, advice: str) -> None:
-    assert told in telling_line(lines)
-    assert advice in mending(lines, 1)
+    assert told in explaining_line(lines)
+    assert advice in advice_for_ending(lines, 1)
 
 
 @pytest.mark.parametrize(
     ("code", "said"), [(0, "exit code 0"), (-11, "it crashed: SIGSEGV"), (-9, "SIGKILL"), (-200, "signal 200")]
 )
 def test_how_it_ended(code: int, said: str) -> None:
-    assert ending(code) == said
-    assert mending([], 0) != mending([], code or 1)
+    assert describe_ending(code) == said
+    assert advice_for_ending([], 0) != advice_for_ending([], code or 1)

@@ -168,7 +168,7 @@ async def test_a_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyP
 
 
 async def test_unix_sockets(tmp_path: Path) -> None:
-    for path, text in [("none", "No such file"), (".", "is no socket")]:
+    for path, text in [("none", "No such file"), (".", "is not a socket")]:
         (step,) = await tried("http://localhost/mcp", socket=str(tmp_path / path))
         assert step.status == "problem"
         assert text in step.text
@@ -199,13 +199,13 @@ async def test_certificates(certificate: Path) -> None:
         assert steps[-1].name == "certificate (TLS)"
         assert steps[-1].status == "problem"
         assert "self-signed certificate" in steps[-1].text
-        assert "vouches for itself" in steps[-1].advice
+        assert "is self-signed" in steps[-1].advice
 
         trusted = await tried(f"{server.url}/mcp", ca_file=str(certificate))
         step = of(trusted, "certificate (TLS)")
         assert step.status == "warning"  # it ends within two weeks
         assert "for 127.0.0.1" in step.text
-        assert "renew it: in 6 days" in step.advice
+        assert "renew it: it expires in 6 days" in step.advice
         assert of(trusted, "versions").status == "ok"
 
         plain = await tried(f"{server.url.replace('https', 'http')}/mcp")
@@ -241,17 +241,17 @@ async def test_it_is_somewhere_else() -> None:
         (reply(200, b"<html>Welcome", content_type="text/html"), "status 200", "this is a web page"),
         (reply(404, b"no"), "status 404: no", "is the path right?"),
         (reply(403, b"forbidden"), "status 403: forbidden", "does it want a token (--token-file FILE), or not know"),
-        (reply(403, b"Host 'x' is not allowed"), "status 403: Host", "for the reason that it names"),
+        (reply(403, b"Host 'x' is not allowed"), "status 403: Host", "for the reason that it gives"),
         (reply(415), "status 415", "Content-Type: application/json"),
-        (reply(421), "status 421", "does not know this name"),
+        (reply(421), "status 421", "does not know this host name"),
         (reply(429), "status 429", "try again later"),
         (reply(502, b"Bad Gateway"), "status 502: Bad Gateway", "or the proxy in front of it"),
         (reply(400, b"no session"), "status 400: no session", "answer `initialize` in every version"),
         (as_json({"ok": True}), "status 200", "answer `initialize` with a JSON-RPC result"),
-        (reply(302, location="https://login.example/"), "on another origin", "give the URL itself"),
-        (reply(307, location="/mcp"), "redirects too often", "sends every request back to itself"),
+        (reply(302, location="https://login.example/"), "on another origin", "use the URL of the server itself"),
+        (reply(307, location="/mcp"), "redirects too often", "redirects every request to itself"),
         (as_json({"much": " " * 5_000_000}), "with more than 4 MiB", "answer `initialize` with a JSON-RPC result"),
-        (b"SSH-2.0-OpenSSH_9\r\n", "an invalid HTTP response", "give the URL itself"),
+        (b"SSH-2.0-OpenSSH_9\r\n", "an invalid HTTP response", "use the URL of the server itself"),
     ],
 )
 async def test_answers_that_are_none(answer: bytes, text: str, advice: str) -> None:
@@ -265,7 +265,7 @@ async def test_http_where_a_websocket_is_looked_for() -> None:
     async with raw_server(lambda request: reply(404, b"no")) as server:
         step = of(await tried(server.url.replace("http://", "ws://") + "/mcp"), "conversation")
     assert "refused the WebSocket: 404" in step.text
-    assert f"If it speaks HTTP there, write {server.url}/mcp" in step.advice
+    assert f"If the server speaks HTTP there, write {server.url}/mcp" in step.advice
 
 
 async def test_silence() -> None:
@@ -282,7 +282,7 @@ async def test_a_redirect_that_not_all_follow() -> None:
 
     step = of(await tried_raw(moved, "/mcp/"), "endpoint")
     assert step.status == "warning"
-    assert "sends on to" in step.text
+    assert "redirects to" in step.text
 
 
 async def test_the_transport_of_2024(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,18 +350,18 @@ async def test_a_token_is_wanted_and_can_be_had() -> None:
         ({}, None, "token", "without the header WWW-Authenticate"),
         ({}, CHALLENGE, "sign-in", "(status 401)"),
         ({WELL: RESOURCE | {"resource": "https://other.example/mcp"}}, "Bearer", "sign-in", "its `resource` is"),
-        ({}, 'Bearer resource_metadata="http://[::1"', "sign-in", "no URL of a web page"),
+        ({}, 'Bearer resource_metadata="http://[::1"', "sign-in", "not the URL of a web"),
         ({WELL: RESOURCE | {"resource": "http://[::1"}}, "Bearer", "sign-in", "its `resource` is"),
-        ({WELL: RESOURCE | {"authorization_servers": ["http://[::1"]}}, "Bearer", "authorization", "is no URL"),
-        ({WELL: RESOURCE | {"authorization_servers": ["file:///"]}}, "Bearer", "authorization", "no URL of a web page"),
-        ({WELL: {"resource": "ORIGIN"}}, "Bearer", "sign-in", "names no authorization_servers"),
-        ({WELL: RESOURCE}, "Bearer", "authorization", "has no document about itself"),
+        ({WELL: RESOURCE | {"authorization_servers": ["http://[::1"]}}, "Bearer", "authorization", "is not a URL"),
+        ({WELL: RESOURCE | {"authorization_servers": ["file:///"]}}, "Bearer", "authorization", "not the URL of a web"),
+        ({WELL: {"resource": "ORIGIN"}}, "Bearer", "sign-in", "does not name authorization_servers"),
+        ({WELL: RESOURCE}, "Bearer", "authorization", "has no metadata document"),
         ({WELL: RESOURCE, SERVER: ISSUER | {"issuer": "ORIGIN/"}}, "Bearer", "authorization", "its `issuer` is"),
         ({WELL: RESOURCE, SERVER: {"issuer": "ORIGIN"}}, "Bearer", "authorization", "lacks authorization_endpoint"),
         ({WELL: RESOURCE, SERVER: ISSUER | {"code_challenge_methods_supported": ["plain"]}}, "Bearer", "authorization",
          "PKCE with S256"),
         ({WELL: RESOURCE, SERVER: ISSUER | {"registration_endpoint": None}}, "Bearer", "authorization",
-         "lets no host register itself"),
+         "does not let hosts register themselves"),
     ],
 )  # fmt: skip
 async def test_what_is_wrong_with_signing_in(documents: Any, challenge: str | None, name: str, text: str) -> None:
@@ -409,7 +409,7 @@ async def test_a_server_that_the_user_is_logged_in_to(monkeypatch: pytest.Monkey
 async def test_tokens_that_are_given() -> None:
     documents = {f"{WELL}/mcp": RESOURCE, SERVER: ISSUER}
     good_one = await tried_raw(guarded(documents), headers={"Authorization": "Bearer good"})
-    assert of(good_one, "token").text == "it is taken, and without it comes status 401"
+    assert of(good_one, "token").text == "it is accepted, and without it the server answers with status 401"
     assert troubles(good_one) == []
     bad_one = await tried_raw(guarded(documents), headers={"Authorization": "Bearer bad"})
     assert of(bad_one, "token").text == "the server refuses the token (401): who are you"
@@ -430,7 +430,10 @@ async def test_strangers_are_let_in() -> None:
     steps = await tried_raw(open_to_all)
     assert ("Origin", "problem") in troubles(steps)
     assert ("Host", "problem") in troubles(steps)
-    assert of(steps, "CORS").text == "* may ask, but not with authorization, mcp-protocol-version, mcp-session-id"
+    assert (
+        of(steps, "CORS").text
+        == "* may send requests, but not with authorization, mcp-protocol-version, mcp-session-id"
+    )
 
 
 async def test_cors_that_lets_in_what_is_needed() -> None:
@@ -438,7 +441,7 @@ async def test_cors_that_lets_in_what_is_needed() -> None:
     steps = await tried_raw(
         but(OPTIONS=lambda _: reply(204, access_control_allow_origin="*", access_control_allow_headers=needed))
     )
-    assert of(steps, "CORS").text == "pages of * may ask"
+    assert of(steps, "CORS").text == "pages of * may send requests"
 
 
 # ----------------------------------------------------------------------------------------------- streams
@@ -448,7 +451,7 @@ async def test_cors_that_lets_in_what_is_needed() -> None:
     ("answer", "status", "text"),
     [
         (None, "warning", "did not begin within 0.3 s"),
-        (reply(405), "ok", "has none to listen on (status 405)"),
+        (reply(405), "ok", "it has no stream of notifications (status 405)"),
         (
             STREAM.replace(b"\r\n\r\n", b"\r\nVia: 1.1 nginx\r\nContent-Encoding: gzip\r\n\r\n"),
             "warning",
@@ -495,5 +498,5 @@ async def test_a_websocket_needs_no_extra(child: Child) -> None:
 
 async def test_what_http_needs_is_named(child: Child) -> None:
     printed = await _doctored_without_aiohttp(child, "http://127.0.0.1:9/mcp")
-    assert "servers behind http:// URLs are reached with the package aiohttp, which is not installed" in printed
+    assert "servers behind http:// URLs need the package aiohttp, which is not installed" in printed
     assert "pip install 'mcpd-server[client]'" in printed

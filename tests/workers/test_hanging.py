@@ -68,8 +68,8 @@ async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, cap
         await seen.poll()
         said = [record.getMessage() for record in caplog.records if "Worker" in record.getMessage()]
         assert len(said) == 2, said
-        assert said[0].startswith("Worker 1 (pid 1) hangs: nothing has moved in it for 0 s")
-        assert said[1] == "Worker 1 (pid 1) goes on"
+        assert said[0].startswith("Worker 1 (pid 1) is stuck: its event loop has not responded for 0 s")
+        assert said[1] == "Worker 1 (pid 1) works again"
 
 
 async def _nothing(worker: Worker) -> WorkerReport:
