@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
 STRUCTS = [
     "http.core.HttpSettings",
     "transports.websocket_server.WebSocketLimits",
-    "host.view.policy.ViewLimits",
+    "apps.host.view.policy.ViewLimits",
     "client.limits.ClientLimits",
 ]
 

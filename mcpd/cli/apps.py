@@ -124,7 +124,7 @@ async def _test(
             options,
             host_options=HostOptions(version=reach.version, timeout=reach.timeout),
             name=_name(reach),
-            tell=tell,
+            on_report=tell,
         )
         if junit is not None:
             _write(junit, found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.apps.tool_metadata import KIND, OFFER, view_uri
+from mcpd.apps.tool_metadata import KIND, OFFER, resource_uri
 from mcpd.cli.client_options import client_command, json_option, reach_of
 from mcpd.cli.talk.completing import complete_kinds
 from mcpd.cli.talk.reach import Reach, opened, run
@@ -98,7 +98,7 @@ async def _ask(terminal: Terminal, client: Client, kind: str) -> dict[str, list[
         if kind != KIND:
             found["tools"] = tools
         if kind in ("", KIND):
-            found[KIND] = [tool for tool in tools if view_uri(tool)]
+            found[KIND] = [tool for tool in tools if resource_uri(tool)]
     if kind in ("", "resources"):
         found["resources"] = await listed("resources", client.list_resources())
         found["resourceTemplates"] = await listed("resource templates", client.list_resource_templates())
@@ -119,7 +119,10 @@ def _print(terminal: Terminal, found: dict[str, list[Any]], *, verbose: bool, is
     titles = {"resourceTemplates": "resource templates"}
     for name, entries in found.items():
         if name == KIND:
-            rows = [Row(tool.name, view_uri(tool), (tool.description or "").partition("\n")[0]) for tool in entries]
+            rows = [
+                Row(tool.name, resource_uri(tool) or "", (tool.description or "").partition("\n")[0])
+                for tool in entries
+            ]
         else:
             rows = [made[name](entry) for entry in entries]
         if rows and (is_whole or name == "resourceTemplates"):
@@ -134,5 +137,5 @@ def _print_json(terminal: Terminal, client: Client, found: dict[str, list[Any]])
 
     said: dict[str, Any] = {"server": client.server_info, "protocolVersion": client.version, **found}
     if KIND in said:
-        said[KIND] = [{"tool": tool.name, "resourceUri": view_uri(tool)} for tool in said[KIND]]
+        said[KIND] = [{"tool": tool.name, "resourceUri": resource_uri(tool)} for tool in said[KIND]]
     terminal.out_json(one_line(said))

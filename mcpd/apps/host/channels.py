@@ -181,7 +181,7 @@ def _name(error: BaseException) -> str:
 
 
 PATH = "/view/"
-_REMEMBERED = 1024
+MAX_USED_ADDRESSES = 1024
 
 
 PrepareView: TypeAlias = Callable[..., Awaitable[ShownView]]
@@ -316,7 +316,7 @@ class _ViewEndpoint(Endpoint):
 
     def _remember(self, view_id: str) -> None:
         self._used[view_id] = None
-        if len(self._used) > _REMEMBERED:
+        if len(self._used) > MAX_USED_ADDRESSES:
             self._used.popitem(last=False)
 
 

@@ -29,7 +29,7 @@ from mcpd.protocol.types.base import Wire
 
 log = logging.getLogger("mcpd.host")
 
-_READ_AT_ONCE = 8
+MAX_CONCURRENT_READS = 8
 
 MAX_KEPT = 64
 MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
@@ -90,7 +90,7 @@ class DocumentCache:
 
     async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
         """Read these now; what cannot be shown is left out, and logged. Of more than are kept the first are read."""
-        slots = asyncio.Semaphore(_READ_AT_ONCE)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(uri: str) -> ViewDocument:
             async with slots:

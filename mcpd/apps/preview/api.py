@@ -54,7 +54,7 @@ log = logging.getLogger("mcpd.preview")
 
 PATH = "/api"
 HELLO_SECONDS = 5.0
-MOST_PAGES = 16
+MAX_PAGES = 16
 
 MakeHandler = Callable[[Page, str], PageRequestHandler]
 """Makes what a page works on, from its connection and its origin."""
@@ -86,8 +86,8 @@ class ApiEndpoint(Endpoint):
         """There is one path, and there are not many pages."""
         if request.path != PATH:
             return Refusal(404, f"Connect to {PATH}.\n")
-        if len(self.connections) > MOST_PAGES:
-            return Refusal(503, f"{MOST_PAGES} pages are open; close one first.\n")
+        if len(self.connections) > MAX_PAGES:
+            return Refusal(503, f"{MAX_PAGES} pages are open; close one first.\n")
         return super().refuse(request)
 
     def _begin(self, channel: Channel) -> Receiver:

@@ -53,14 +53,14 @@ from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.versions import table
 
-MOST_PAGES = 1000
+MAX_LIST_PAGES = 1000
 
 
 async def read_all(client: Client, method: str, member: str) -> list[Raw]:
     """All entries of a list. Raises what the client does, ProtocolError for an answer that is none."""
     entries: list[Raw] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_LIST_PAGES):
         raw = await client.request(method, None if cursor is None else {"cursor": cursor})
         try:
             page: dict[str, Raw] = decode(raw, type=dict[str, Raw])
@@ -78,7 +78,7 @@ async def read_all(client: Client, method: str, member: str) -> list[Raw]:
 FRESH_SECONDS = 2.0
 """The server's tools are not listed again so soon."""
 
-MOST_CALLS = 200
+MAX_CALLS = 200
 """Of the calls of a page so many are remembered: Views can be opened for them."""
 
 
@@ -108,7 +108,7 @@ class PageRequestHandler:
             raise InvalidParams(f"the tool {name!r:.200} is not for the model (_meta.ui.visibility)")
 
         call = self.calls[call_id] = ToolCall(host.client, tool)
-        for old in list(self.calls)[: len(self.calls) - MOST_CALLS]:
+        for old in list(self.calls)[: len(self.calls) - MAX_CALLS]:
             del self.calls[old]
             self.written.pop(old, None)
 

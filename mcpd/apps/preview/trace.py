@@ -24,13 +24,13 @@ from mcpd.errors import McpdError, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.transports.recorder import Head, Line, Recording, head_of, header, to_record
 
-MOST_ENTRIES = 50_000
-MOST_BYTES = 64 * 1024 * 1024
+MAX_ENTRIES = 50_000
+MAX_BYTES = 64 * 1024 * 1024
 CUT_BYTES = 64 * 1024
-MOST_WINDOW = 1000
+MAX_WINDOW = 1000
 GIST_CHARACTERS = 160
 _TELL_SECONDS = 0.05
-_MOST_OPEN = 1024
+_MAX_OPEN = 1024
 
 
 class TraceEntry(Struct, frozen=True):
@@ -117,7 +117,7 @@ class Trace:
         self.total += 1
         self._entries.append(entry)
         self._bytes += len(entry.data)
-        while self._bytes > MOST_BYTES or self.total - self._forgotten > MOST_ENTRIES:
+        while self._bytes > MAX_BYTES or self.total - self._forgotten > MAX_ENTRIES:
             self._forget_first()
 
         if self._timer is None:
@@ -131,7 +131,7 @@ class Trace:
         self._entries[place] = None
         self._forgotten += 1
 
-        if place >= MOST_ENTRIES:  # in one piece, now and then
+        if place >= MAX_ENTRIES:  # in one piece, now and then
             del self._entries[: place + 1]
 
     def _what(self, sender: str, receiver: str, head: Head | None) -> tuple[str, str | None, Id | None]:
@@ -143,7 +143,7 @@ class Trace:
             if request_id is None:
                 return "notification", head.method, None
             self._open[sender, receiver, request_id] = head.method
-            if len(self._open) > _MOST_OPEN:
+            if len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)
             return "request", head.method, request_id
 
@@ -175,7 +175,7 @@ class Trace:
             entries = [] if found is None else [self._whole(found, None, asked)]
             return {"total": self.total, "first": asked.whole, "entries": entries}
 
-        count = max(0, min(asked.count, MOST_WINDOW))
+        count = max(0, min(asked.count, MAX_WINDOW))
         wanted = asked.filter
         if wanted is None or wanted == TraceFilter():
             first = max(asked.start, self._forgotten)

@@ -1,8 +1,8 @@
-"""A browser without a window, the sandbox of `mcpd preview`, and a bare page: where apps are shown to be tried.
+"""The browser that shows apps under test: finds a Chromium, starts it without a window, and opens pages.
 
-Playwright drives the browser, and is loaded here only. Showings side by side have contexts of their own: no focus is
-shared. One after the other they have the same page, which is loaded anew: each View has an origin of its own all the
-same, and with it storage, and cookies there are none.
+Views that are shown at the same time have pages in contexts of their own, so that they do not share the focus. Later
+Views reuse the pages. Each View still has an origin of its own, and therefore storage of its own, and no cookies.
+Playwright drives the browser and is loaded only here and in `trial`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcpd.apps.host.shown_view import ShownView
 from mcpd.apps.host.view.events import Event
-from mcpd.apps.preview.front import PageFiles
-from mcpd.apps.preview.sandbox import Origins, Sandbox
+from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.protocol.channel import Channel, Receiver
@@ -26,51 +25,66 @@ from mcpd.protocol.channel import Channel, Receiver
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
-
 VARIABLE: Final = "MCPD_CHROMIUM"
-"""The variable that names the browser."""
+"""The environment variable that names the browser."""
 
 HOW_TO_GET_ONE: Final = (
     f"install one (apt-get install chromium, or Google Chrome), or python -m playwright install chromium, or name "
     f"one by --browser PATH or {VARIABLE}; without a browser: --static"
 )
 
-_NAMES: Final = (
+_PROGRAMS: Final = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
     "microsoft-edge-stable", "msedge", "brave-browser",
 )  # fmt: skip
-_MAC: Final = (
+_MAC_APPLICATIONS: Final = (
     "Google Chrome.app/Contents/MacOS/Google Chrome",
     "Chromium.app/Contents/MacOS/Chromium",
     "Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
     "Brave Browser.app/Contents/MacOS/Brave Browser",
 )
-_WINDOWS: Final = (
+_WINDOWS_PROGRAMS: Final = (
     "Google/Chrome/Application/chrome.exe",
     "Chromium/Application/chrome.exe",
     "Microsoft/Edge/Application/msedge.exe",
 )
-# Below Playwright's folder, in any of its versions.
-_PLAYWRIGHT: Final = (
+_PLAYWRIGHT_PATTERNS: Final = (
     "chromium-*/chrome-linux*/chrome",
     "chromium_headless_shell-*/chrome-*/*headless*shell*",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
     "chromium-*/chrome-win*/chrome.exe",
 )
+"""Below the folder of Playwright, for each of its versions."""
+
+_FLAGS: Final = (
+    # Origins stay apart within one process. Three processes for each View would take most of the time.
+    "--disable-site-isolation-trials",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,IsolateOrigins,site-per-process,IsolateSandboxedIframes,"
+    "OriginIsolationHeader",
+    "--disable-background-networking",
+    "--force-color-profile=srgb",
+    "--hide-scrollbars",
+    # The names of controls for screen readers.
+    "--enable-blink-features=ComputedAccessibilityInfo",
+)
+_START_MS: Final = 60_000
+
+
+# ------------------------------------------------------------------------------------------ finding
 
 
 def find_browser(
     named: str | None = None, *, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
 ) -> str:
-    """The path of a Chromium: the one that is `named`, that `MCPD_CHROMIUM` names, or the first that is found.
+    """Return the path of a Chromium: `named`, the one in `MCPD_CHROMIUM`, or the first that is found.
 
-    Raises ConfigurationError with how to get one, also if the one that was named is not there.
+    Raises ConfigurationError, with the ways to get one, if there is none or the named one does not exist.
     """
-    for name, what in ((named, "--browser"), (environment.get(VARIABLE), VARIABLE)):
+    for name, source in ((named, "--browser"), (environment.get(VARIABLE), VARIABLE)):
         if name:
             found = shutil.which(name, path=environment.get("PATH"))
             if found is None:
-                raise ConfigurationError(f"{what} {name}: there is no such program; {HOW_TO_GET_ONE}")
+                raise ConfigurationError(f"{source} {name}: there is no such program; {HOW_TO_GET_ONE}")
             return found
     found = next(_candidates(environment, platform), None)
     if found is None:
@@ -79,78 +93,66 @@ def find_browser(
 
 
 def _candidates(environment: Mapping[str, str], platform: str) -> Iterator[str]:
-    for name in _NAMES:
+    for name in _PROGRAMS:
         if found := shutil.which(name, path=environment.get("PATH", "")):
             yield found
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "/nonexistent")
     places: list[Path] = []
     if platform == "darwin":
-        places = [folder / app for folder in (Path("/Applications"), home / "Applications") for app in _MAC]
-        fetched = home / "Library/Caches/ms-playwright"
+        folders = (Path("/Applications"), home / "Applications")
+        places = [folder / application for folder in folders for application in _MAC_APPLICATIONS]
+        downloads = home / "Library/Caches/ms-playwright"
     elif platform == "win32":
-        folders = [environment.get(name) for name in ("PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA")]
-        places = [Path(folder, app) for folder in folders if folder for app in _WINDOWS]
-        fetched = Path(environment.get("LOCALAPPDATA") or home, "ms-playwright")
+        variables = [environment.get(name) for name in ("PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA")]
+        places = [Path(folder, program) for folder in variables if folder for program in _WINDOWS_PROGRAMS]
+        downloads = Path(environment.get("LOCALAPPDATA") or home, "ms-playwright")
     else:
-        fetched = Path(environment.get("XDG_CACHE_HOME") or home / ".cache", "ms-playwright")
+        downloads = Path(environment.get("XDG_CACHE_HOME") or home / ".cache", "ms-playwright")
     yield from (str(place) for place in places if place.is_file())
 
-    own = Path(environment.get("PLAYWRIGHT_BROWSERS_PATH") or fetched)
-    for pattern in _PLAYWRIGHT:
-        # The newest version, by its number.
-        for place in sorted(own.glob(pattern), key=lambda path: (len(str(path)), str(path)), reverse=True):
+    playwright = Path(environment.get("PLAYWRIGHT_BROWSERS_PATH") or downloads)
+    for pattern in _PLAYWRIGHT_PATTERNS:
+        # The newest version comes first: longer numbers are higher.
+        for place in sorted(playwright.glob(pattern), key=lambda path: (len(str(path)), str(path)), reverse=True):
             if place.is_file() and os.access(place, os.X_OK):
                 yield str(place)
 
 
-_FLAGS: Final = (
-    # Origins are kept apart all the same, within one process: three for each showing take most of the time.
-    "--disable-site-isolation-trials",
-    "--disable-features=Translate,OptimizationHints,MediaRouter,IsolateOrigins,site-per-process,IsolateSandboxedIframes,"
-    "OriginIsolationHeader",
-    "--disable-background-networking",
-    "--force-color-profile=srgb",
-    "--hide-scrollbars",
-    "--enable-blink-features=ComputedAccessibilityInfo",  # the names of controls, as screen readers are told them
-)
-_START_MS: Final = 60_000
+# ------------------------------------------------------------------------------------------ running
 
 
-def script(name: str) -> str:
-    """One of the scripts in assets/verdict."""
-    return _folder().joinpath(name).read_text(encoding="utf-8")
+def read_script(name: str) -> str:
+    """Return one of the scripts in assets/verdict."""
+    return (Path(bundled_folder()) / "verdict" / name).read_text(encoding="utf-8")
 
 
-def _folder() -> Path:
-    return Path(bundled_folder()) / "verdict"
-
-
-class Theatre:
-    """The browser, where the bare page is, and the sandbox. `hear` says who is told of a View's events, by its id."""
+class AppBrowser:
+    """A running browser, the sandbox that serves Views, and the page that frames them."""
 
     def __init__(self, browser: Browser, sandbox: Sandbox, origins: Origins) -> None:
         self._browser = browser
         self.sandbox = sandbox
         self.origins = origins
         self.page_origin = origins.url("").partition("/#")[0]
-        self.hearers: dict[str, Callable[[Event], None]] = {}
+        self.listeners: dict[str, Callable[[Event], None]] = {}
+        """The functions that receive the events of a View, by its id."""
         self._free: list[Page] = []
-        """Pages that were used, and can be again."""
+        """Used pages that can be used again."""
 
     @property
-    def browser_name(self) -> str:
-        """The browser, for the report."""
+    def name(self) -> str:
+        """The name and version of the browser, for the report."""
         return f"Chromium {self._browser.version}"
 
-    def hear(self, view: ShownView, event: Event) -> None:
-        """For `Hooks.event`."""
-        hearer = self.hearers.get(view.id)
-        if hearer is not None:
-            hearer(event)
+    def on_event(self, view: ShownView, event: Event) -> None:
+        """Pass an event on to the listener of its View. This is `Hooks.event` of the host."""
+        listener = self.listeners.get(view.id)
+        if listener is not None:
+            listener(event)
 
     @asynccontextmanager
     async def page(self, width: int, height: int, *, scheme: str = "light", spied: bool = False) -> AsyncIterator[Page]:
-        """The bare page, which nobody else has meanwhile. With `spied`, spy.js runs in every frame of it."""
+        """Open the bare page for exclusive use. With `spied`, spy.js runs first in each of its frames."""
         page = self._free.pop() if self._free and not spied else await self._new_page(spied=spied)
         try:
             await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
@@ -170,13 +172,16 @@ class Theatre:
             locale="en-GB", timezone_id="UTC", accept_downloads=False, service_workers="block"
         )
         if spied:
-            await context.add_init_script(script("spy.js"))
+            await context.add_init_script(read_script("spy.js"))
         return await context.new_page()
 
 
 @asynccontextmanager
-async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
-    """Start the browser that is `named`, or the first that is found. Raises ConfigurationError with what to do."""
+async def open_browser(named: str | None) -> AsyncIterator[AppBrowser]:
+    """Start the browser that is `named`, or the first that is found.
+
+    Raises ConfigurationError, with what to do, if there is none, it does not start, or Playwright is not installed.
+    """
     try:
         from playwright.async_api import Error, async_playwright
     except ImportError:
@@ -187,14 +192,13 @@ async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
 
     executable = find_browser(named)
     sandbox = Sandbox()
-    files = PageFiles(str(_folder()))
+    files = PageFiles(str(Path(bundled_folder()) / "verdict"))
     listeners = [HttpListener(PageApp(answer), ":0") for answer in (files.answer, sandbox.answer)]
     async with async_playwright() as playwright:
+        # Chromium cannot use its own sandbox as root, nor in some containers as any user.
+        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
         try:
-            # As root Chromium has no sandbox of its own, and in some containers nobody has one.
-            for has_sandbox in (True, False):
-                if has_sandbox and hasattr(os, "geteuid") and os.geteuid() == 0:
-                    continue
+            for has_sandbox in (False,) if is_root else (True, False):
                 try:
                     browser = await playwright.chromium.launch(
                         executable_path=executable, args=list(_FLAGS), chromium_sandbox=has_sandbox, timeout=_START_MS
@@ -206,12 +210,13 @@ async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
         except Error as error:
             why = str(error).strip().splitlines()[0]
             raise ConfigurationError(f"{executable} does not start: {why}; {HOW_TO_GET_ONE}") from None
+
         try:
             for listener in listeners:
-                await listener.start(_no_one)
+                await listener.start(_no_receiver)
             ports = [int(listener.url.rpartition(":")[2].rstrip("/")) for listener in listeners]
             files.origins = origins = Origins(*ports)
-            yield Theatre(browser, sandbox, origins)
+            yield AppBrowser(browser, sandbox, origins)
         finally:
             sandbox.close()
             for listener in listeners:
@@ -219,5 +224,5 @@ async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
             await browser.close()
 
 
-def _no_one(channel: Channel) -> Receiver:
-    raise AssertionError("nobody connects here but the page, which only reads files")
+def _no_receiver(channel: Channel) -> Receiver:
+    raise AssertionError("the page only reads files: it opens no WebSocket")

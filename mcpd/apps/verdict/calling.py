@@ -1,4 +1,7 @@
-"""The call that an app is opened for: which tool, which arguments, and what its result gives a host without Apps."""
+"""The tool call that opens an app: chooses the tool, makes up arguments from its schema, and checks the result.
+
+The arguments are made so that the tool accepts them; they need not make sense. Spec: JSON Schema 2020-12.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.references import target_of
 from mcpd.protocol.types.tools import CallToolResult, Tool
 
-_MOST_DEEP: Final = 8
+_MAX_DEPTH: Final = 8
 _FORMATS: Final = {
     "date": "2026-03-01",
     "date-time": "2026-03-01T12:00:00Z",
@@ -32,7 +35,7 @@ _FORMATS: Final = {
     "uuid": "00000000-0000-4000-8000-000000000000",
     "color": "#336699",
 }
-# What is asked for under these names, or names that end so, if the schema says no more than that it is a text.
+# Values for properties with these names, or with names that end in them, if the schema has no format.
 _NAMES: Final = {
     "city": "Oslo",
     "location": "Oslo",
@@ -66,20 +69,20 @@ _NAMES: Final = {
 
 
 def make_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit the schema of a tool: what it requires, and what it has defaults or examples for."""
-    made = _Maker(schema).value(schema, "", 0)
-    return made if isinstance(made, dict) else {}
+    """Return arguments that fit the schema of a tool: all required ones, and those with a default or an example."""
+    value = _Generator(schema).value(schema, "", 0)
+    return value if isinstance(value, dict) else {}
 
 
-class _Maker:
+class _Generator:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
     def value(self, schema: object, name: str, depth: int) -> Any:
-        """A value for one place; None where nothing sensible is to be had."""
-        if depth > _MOST_DEEP:
+        """Return a value for a schema, or None if there is no sensible one."""
+        if depth > _MAX_DEPTH:
             return None
-        schema = self._whole(schema, depth)
+        schema = self._resolved(schema, depth)
         if (given := _given(schema)) is not None:
             return given[0]
         kinds = schema.get("type")
@@ -100,7 +103,7 @@ class _Maker:
         wanted = set(required) if isinstance(required, list) else set()
         properties = schema.get("properties")
         for name, inner in properties.items() if isinstance(properties, Mapping) else ():
-            whole = self._whole(inner, depth)
+            whole = self._resolved(inner, depth)
             given = _given(whole)
             if name in wanted:
                 made[name] = self.value(whole, name, depth + 1)
@@ -113,21 +116,22 @@ class _Maker:
         count = min(count, 20) if isinstance(count, int) else 1
         return [self.value(schema.get("items", {}), name.removesuffix("s"), depth + 1) for _ in range(count)]
 
-    def _whole(self, schema: object, depth: int) -> Mapping[str, Any]:
-        """A schema with what it refers to, the first of its alternatives that is not null, and all parts in one."""
-        for _ in range(_MOST_DEEP):
+    def _resolved(self, schema: object, depth: int) -> Mapping[str, Any]:
+        """Return a schema with its reference, its first alternative other than null, and its parts merged into it."""
+        for _ in range(_MAX_DEPTH):
             if not isinstance(schema, Mapping):
                 return {}
             made = dict(schema)
             if isinstance(reference := made.pop("$ref", None), str):
-                schema = {**self._found(reference), **made}
+                found = target_of(reference, self._root)
+                schema = {**(found if isinstance(found, Mapping) else {}), **made}
                 continue
             alternatives = made.pop("anyOf", None) or made.pop("oneOf", None)
             if isinstance(alternatives, Sequence) and alternatives and _given(made) is None:
                 chosen = next((one for one in alternatives if not _is_null(one)), alternatives[0])
                 schema = {**made, **(chosen if isinstance(chosen, Mapping) else {})}
                 continue
-            if isinstance(parts := made.pop("allOf", None), Sequence) and depth <= _MOST_DEEP:
+            if isinstance(parts := made.pop("allOf", None), Sequence) and depth <= _MAX_DEPTH:
                 schema = self._joined(made, parts, depth)
                 continue
             return made
@@ -136,20 +140,15 @@ class _Maker:
     def _joined(self, schema: Mapping[str, Any], parts: Sequence[object], depth: int) -> Mapping[str, Any]:
         made = dict(schema)
         for part in parts:
-            inner = self._whole(part, depth + 1)
+            inner = self._resolved(part, depth + 1)
             properties = {**inner.get("properties", {}), **made.get("properties", {})}
             required = [*inner.get("required", []), *made.get("required", [])]
             made = {**inner, **made, **({"properties": properties, "required": required} if properties else {})}
         return made
 
-    def _found(self, reference: str) -> Mapping[str, Any]:
-        """What a reference within the schema names."""
-        found = target_of(reference, self._root)
-        return found if isinstance(found, Mapping) else {}
-
 
 def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
-    """The value that a schema gives itself: the only one there is, the default, an example, the first of several."""
+    """Return the value that a schema states itself: constant, default, first example, or first of an enumeration."""
     if "const" in schema:
         return (schema["const"],)
     if schema.get("default") is not None:
@@ -203,47 +202,47 @@ def _text(schema: Mapping[str, Any], name: str) -> str:
 
 
 _CALL = ("call", "Its tool can be called")
-_FALLBACK = ("text-fallback", "Hosts without Apps get a text")
+_FALLBACK = ("text-fallback", "Hosts without Apps receive a text")
 
 
-class Called(NamedTuple):
-    """The call of an app's tool, and what was found about it."""
+class CalledTool(NamedTuple):
+    """The call of the tool of an app, and the checks of it."""
 
     call: ToolCall | None
-    """None if nothing was called."""
+    """None if no tool was called."""
     arguments: dict[str, Any]
     checks: list[Check]
 
 
-async def call_for(host: Host, app: App, given: Mapping[str, Mapping[str, Any]]) -> Called:
-    """Call one of an app's tools: one with `given` arguments, else the first that the model may call.
+async def call_app_tool(host: Host, app: App, given: Mapping[str, Mapping[str, Any]]) -> CalledTool:
+    """Call a tool of an app: one with `given` arguments, otherwise the first that the model may call.
 
-    A tool that says it destroys something is called only with arguments that somebody gave.
+    A tool that declares itself destructive is called only with given arguments.
     """
-    tool, why = _pick(app, given)
+    tool, why = _choose_tool(app, given)
     if tool is None:
-        return Called(None, {}, [skipped(*_CALL, why), skipped(*_FALLBACK, why, ["APP-S-06"])])
+        return CalledTool(None, {}, [skipped(*_CALL, why), skipped(*_FALLBACK, why, ["APP-S-06"])])
 
-    is_made_up = tool.name not in given
-    arguments = make_arguments(_schema(tool)) if is_made_up else dict(given[tool.name])
+    is_generated = tool.name not in given
+    arguments = make_arguments(_schema(tool)) if is_generated else dict(given[tool.name])
     call = host.begin_call(tool.name)
     try:
         result = await call.run(arguments)
     except McpdError as error:
-        finding = _of_error(tool, error, is_made_up)
-        return Called(call, arguments, [
+        finding = _error_finding(tool, error, is_generated)
+        return CalledTool(call, arguments, [
             checked(*_CALL, [finding], ""),
             skipped(*_FALLBACK, "there is no result", ["APP-S-06"]),
         ])  # fmt: skip
-    ok = f"{tool.name} {'with arguments made from its schema' if is_made_up and arguments else 'was called'}"
-    return Called(call, arguments, [
-        checked(*_CALL, _of_result(tool, result, is_made_up), ok),
-        checked(*_FALLBACK, _of_fallback(tool, result), "the result has content that a model can read", ["APP-S-06"]),
+    ok = f"{tool.name} {'with arguments made from its schema' if is_generated and arguments else 'was called'}"
+    return CalledTool(call, arguments, [
+        checked(*_CALL, _result_findings(tool, result, is_generated), ok),
+        checked(*_FALLBACK, _fallback_findings(tool, result), "the result has content for the model", ["APP-S-06"]),
     ])  # fmt: skip
 
 
-def _pick(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool | None, str]:
-    """The tool to call; None, and why there is none."""
+def _choose_tool(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool | None, str]:
+    """Return the tool to call, or None and the reason."""
     tools = [tool for tool in app.tools if is_for_model(tool)]
     if not tools:
         return None, "only an app may call its tools" if app.tools else "no tool opens it"
@@ -255,7 +254,7 @@ def _pick(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool | None
             return tool, ""
     return (
         None,
-        f"{tools[0].name} says that it destroys something: --call '{tools[0].name}={{…}}' calls it all the same",
+        f"{tools[0].name} is declared destructive: to call it, add --call '{tools[0].name}={{…}}'",
     )
 
 
@@ -263,32 +262,38 @@ def _schema(tool: Tool) -> Mapping[str, Any]:
     return decode(tool.input_schema, type=dict[str, Any]) if isinstance(tool.input_schema, Raw) else tool.input_schema
 
 
-def _of_error(tool: Tool, error: McpdError, is_made_up: bool) -> Finding:
+def _error_finding(tool: Tool, error: McpdError, is_generated: bool) -> Finding:
     text = error.message if isinstance(error, RemoteError) else str(error)
-    if is_made_up:
-        return _give(tool, f"{tool.name} took no arguments made from its schema: {text}")
-    return Finding(severity="failure", text=f"{tool.name} gave an error: {text}", advice="correct the tool, or --call")
-
-
-def _of_result(tool: Tool, result: CallToolResult, is_made_up: bool) -> Iterator[Finding]:
-    if not result.is_error:
-        return
-    said = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
-    text = f"{tool.name} failed: {said}"
-    yield _give(tool, text) if is_made_up else Finding(severity="warning", text=text, advice="give other arguments")
-
-
-def _give(tool: Tool, text: str) -> Finding:
+    if is_generated:
+        return _needs_arguments(tool, f"{tool.name} did not accept arguments made from its schema: {text}")
     return Finding(
-        severity="warning", text=text, advice=f"give arguments that it can take by --call '{tool.name}={{…}}'"
+        severity="failure",
+        text=f"{tool.name} gave an error: {text}",
+        advice="correct the tool, or give other arguments by --call",
     )
 
 
-def _of_fallback(tool: Tool, result: CallToolResult) -> Iterator[Finding]:
+def _result_findings(tool: Tool, result: CallToolResult, is_generated: bool) -> Iterator[Finding]:
+    if not result.is_error:
+        return
+    content = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
+    text = f"{tool.name} failed: {content}"
+    yield (
+        _needs_arguments(tool, text)
+        if is_generated
+        else Finding(severity="warning", text=text, advice="give other arguments")
+    )
+
+
+def _needs_arguments(tool: Tool, text: str) -> Finding:
+    return Finding(severity="warning", text=text, advice=f"give valid arguments by --call '{tool.name}={{…}}'")
+
+
+def _fallback_findings(tool: Tool, result: CallToolResult) -> Iterator[Finding]:
     blocks = list(result.content)
     if not blocks:
-        advice = "return a text that says the same in words: hosts without Apps show it, and the model reads it"
-        yield Finding(severity="failure", text=f"{tool.name} gives no content", advice=advice, rule="APP-S-06")
+        advice = "return a text with the same content: hosts without Apps show it, and the model reads it"
+        yield Finding(severity="failure", text=f"{tool.name} returns no content", advice=advice, rule="APP-S-06")
     elif all(getattr(block, "text", None) == "" for block in blocks):
-        text = f"all that {tool.name} gives as content is an empty text"
-        yield Finding(severity="failure", text=text, advice="say in words what the app shows", rule="APP-S-06")
+        text = f"the only content of {tool.name} is an empty text"
+        yield Finding(severity="failure", text=text, advice="describe in words what the app shows", rule="APP-S-06")

@@ -1,6 +1,7 @@
-"""Checks of what a server says of its apps: tools and resources, their links, types, visibility, permissions.
+"""What a server declares about its apps, and checks of it: links, types, visibility, metadata, permissions.
 
-All is looked at as it came over the wire. Rules: APP-S-01 to -16 of docs/rules.toml.
+`read_apps` lists the tools and resources of a server and reads the documents once. The checks look at the values as
+they came over the wire. Rules APP-S-01 to -16 of docs/rules.toml.
 """
 
 from __future__ import annotations
@@ -11,85 +12,165 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
+from mcpd.apps.tool_metadata import linked_uri, ui_member
 from mcpd.apps.verdict.report import Check, Finding, checked
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type
-from mcpd.extensions.ui.csp_sources import read_csp, read_permissions, validate_csp
+from mcpd.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
 from mcpd.extensions.ui.uris import unversioned
 from mcpd.protocol.types.resources import Resource
 from mcpd.protocol.types.tools import Tool
 
+_MAX_APPS: Final = 200
 _RESOURCE_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")
 _TOOL_MEMBERS: Final = ("resourceUri", "visibility")
-_CSP_MEMBERS: Final = ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains")
 _PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")
-_DANGEROUS: Final = {
-    "camera": "sees what stands before the camera",
-    "microphone": "hears the room",
-    "geolocation": "knows where the user is",
+_SENSITIVE: Final = {
+    "camera": "it can film the user",
+    "microphone": "it can record the user",
+    "geolocation": "it can locate the user",
 }
 
 
 class App(Struct, kw_only=True):
-    """A `ui://` resource as listed, as read, and the tools that open it."""
+    """A `ui://` resource as listed and as read, and the tools that open it."""
 
     uri: str
     tools: list[Tool]
     listed: Resource | None = None
     contents: Sequence[Mapping[str, Any]] = ()
-    """What `resources/read` gave, as plain dicts."""
+    """The contents of the answer to `resources/read`."""
     error: str = ""
-    """Why it could not be read."""
+    """Why the resource could not be read."""
+
+    @property
+    def item(self) -> Mapping[str, Any]:
+        """The content with the type of an app, of several the one with the URI of the app; empty if there is none."""
+        items = [entry for entry in self.contents if is_app_type(entry.get("mimeType"))]
+        return next((entry for entry in items if entry.get("uri") == self.uri), items[0] if items else {})
+
+    @property
+    def listed_meta(self) -> dict[str, Any] | None:
+        """`_meta` of the resource in `resources/list`."""
+        return None if self.listed is None else self.listed.meta
 
 
-def linked_uri(tool: Tool) -> str | None:
-    """The URI that a tool names for its app, right or wrong; the nested member wins."""
-    ui, meta = _ui(tool.meta), tool.meta or {}
-    uri = ui.get("resourceUri", meta.get(FLAT_URI))
-    return uri if isinstance(uri, str) else None
+class ServerApps(Struct, kw_only=True):
+    """The tools and apps of a server."""
+
+    tools: list[Tool]
+    apps: list[App]
+    resources_error: str
+    """Why resources could not be listed; empty if they could, or if the server has none."""
 
 
-def server_checks(
-    tools: Sequence[Tool], apps: Sequence[App], extensions: Mapping[str, Any] | None, resources_error: str
-) -> list[Check]:
-    """What is about the server as a whole."""
+# ------------------------------------------------------------------------------------------ reading
+
+
+async def read_apps(client: Client, wanted: Sequence[str] = (), called: Iterable[str] = ()) -> ServerApps:
+    """List and read the apps of a server: those that `wanted` names by URI, name or tool, or all.
+
+    `called` are the tools for which the user gave arguments. Raises ConfigurationError if the server has no app or a
+    name is unknown, and whatever the client raises.
+    """
+    tools = await client.list_tools()
+    resources: list[Resource] = []
+    error = ""
+    try:
+        resources = await client.list_resources()
+    except McpdError as failure:
+        error = str(failure)
+    listed = {each.uri: each for each in resources if each.uri.startswith(SCHEME) or is_app_type(each.mime_type)}
+
+    apps: dict[str, App] = {}
+    for tool in tools:
+        if (uri := linked_uri(tool)) is not None:
+            apps.setdefault(uri, App(uri=uri, tools=[], listed=listed.get(uri))).tools.append(tool)
+    for uri, resource in listed.items():
+        apps.setdefault(uri, App(uri=uri, tools=[], listed=resource))
+    if not apps:
+        raise ConfigurationError(
+            "the server has no apps: no tool names one, and no resource is one; `mcpd list` shows what it has"
+        )
+
+    _check_called(tools, called)
+    chosen = _choose(list(apps.values()), wanted)
+    await asyncio.gather(*(_read(client, app) for app in chosen))
+    return ServerApps(tools=tools, apps=chosen, resources_error=error)
+
+
+def _check_called(tools: Sequence[Tool], called: Iterable[str]) -> None:
+    known = [tool.name for tool in tools if linked_uri(tool) is not None]
+    for name in called:
+        if name not in known:
+            there = f"there are {', '.join(known[:20])}" if known else "there is none"
+            raise ConfigurationError(
+                f"arguments are given for {name!r}, but no tool of that name opens an app; {there}"
+            )
+
+
+def _choose(apps: list[App], wanted: Sequence[str]) -> list[App]:
+    if not wanted:
+        return apps[:_MAX_APPS]
+    found: dict[str, App] = {}
+    for name in wanted:
+        matching = [app for app in apps if (unversioned(name) or name) in _names(app)]
+        if not matching:
+            known = ", ".join(sorted(unversioned(app.uri) or app.uri for app in apps)[:20])
+            raise ConfigurationError(f"there is no app {name!r}, and no tool of that name opens one; there are {known}")
+        found.update({app.uri: app for app in matching})
+    return list(found.values())
+
+
+def _names(app: App) -> set[str]:
+    plain = unversioned(app.uri) or app.uri
+    return {app.uri, plain, plain.rpartition("/")[2], *(tool.name for tool in app.tools)}
+
+
+async def _read(client: Client, app: App) -> None:
+    try:
+        result = await client.read_resource(app.uri)
+    except McpdError as error:
+        app.error = str(error)
+    else:
+        app.contents = to_builtins(list(result.contents))
+
+
+# ------------------------------------------------------------------------------------------- checks
+
+
+def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> list[Check]:
+    """Return the checks of the server as a whole; `extensions` are those of its capabilities."""
+    apps = server.apps
 
     def found() -> Iterator[Finding]:
         if UI not in (extensions or {}):
             text = f"the server does not say that it has {UI}"
-            yield _note(text, "answer it in capabilities.extensions when the client offers it")
-        if resources_error:
-            text = f"resources/list fails: {resources_error}"
+            yield _note(text, "declare it in capabilities.extensions when the client offers it")
+        if server.resources_error:
+            text = f"resources/list fails: {server.resources_error}"
             yield _failure(text, "answer it, if only with an empty list: one host gives up otherwise", "APP-S-09")
         for app in apps:
             if not app.tools:
                 yield _warning(f"no tool opens {app.uri}", "name it in a tool's _meta.ui.resourceUri, or remove it")
-        hidden = [tool.name for tool in tools if _ui(tool.meta).get("visibility") == ["app"]]
+        hidden = [tool.name for tool in server.tools if ui_member(tool.meta).get("visibility") == ["app"]]
         if hidden and not any(app.tools for app in apps):
             yield _warning(f"only an app may call {', '.join(hidden)}, and no tool opens one", "give a tool an app")
 
-    return [
-        checked(
-            "server",
-            "The server offers its apps",
-            found(),
-            f"{len(apps)} app{'' if len(apps) == 1 else 's'}",
-            ["APP-S-07", "APP-S-09"],
-        )
-    ]
+    count = f"{len(apps)} app{'' if len(apps) == 1 else 's'}"
+    return [checked("server", "The server offers its apps", found(), count, ["APP-S-07", "APP-S-09"])]
 
 
 def tool_checks(app: App) -> list[Check]:
-    """What the tools of an app say."""
+    """Return the checks of the tools of an app."""
 
     def visibility() -> Iterator[Finding]:
         for tool in app.tools:
-            yield from _of_visibility(tool)
-        if app.tools and all(not _is_for(tool, "model") for tool in app.tools):
-            yield _warning(
-                "no tool that opens it is for the model", 'leave "model" in the visibility of one', "APP-S-13"
-            )
+            yield from _visibility_findings(tool)
+        if app.tools and all("model" not in _audience(tool) for tool in app.tools):
+            text = "the model may call no tool that opens the app"
+            yield _warning(text, 'leave "model" in the visibility of one tool', "APP-S-13")
 
     def links() -> Iterator[Finding]:
         if not app.uri.startswith(SCHEME):
@@ -97,185 +178,153 @@ def tool_checks(app: App) -> list[Check]:
         if app.error:
             yield _failure(f"{app.uri} cannot be read: {app.error}", "serve it under exactly this URI", "APP-S-05")
         for tool in app.tools:
-            yield from _of_link(tool)
+            yield from _link_findings(tool)
 
+    opened = f"opened by {', '.join(tool.name for tool in app.tools) or 'no tool'}"
+    seen = ", ".join(f"{tool.name} for {' and '.join(_audience(tool)) or 'nobody'}" for tool in app.tools)
     return [
-        checked("link", "Tools and resource belong together", links(), _names(app.tools), ["APP-S-01", "APP-S-05"]),
-        checked("visibility", "Who may call the tools is said right", visibility(), _seen(app.tools), ["APP-S-13"]),
+        checked("link", "Tools and resource belong together", links(), opened, ["APP-S-01", "APP-S-05"]),
+        checked("visibility", "The visibility of tools is valid", visibility(), seen or "no tool", ["APP-S-13"]),
     ]
 
 
 def resource_checks(app: App) -> list[Check]:
-    """What the resource says of itself, as listed and as read."""
-    item = app_item(app)
-    ui = _ui(item.get("_meta")) or _ui(None if app.listed is None else app.listed.meta)
+    """Return the checks of the resource, as listed and as read."""
+    ui = ui_member(app.item.get("_meta")) or ui_member(app.listed_meta)
+    csp = ui.get("csp")
+    declared = "declares nothing: the strictest policy"
+    if isinstance(csp, Mapping):
+        declared = f"{sum(len(value) for value in csp.values() if isinstance(value, list))} sources declared"
     return [
-        checked("type", "Type and form of the resource", _of_type(app, item), MIME_TYPE, ["APP-S-02", "APP-S-03"]),
-        checked("metadata", "_meta.ui is valid", _of_metadata(app, item, ui), _declared(ui), ["APP-S-10", "APP-S-08"]),
-        checked("permissions", "Permissions are few", _of_permissions(ui), "none asked for", []),
+        checked("type", "Type and form of the resource", _type_findings(app), MIME_TYPE, ["APP-S-02", "APP-S-03"]),
+        checked("metadata", "_meta.ui is valid", _metadata_findings(app, ui), declared, ["APP-S-10", "APP-S-08"]),
+        checked("permissions", "Permissions are few", _permission_findings(ui), "asks for none", []),
     ]
 
 
-def _of_visibility(tool: Tool) -> Iterator[Finding]:
-    said = _ui(tool.meta).get("visibility")
-    if said is None:
+def _visibility_findings(tool: Tool) -> Iterator[Finding]:
+    visibility = ui_member(tool.meta).get("visibility")
+    if visibility is None:
         return
-    if not isinstance(said, list) or not said:
-        yield _failure(
-            f"{tool.name}: visibility is {said!r}", 'it is an array of "model" and "app", with at least one', "APP-S-13"
-        )
-    elif unknown := [who for who in said if who not in ("model", "app")]:
-        yield _failure(f"{tool.name}: visibility names {unknown!r}", 'there are "model" and "app"', "APP-S-13")
+    if not isinstance(visibility, list) or not visibility:
+        advice = 'write an array with "model", "app" or both'
+        yield _failure(f"{tool.name}: visibility is {visibility!r}", advice, "APP-S-13")
+    elif unknown := [each for each in visibility if each not in ("model", "app")]:
+        text = f"{tool.name}: visibility names {unknown!r}"
+        yield _failure(text, 'only "model" and "app" exist', "APP-S-13")
 
 
-def _of_link(tool: Tool) -> Iterator[Finding]:
-    ui, meta = _ui(tool.meta), tool.meta or {}
-    flat, nested = meta.get(FLAT_URI), ui.get("resourceUri")
+def _link_findings(tool: Tool) -> Iterator[Finding]:
+    ui = ui_member(tool.meta)
+    flat, nested = (tool.meta or {}).get(FLAT_URI), ui.get("resourceUri")
     if nested is None:
-        yield _warning(
-            f"{tool.name} names its app only in _meta[{FLAT_URI!r}], the older form",
-            "write _meta.ui.resourceUri too", "APP-S-11",
-        )  # fmt: skip
+        text = f"{tool.name} names its app only in _meta[{FLAT_URI!r}], the older form"
+        yield _warning(text, "write _meta.ui.resourceUri too", "APP-S-11")
     elif flat is not None and flat != nested:
-        yield _failure(
-            f"{tool.name} names two apps: {nested!r} and, in the older form, {flat!r}", "write one", "APP-S-11"
-        )
+        text = f"{tool.name} names two apps: {nested!r} and, in the older form, {flat!r}"
+        yield _failure(text, "name one", "APP-S-11")
     for name in ("csp", "permissions"):
         if name in ui:
-            yield _failure(
-                f"{tool.name}: _meta.ui.{name} means nothing on a tool", "write it on the resource", "APP-S-12"
-            )
+            text = f"{tool.name}: _meta.ui.{name} means nothing on a tool"
+            yield _failure(text, "write it on the resource", "APP-S-12")
     for name in sorted(set(ui) - {*_TOOL_MEMBERS, "csp", "permissions"}):
         yield _note(f"{tool.name}: hosts do not know _meta.ui.{name}", "")
 
 
-def _of_type(app: App, item: Mapping[str, Any]) -> Iterator[Finding]:
+def _type_findings(app: App) -> Iterator[Finding]:
     if app.error:
         return
-    types = [entry.get("mimeType") for entry in app.contents]
+    item = app.item
     if not item:
-        yield _failure(f"nothing is {MIME_TYPE}; the server sent {types or 'nothing'}", "give it this type", "APP-S-02")
+        types = [entry.get("mimeType") for entry in app.contents]
+        text = f"nothing is {MIME_TYPE}; the server sent {types or 'nothing'}"
+        yield _failure(text, "send the resource with this type", "APP-S-02")
         return
+
     if item.get("mimeType") != MIME_TYPE:
         yield _failure(f"the type is {item.get('mimeType')!r}", f"write exactly {MIME_TYPE}", "APP-S-02")
     if len(app.contents) != 1:
-        yield _warning(f"{len(app.contents)} contents under one URI", "send one: some hosts take no other", "APP-S-03")
+        text = f"{len(app.contents)} contents under one URI"
+        yield _warning(text, "send one content: some hosts accept no more", "APP-S-03")
     if item.get("uri") != app.uri:
-        yield _warning(f"the content says that it is {item.get('uri')!r}", f"say {app.uri!r}", "APP-S-05")
+        yield _warning(f"the URI of the content is {item.get('uri')!r}", f"write {app.uri!r}", "APP-S-05")
     if not isinstance(item.get("text"), str):
         yield _warning("the HTML comes as a blob", "send it as text: one host refuses a blob", "APP-S-03")
     if app.listed is None:
-        yield _note("it is not in resources/list", "list it, so that hosts can read it before it is needed")
+        yield _note("the resource is not in resources/list", "list it, so that hosts can read it in advance")
     elif app.listed.mime_type is not None and not is_app_type(app.listed.mime_type):
-        yield _failure(f"it is listed as {app.listed.mime_type!r}", f"list it as {MIME_TYPE}", "APP-S-02")
+        yield _failure(f"the resource is listed as {app.listed.mime_type!r}", f"list it as {MIME_TYPE}", "APP-S-02")
 
 
-def _of_metadata(app: App, item: Mapping[str, Any], ui: Mapping[str, Any]) -> Iterator[Finding]:
-    for where, meta in (("content", item.get("_meta")), ("listing", None if app.listed is None else app.listed.meta)):
-        said = meta.get("ui") if isinstance(meta, Mapping) else None
-        if said is not None and not isinstance(said, Mapping):
-            yield _failure(f"_meta.ui of the {where} is {said!r}", "it is an object", "APP-S-10")
-    listed = _ui(None if app.listed is None else app.listed.meta)
-    if listed and _ui(item.get("_meta")) != listed:
-        yield _warning("_meta.ui is another one in resources/list and in resources/read", "say the same", "APP-S-10")
+def _metadata_findings(app: App, ui: Mapping[str, Any]) -> Iterator[Finding]:
+    for where, meta in (("content", app.item.get("_meta")), ("listing", app.listed_meta)):
+        member = meta.get("ui") if isinstance(meta, Mapping) else None
+        if member is not None and not isinstance(member, Mapping):
+            yield _failure(f"_meta.ui of the {where} is {member!r}", "write an object", "APP-S-10")
+    listed = ui_member(app.listed_meta)
+    if listed and ui_member(app.item.get("_meta")) != listed:
+        text = "_meta.ui differs between resources/list and resources/read"
+        yield _warning(text, "send the same in both", "APP-S-10")
     for name in sorted(set(ui) - set(_RESOURCE_MEMBERS)):
-        yield _note(f"hosts do not know _meta.ui.{name}", f"there are {', '.join(_RESOURCE_MEMBERS)}")
+        yield _note(f"hosts do not know _meta.ui.{name}", f"they know {', '.join(_RESOURCE_MEMBERS)}")
     if ui.get("prefersBorder") not in (None, True, False):
         yield _failure(f"prefersBorder is {ui['prefersBorder']!r}", "write true or false", "APP-S-10")
     if ui.get("domain") is not None:
-        yield _warning(
-            f"domain is {ui['domain']!r}: a host that expects another format shows nothing", "leave it out", "APP-S-08"
-        )
-    yield from _of_csp(ui.get("csp"))
+        text = f"domain is {ui['domain']!r}: a host that expects another format shows nothing"
+        yield _warning(text, "leave it out", "APP-S-08")
+    yield from _csp_findings(ui.get("csp"))
 
 
-def _of_csp(said: object) -> Iterator[Finding]:
-    csp, problems = read_csp(said)
-    if isinstance(said, Mapping):
-        for name in sorted(set(said) - set(_CSP_MEMBERS)):
-            yield _failure(f"csp has no member {name!r}", f"there are {', '.join(_CSP_MEMBERS)}", "APP-H-05")
+def _csp_findings(declared: object) -> Iterator[Finding]:
+    csp, problems = read_csp(declared)
+    if isinstance(declared, Mapping):
+        for name in sorted(set(declared) - set(SOURCE_KINDS)):
+            yield _failure(f"csp has no member {name!r}", f"there are {', '.join(SOURCE_KINDS)}", "APP-H-05")
     if csp is not None:
         problems = [*problems, *validate_csp(csp)[1]]
     for problem in problems:
-        severity = _failure if problem.dropped else _warning
-        yield severity(
-            f"csp.{problem.kind}: {problem.source!r} {problem.reason}", "write scheme://host[:port]", "APP-H-05"
-        )
+        finding = _failure if problem.dropped else _warning
+        text = f"csp.{problem.kind}: {problem.source!r} {problem.reason}"
+        yield finding(text, "write scheme://host[:port]", "APP-H-05")
     if csp is None:
         return
-    for kind in ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"):
+
+    for kind in SOURCE_KINDS:
         for source in csp.sources(kind):
             if source.startswith(("http://", "ws://")) and "localhost" not in source and "127.0.0.1" not in source:
                 yield _warning(f"csp.{kind}: {source} is not encrypted", "use https or wss")
             elif "://*." in source:
-                yield _note(f"csp.{kind}: {source} lets in every host below it", "name those that are needed")
+                yield _note(f"csp.{kind}: {source} allows every host below it", "name the hosts that the app needs")
 
 
-def _of_permissions(ui: Mapping[str, Any]) -> Iterator[Finding]:
-    said = ui.get("permissions")
-    if said is None:
+def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
+    permissions = ui.get("permissions")
+    if permissions is None:
         return
-    if not isinstance(said, Mapping):
-        yield _failure(f"permissions is {said!r}", "it is an object with a member {} for each", "APP-S-10")
+    if not isinstance(permissions, Mapping):
+        text = f"permissions is {permissions!r}"
+        yield _failure(text, "write an object with a member {} for each permission", "APP-S-10")
         return
-    for name in sorted(set(said) - set(_PERMISSIONS)):
+    for name in sorted(set(permissions) - set(_PERMISSIONS)):
         yield _failure(f"there is no permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
-    for name, value in said.items():
+    for name, value in permissions.items():
         if name in _PERMISSIONS and not isinstance(value, Mapping):
             yield _failure(f"permissions.{name} is {value!r}", "write {}", "APP-S-10")
-    asked = read_permissions(said)
+
+    asked = read_permissions(permissions)
     for name in asked.names() if asked is not None else ():
-        if name in _DANGEROUS:
-            text = f"it asks for {name}, with which it {_DANGEROUS[name]}"
-            yield _warning(text, "ask only if it cannot work without; hosts deny it unless the user allows it")
+        if name in _SENSITIVE:
+            text = f"the app asks for {name}, with which {_SENSITIVE[name]}"
+            yield _warning(text, "ask only if the app cannot work without; hosts deny it unless the user allows it")
         else:
-            yield _note(f"it asks for {name}", "it has to work where that is denied")
+            yield _note(f"the app asks for {name}", "it must also work where this is denied")
 
 
-# ------------------------------------------------------------------------------------------ small things
-
-
-def app_item(app: App) -> Mapping[str, Any]:
-    """The content that is the app, {} if there is none: of several the one with its URI; {} if none has the type."""
-    apps = [entry for entry in app.contents if is_app_type(entry.get("mimeType"))]
-    return next((entry for entry in apps if entry.get("uri") == app.uri), apps[0] if apps else {})
-
-
-def _ui(meta: object) -> Mapping[str, Any]:
-    ui = meta.get("ui") if isinstance(meta, Mapping) else None
-    return ui if isinstance(ui, Mapping) else {}
-
-
-def _is_for(tool: Tool, who: str) -> bool:
-    said = _ui(tool.meta).get("visibility")
-    return said is None or (isinstance(said, list) and who in said)
-
-
-def _names(tools: Iterable[Tool]) -> str:
-    names = ", ".join(tool.name for tool in tools)
-    return f"opened by {names}" if names else "opened by no tool"
-
-
-def _seen(tools: Iterable[Tool]) -> str:
-    return ", ".join(f"{tool.name} for {' and '.join(_sides(tool))}" for tool in tools) or "no tool"
-
-
-def _sides(tool: Tool) -> list[str]:
-    return [who for who in ("model", "app") if _is_for(tool, who)] or ["nobody"]
-
-
-def _declared(ui: Mapping[str, Any]) -> str:
-    csp = ui.get("csp")
-    if not isinstance(csp, Mapping):
-        return "declares nothing: the strictest policy"
-    count = sum(len(value) for value in csp.values() if isinstance(value, list))
-    return f"{count} sources declared"
-
-
-def plain(entry: object) -> Mapping[str, Any]:
-    """A struct of the wire as a dict."""
-    made = to_builtins(entry)
-    return made if isinstance(made, Mapping) else {}
+def _audience(tool: Tool) -> list[str]:
+    visibility = ui_member(tool.meta).get("visibility")
+    return [
+        each for each in ("model", "app") if visibility is None or (isinstance(visibility, list) and each in visibility)
+    ]
 
 
 def _failure(text: str, advice: str, rule: str = "") -> Finding:
@@ -288,91 +337,3 @@ def _warning(text: str, advice: str, rule: str = "") -> Finding:
 
 def _note(text: str, advice: str) -> Finding:
     return Finding(severity="note", text=text, advice=advice)
-
-
-_MOST_APPS = 200
-
-
-class Gathered(Struct, kw_only=True):
-    """What a server offers that is about apps."""
-
-    tools: list[Tool]
-    apps: list[App]
-    resources_error: str
-    """Why resources could not be listed; "" if they could, or if the server has none."""
-
-
-async def gather(client: Client, wanted: Sequence[str] = (), called: Iterable[str] = ()) -> Gathered:
-    """Ask a server for its apps: those that `wanted` names by URI, name or tool, or all.
-
-    `called` are the tools that somebody gave arguments for. Raises ConfigurationError if there is no app, or if one of
-    these names is nothing's, and what a client raises.
-    """
-    tools = await client.list_tools()
-    resources, error = await _resources(client)
-    listed = {resource.uri: resource for resource in resources if _is_app(resource)}
-
-    apps: dict[str, App] = {}
-    for tool in tools:
-        if (uri := linked_uri(tool)) is not None:
-            apps.setdefault(uri, App(uri=uri, tools=[], listed=listed.get(uri))).tools.append(tool)
-    for uri, resource in listed.items():
-        apps.setdefault(uri, App(uri=uri, tools=[], listed=resource))
-    if not apps:
-        raise ConfigurationError("the server has no apps: no tool names one, and no resource is one; see mcpd list")
-
-    _openers(tools, called)
-    chosen = _chosen(list(apps.values()), wanted)
-    await asyncio.gather(*(_read(client, app) for app in chosen))
-    return Gathered(tools=tools, apps=chosen, resources_error=error)
-
-
-async def _resources(client: Client) -> tuple[list[Resource], str]:
-    try:
-        return await client.list_resources(), ""
-    except McpdError as error:
-        return [], str(error)
-
-
-def _is_app(resource: Resource) -> bool:
-    return resource.uri.startswith(SCHEME) or is_app_type(resource.mime_type)
-
-
-def _openers(tools: Sequence[Tool], called: Iterable[str]) -> None:
-    """Raises ConfigurationError if one of the names is not a tool that opens an app: its arguments would go unused."""
-    known = [tool.name for tool in tools if linked_uri(tool) is not None]
-    for name in called:
-        if name not in known:
-            there = f"there are {', '.join(known[:20])}" if known else "there is none"
-            raise ConfigurationError(
-                f"arguments are given for {name!r}, but no tool of that name opens an app; {there}"
-            )
-
-
-def _chosen(apps: list[App], wanted: Sequence[str]) -> list[App]:
-    """The apps that are meant. Raises ConfigurationError for a name that is none's."""
-    if not wanted:
-        return apps[:_MOST_APPS]
-    found: dict[str, App] = {}
-    for name in wanted:
-        fits = [app for app in apps if (unversioned(name) or name) in _names_of(app)]
-        if not fits:
-            known = ", ".join(sorted(unversioned(app.uri) or app.uri for app in apps)[:20])
-            raise ConfigurationError(f"there is no app {name!r}, and no tool of that name opens one; there are {known}")
-        found.update({app.uri: app for app in fits})
-    return list(found.values())
-
-
-def _names_of(app: App) -> set[str]:
-    plain = unversioned(app.uri) or app.uri
-    return {app.uri, plain, plain.rpartition("/")[2], *(tool.name for tool in app.tools)}
-
-
-async def _read(client: Client, app: App) -> None:
-    try:
-        result = await client.read_resource(app.uri)
-    except McpdError as error:
-        app.error = str(error)
-        return
-    contents: list[Any] = [plain(item) for item in result.contents]
-    app.contents = contents

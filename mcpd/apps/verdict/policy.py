@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from mcpd.apps.verdict.report import Check, Finding, Severity, checked, reported_url
-from mcpd.apps.verdict.scene import Scene, Violation, in_app
+from mcpd.apps.verdict.trial import Trial, Violation, without_address
 from mcpd.extensions.ui.csp_sources import SourceKind, UiCsp
 
 Kind: TypeAlias = Literal[
@@ -164,18 +164,18 @@ def _split(url: str) -> SplitResult | None:
 # ------------------------------------------------------------------------------------------- checks
 
 
-def policy_check(scenes: Iterable[Scene], granted: UiCsp | None) -> Check:
-    """Check that the policy blocked nothing in any scene; each finding names the source to declare."""
+def policy_check(trials: Iterable[Trial], granted: UiCsp | None) -> Check:
+    """Check that the policy blocked nothing in any trial; each finding names the source to declare."""
     found: dict[str, Finding] = {}
-    for scene in scenes:
-        for violation in scene.violations:
+    for trial in trials:
+        for violation in trial.violations:
             finding = _violation_finding(violation, granted)
             found.setdefault(finding.text, finding)
-        if scene.refusal:
+        if trial.shown_refusal:
             advice = "do without eval and new Function: strict hosts allow neither, and no declaration helps"
-            text = f"the app shows the browser's refusal: {scene.refusal}"
+            text = f"the app shows the browser's refusal: {trial.shown_refusal}"
             finding = Finding(severity="failure", text=text, advice=advice, rule="APP-V-05")
-            found.setdefault(scene.refusal, finding)
+            found.setdefault(trial.shown_refusal, finding)
     return checked("policy", "Nothing is blocked by the policy", found.values(), "nothing", ["APP-X-04", "APP-V-05"])
 
 
@@ -210,10 +210,10 @@ def _violation_finding(violation: Violation, granted: UiCsp | None) -> Finding:
     )  # fmt: skip
 
 
-def needs_check(scene: Scene) -> Check:
+def needs_check(trial: Trial) -> Check:
     """Check that the app does nothing that a sandbox stops without an error: windows, dialogs, saved files."""
     found: dict[str, Finding] = {}
-    for stopped in scene.stopped:
+    for stopped in trial.stopped:
         # `console_check` has what could not be loaded.
         if stopped["what"] != "unreachable":
             severity: Severity = "note" if stopped["what"] == "denied" else "warning"
@@ -222,14 +222,14 @@ def needs_check(scene: Scene) -> Check:
     return checked("needs", "The app needs only what strict hosts give", found.values(), "nothing more", ["APP-V-05"])
 
 
-def console_check(scene: Scene) -> Check:
+def console_check(trial: Trial) -> Check:
     """Check for exceptions, errors on the console and allowed addresses that could not be loaded."""
-    blocked = {reported_url(str(violation.get("blocked-uri") or "")) for violation in scene.violations}
-    lost = {url: why for url, (why, _) in scene.unloaded.items() if reported_url(url) not in blocked}
-    unloaded = (_unloaded_finding(url, why, scene.guest_origin) for url, why in lost.items())
+    blocked = {reported_url(str(violation.get("blocked-uri") or "")) for violation in trial.violations}
+    lost = {url: why for url, (why, _) in trial.unloaded.items() if reported_url(url) not in blocked}
+    unloaded = (_unloaded_finding(url, why, trial.guest_origin) for url, why in lost.items())
     # The browser logs the same addresses.
-    known = {text for text in scene.complaints if any(in_app(url) in text for url in scene.unloaded)}
-    found = [*unloaded, *new_errors(scene, frozenset(known))]
+    known = {text for text in trial.console_errors if any(without_address(url) in text for url in trial.unloaded)}
+    found = [*unloaded, *new_errors(trial, frozenset(known))]
     return checked("console", "No exception and no error", found, "none", [])
 
 
@@ -243,33 +243,33 @@ def _unloaded_finding(url: str, why: str, origin: str) -> Finding:
     return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url, cause=cause)
 
 
-def start_failure(scene: Scene) -> Finding | None:
+def start_failure(trial: Trial) -> Finding | None:
     """Return why a View did not complete its handshake: a missing script or data, its own policy, or an exception."""
-    for url, (why, kind) in scene.unloaded.items():
+    for url, (why, kind) in trial.unloaded.items():
         if kind in _AWAITED_TYPES:
-            return _unloaded_finding(url, why, scene.guest_origin)
-    for violation in scene.violations:
-        finding = _violation_finding(violation, scene.view.grant.csp)
+            return _unloaded_finding(url, why, trial.guest_origin)
+    for violation in trial.violations:
+        finding = _violation_finding(violation, trial.view.grant.csp)
         if finding.url and str(violation.get("effective-directive", "")).startswith(("script-src", "connect-src")):
             return finding
     # The policy of the host reports what it blocks, so this is one of the app's own.
-    if scene.refused and not scene.violations:
+    if trial.own_policy_refusal and not trial.violations:
         advice = "remove the policy from the <meta>: the host sets one from _meta.ui.csp"
-        return Finding(severity="failure", text=f"a policy of its own: {scene.refused}", advice=advice)
-    return next(new_errors(scene), None)
+        return Finding(severity="failure", text=f"a policy of its own: {trial.own_policy_refusal}", advice=advice)
+    return next(new_errors(trial), None)
 
 
 def new_errors(
-    scene: Scene, known: frozenset[str] = frozenset(), *, has_error_result: bool = False
+    trial: Trial, known: frozenset[str] = frozenset(), *, has_error_result: bool = False
 ) -> Iterator[Finding]:
-    """Yield the exceptions and console errors of a scene that are not `known` from another one.
+    """Yield the exceptions and console errors of a trial that are not `known` from another one.
 
     With `has_error_result` the result was an error, which an app may write to the console.
     """
-    for text in dict.fromkeys(scene.errors):
+    for text in dict.fromkeys(trial.exceptions):
         if text not in known:
             yield Finding(severity="failure", text=f"an exception: {text}", cause=text)
-    for text in dict.fromkeys(scene.complaints):
+    for text in dict.fromkeys(trial.console_errors):
         if text in known:
             continue
         if "Failed to load resource" in text or "net::ERR_" in text:

@@ -1,6 +1,6 @@
-"""Checks of how a View speaks: its handshake, what it answers, what it ignores, how it ends.
+"""Checks of how a View keeps to the protocol: handshake, answers, forged messages, teardown.
 
-Rules: APP-V-01 to -06 of docs/rules.toml.
+Rules APP-V-01 to -06 of docs/rules.toml.
 """
 
 from __future__ import annotations
@@ -15,72 +15,73 @@ from mcpd.apps.host.view import events
 from mcpd.apps.host.view.events import Connected
 from mcpd.apps.host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
 from mcpd.apps.verdict.policy import start_failure
-from mcpd.apps.verdict.report import Check, Finding, checked, skipped
-from mcpd.apps.verdict.scene import Scene
+from mcpd.apps.verdict.report import Check, Finding, Severity, checked, skipped
+from mcpd.apps.verdict.trial import Trial
 
 HANDSHAKE: Final = ("handshake", "It answers in time")
+_LISTENS_FIRST: Final = ("listens-first", "It listens before it sends")
+_OWN_TOOLS: Final = ("own-tools", "The tools that it declares are there")
+_TEARDOWN: Final = ("teardown", "It answers its teardown", ["APP-V-06"])
+
 _METHOD_NOT_FOUND: Final = -32601
+_UNKNOWN_METHOD: Final = "mcpd/no-such-method"
 _MARK: Final = "mcpd-forged-text"
-_ORDER: Final = ("listens-first", "It listens before it speaks")
+_FORGED_SECONDS: Final = 0.3
 
 _FORGE = """(look, mark) => {
-  const heard = window.__mcpdForged = [];
-  addEventListener("message", ({ data }) => { if (data?.id === mark && !("method" in data)) heard.push(data); });
-  const text = { content: [{ type: "text", text: mark }], structuredContent: { [mark]: mark, result: mark } };
+  const answers = window.__mcpdForged = [];
+  addEventListener("message", ({ data }) => { if (data?.id === mark && !("method" in data)) answers.push(data); });
+  const result = { content: [{ type: "text", text: mark }], structuredContent: { [mark]: mark, result: mark } };
   for (const message of [
     { jsonrpc: "2.0", id: mark, method: "ping" },
     { jsonrpc: "2.0", id: mark, method: "tools/list" },
     { jsonrpc: "2.0", method: "ui/notifications/tool-input", params: { arguments: { [mark]: mark } } },
-    { jsonrpc: "2.0", method: "ui/notifications/tool-result", params: text },
+    { jsonrpc: "2.0", method: "ui/notifications/tool-result", params: result },
   ]) postMessage(message, "*");
 }"""
 
 
-def handshake_check(scene: Scene, *, is_live: bool, seconds: float) -> Check:
-    """Whether the handshake came to its end, and what it was."""
-
-    def found() -> Iterator[Finding]:
-        if not is_live:
-            cause = None if scene.failure else start_failure(scene)
-            if cause is not None:
-                yield replace(cause, severity="failure", text=f"it does not start: {cause.text}", rule="APP-V-03")
-                return
-            advice = f"send {INITIALIZE}, and {INITIALIZED} when it is answered; hosts may show nothing before"
-            missing = INITIALIZED if scene.sent(INITIALIZE) else INITIALIZE
-            text = scene.failure or f"the view did not send {missing} within {seconds:g} seconds"
-            yield Finding(severity="failure", text=text, advice=advice, rule="APP-V-03")
-            return
-        yield from _of_initialize(scene)
-
-    at = next((at for at, is_its, message in scene.messages if is_its and _method(message) == INITIALIZED), 0.0)
-    return checked(*HANDSHAKE, found(), f"after {at * 1000:.0f} ms", ["APP-V-01", "APP-V-03"])
+def handshake_check(trial: Trial, *, is_live: bool, seconds: float) -> Check:
+    """Check that the handshake completed within this time, and its messages."""
+    findings = _initialize_findings(trial) if is_live else [_handshake_failure(trial, seconds)]
+    completed = next((at for at, sent, message in trial.messages if sent and _method(message) == INITIALIZED), 0.0)
+    return checked(*HANDSHAKE, findings, f"after {completed * 1000:.0f} ms", ["APP-V-01", "APP-V-03"])
 
 
-def _of_initialize(scene: Scene) -> Iterator[Finding]:
-    params = next((message.get("params") or {} for message in scene.sent(INITIALIZE)), {})
+def _handshake_failure(trial: Trial, seconds: float) -> Finding:
+    cause = None if trial.failure else start_failure(trial)
+    if cause is not None:
+        return replace(cause, severity="failure", text=f"it does not start: {cause.text}", rule="APP-V-03")
+    missing = INITIALIZED if trial.sent(INITIALIZE) else INITIALIZE
+    text = trial.failure or f"the view did not send {missing} within {seconds:g} seconds"
+    advice = f"send {INITIALIZE}, and {INITIALIZED} after its answer; hosts may show nothing before"
+    return Finding(severity="failure", text=text, advice=advice, rule="APP-V-03")
+
+
+def _initialize_findings(trial: Trial) -> Iterator[Finding]:
+    params = next((message.get("params") or {} for message in trial.sent(INITIALIZE)), {})
     if not isinstance(params.get("appCapabilities"), dict):
         text = f"{INITIALIZE} has no appCapabilities"
         yield Finding(severity="failure", text=text, advice="send them, if only as {}", rule="APP-V-01")
     if params.get("protocolVersion") != HANDSHAKE_VERSION:
         text = f"{INITIALIZE} asks for protocol version {params.get('protocolVersion')!r}"
-        yield Finding(severity="warning", text=text, advice=f"the stable one is {HANDSHAKE_VERSION}")
-    connected = [event for _, event in scene.events if isinstance(event, Connected)]
-    if len(connected) > 1:
-        text = f"it connected {len(connected)} times"
-        advice = "connect once, also where a framework mounts components twice"
-        yield Finding(severity="warning", text=text, advice=advice, rule="APP-V-03")
+        yield Finding(severity="warning", text=text, advice=f"the stable version is {HANDSHAKE_VERSION}")
+    connected = sum(isinstance(event, Connected) for _, event in trial.events)
+    if connected > 1:
+        advice = "connect once, even if a framework mounts components twice"
+        yield Finding(severity="warning", text=f"it connected {connected} times", advice=advice, rule="APP-V-03")
 
 
 def spy_check(log: Any, *, is_live: bool) -> Check:
-    """Whether a listener was there when `ui/initialize` was sent, from what spy.js wrote down."""
+    """Check that the View listened when it sent `ui/initialize`; `log` is the one of spy.js."""
     if not is_live or not isinstance(log, list):
-        return skipped(*_ORDER, "it could not be watched", ["APP-V-03"])
-    # The bootstrap listens and posts before the View is there; it stops to listen when it has the document.
-    begin = next((at + 1 for at, entry in enumerate(log) if entry["does"] == "unlisten"), 0)
-    listened = False
-    for entry in log[begin:]:
+        return skipped(*_LISTENS_FIRST, "it could not be observed", ["APP-V-03"])
+    # Before the View, the bootstrap of the guest listens and posts. It stops listening when it has the document.
+    start = next((at + 1 for at, entry in enumerate(log) if entry["does"] == "unlisten"), 0)
+    has_listener = False
+    for entry in log[start:]:
         if entry["does"] == "listen":
-            listened = True
+            has_listener = True
         elif entry["does"] == "post":
             break
     finding = Finding(
@@ -89,113 +90,107 @@ def spy_check(log: Any, *, is_live: bool) -> Check:
         advice="add the listener for message events before the first postMessage",
         rule="APP-V-03",
     )
-    return checked(*_ORDER, [] if listened else [finding], "its listener is there first", ["APP-V-03"])
+    return checked(*_LISTENS_FIRST, [] if has_listener else [finding], "its listener is there first", ["APP-V-03"])
 
 
-async def protocol_checks(scene: Scene, seconds: float) -> list[Check]:
-    """What a View that is live answers and ignores."""
-    answers: dict[str, Any] = {}
-    for method in ("ping", "mcpd/no-such-method", "tools/list"):
-        answers[method] = await scene.ask(method, seconds=seconds)
-    await scene.look(_FORGE, _MARK)
-    await asyncio.sleep(0.3)
-    shown = await scene.look("(look) => look.text()") or ""
-    heard = await scene.look("() => window.__mcpdForged?.length ?? 0") or 0
+async def protocol_checks(trial: Trial, seconds: float) -> list[Check]:
+    """Send requests and forged messages to a live View, and check its answers. Each answer has this many seconds."""
+    ping = await trial.request("ping", seconds=seconds)
+    unknown = await trial.request(_UNKNOWN_METHOD, seconds=seconds)
+    tools = await trial.request("tools/list", seconds=seconds)
+    await trial.evaluate(_FORGE, _MARK)
+    await asyncio.sleep(_FORGED_SECONDS)
+    text = await trial.evaluate("(look) => look.text()") or ""
+    answered = await trial.evaluate("() => window.__mcpdForged?.length ?? 0") or 0
     return [
-        checked("ping", "It answers ping", _of_ping(answers["ping"]), "answered", ["APP-V-06"]),
-        checked("unknown-request", "It refuses what it does not know", _of_unknown(answers["mcpd/no-such-method"]),
-                "-32601", ["APP-V-06"]),
-        _tools(scene, answers["tools/list"]),
-        checked("forged-messages", "It hears its parent only", _of_forged(scene, shown, heard), "others are ignored",
-                ["APP-V-04"]),
-        checked("rules", "It keeps the order and form of messages", _of_findings(scene), "nothing was refused",
+        checked("ping", "It answers ping", _ping_findings(ping), "answered", ["APP-V-06"]),
+        checked("unknown-request", "It refuses unknown requests", _unknown_findings(unknown), "-32601", ["APP-V-06"]),
+        _own_tools_check(trial, tools),
+        checked("forged-messages", "It accepts messages of its parent only", _forged_findings(trial, text, answered),
+                "others are ignored", ["APP-V-04"]),
+        checked("rules", "It keeps the order and form of messages", _refused_findings(trial), "nothing was refused",
                 ["APP-V-01", "APP-V-03"]),
     ]  # fmt: skip
 
 
-def _of_ping(answer: Any) -> Iterator[Finding]:
+def _ping_findings(answer: Any) -> Iterator[Finding]:
     if answer is None or "result" not in answer:
         text = "ping is not answered" if answer is None else f"ping is answered with {answer.get('error')}"
-        advice = "answer {}: a host that hears nothing takes the app for gone"
+        advice = "answer {}: a host takes an app that does not answer for lost"
         yield Finding(severity="failure", text=text, advice=advice, rule="APP-V-06")
 
 
-def _of_unknown(answer: Any) -> Iterator[Finding]:
+def _unknown_findings(answer: Any) -> Iterator[Finding]:
+    severity: Severity = "failure"
     if answer is None:
-        text, severity = "an unknown request is not answered", "failure"
+        text = "an unknown request is not answered"
     elif "error" not in answer:
-        text, severity = "an unknown request is answered with a result", "failure"
+        text = "an unknown request is answered with a result"
     elif answer["error"].get("code") != _METHOD_NOT_FOUND:
         text, severity = f"an unknown request gives error {answer['error'].get('code')}", "warning"
     else:
         return
-    advice = f"answer with error {_METHOD_NOT_FOUND}, so that hosts can tell what is not there"
-    yield Finding(severity="failure" if severity == "failure" else "warning", text=text, advice=advice, rule="APP-V-06")
+    advice = f"answer with error {_METHOD_NOT_FOUND}, so that hosts know what the app does not support"
+    yield Finding(severity=severity, text=text, advice=advice, rule="APP-V-06")
 
 
-def _tools(scene: Scene, answer: Any) -> Check:
-    name, title = "own-tools", "The tools that it declares are there"
-    connected = next((event for _, event in scene.events if isinstance(event, Connected)), None)
+def _own_tools_check(trial: Trial, answer: Any) -> Check:
+    connected = next((event for _, event in trial.events if isinstance(event, Connected)), None)
     if connected is None or connected.capabilities.tools is None:
-        return skipped(name, title, "it declares none", ["APP-V-06"])
+        return skipped(*_OWN_TOOLS, "it declares none", ["APP-V-06"])
     tools = answer.get("result", {}).get("tools") if isinstance(answer, dict) and "result" in answer else None
     findings = []
     if not isinstance(tools, list):
         text = "it declares tools and does not answer tools/list"
         advice = "answer it, or leave tools out of appCapabilities"
         findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-06"))
-    return checked(name, title, findings, f"{len(tools or ())} tools", ["APP-V-06"])
+    return checked(*_OWN_TOOLS, findings, f"{len(tools or ())} tools", ["APP-V-06"])
 
 
-def _of_forged(scene: Scene, shown: str, heard: int) -> Iterator[Finding]:
-    crossed = [message for message in scene.sent() if message.get("id") == _MARK]
-    if crossed or heard:
-        text = "it answers a message that did not come from its parent"
-    elif _MARK in shown:
-        text = "it shows what a message said that did not come from its parent"
+def _forged_findings(trial: Trial, text: str, answered: int) -> Iterator[Finding]:
+    if answered or any(message.get("id") == _MARK for message in trial.sent()):
+        problem = "it answers a message that did not come from its parent"
+    elif _MARK in text:
+        problem = "it shows the content of a message that did not come from its parent"
     else:
         return
     advice = "ignore message events unless event.source === window.parent"
-    yield Finding(severity="failure", text=text, advice=advice, rule="APP-V-04")
+    yield Finding(severity="failure", text=problem, advice=advice, rule="APP-V-04")
 
 
-def _of_findings(scene: Scene) -> Iterator[Finding]:
-    told: dict[str, Finding] = {}
-    for _, event in scene.events:
+def _refused_findings(trial: Trial) -> Iterator[Finding]:
+    found: dict[str, Finding] = {}
+    for _, event in trial.events:
         if isinstance(event, events.Finding):
-            what = f"{event.method}: {event.text}" if event.method else event.text
-            severity = "failure" if event.refused else "warning"
-            told[what] = Finding(
-                severity="failure" if severity == "failure" else "warning",
-                text=f"{'refused' if event.refused else 'noted'}: {what}",
+            text = f"{event.method}: {event.text}" if event.method else event.text
+            found[text] = Finding(
+                severity="failure" if event.refused else "warning",
+                text=f"{'refused' if event.refused else 'noted'}: {text}",
                 advice=f"the rule is {event.rule}",
             )
-    yield from told.values()
+    yield from found.values()
 
 
-async def ending_checks(scene: Scene) -> list[Check]:
-    """Tear the View down: the last that is done with it."""
-    name, title, rules = "teardown", "It takes leave", ["APP-V-06"]
-    if scene.view.is_over:
-        return [skipped(name, title, "it is gone already", rules)]
-    ended = await scene.view.close("the test is over")
+async def teardown_check(trial: Trial) -> Check:
+    """Tear the View down, as the last thing in a trial, and check its answer."""
+    name, title, rules = _TEARDOWN
+    if trial.view.is_over:
+        return skipped(name, title, "it is gone already", rules)
+    ended = await trial.view.close("the test is over")
     findings = []
     if not getattr(ended, "clean", False):
         text = f"{RESOURCE_TEARDOWN} is not answered"
-        advice = "answer {} once what has to be kept is kept: a host waits, and then goes on without"
+        advice = "answer {} once everything is stored: the host waits for a while, and then removes the app"
         findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-06"))
-    else:
-        findings += _of_teardown(scene)
-    return [checked(name, title, findings, "answered", rules)]
+    elif (error := _teardown_error(trial)) is not None:
+        text = f"{RESOURCE_TEARDOWN} is answered with error {error.get('code')}"
+        findings.append(Finding(severity="warning", text=text, advice="answer {}", rule="APP-V-06"))
+    return checked(name, title, findings, "answered", rules)
 
 
-def _of_teardown(scene: Scene) -> list[Finding]:
-    asked = [m["id"] for _, is_its, m in scene.messages if not is_its and _method(m) == RESOURCE_TEARDOWN and "id" in m]
-    answer = next((m for m in scene.sent() if m.get("id") in asked and "error" in m), None)
-    if answer is None:
-        return []
-    text = f"{RESOURCE_TEARDOWN} is answered with error {answer['error'].get('code')}"
-    return [Finding(severity="warning", text=text, advice="answer {}", rule="APP-V-06")]
+def _teardown_error(trial: Trial) -> Any:
+    ids = [m["id"] for _, sent, m in trial.messages if not sent and _method(m) == RESOURCE_TEARDOWN and "id" in m]
+    return next((m["error"] for m in trial.sent() if m.get("id") in ids and "error" in m), None)
 
 
 def _method(message: Any) -> str:

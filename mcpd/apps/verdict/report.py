@@ -1,6 +1,7 @@
-"""What was found: checks with findings, for each app and for the server; and the same as JSON.
+"""The report of `mcpd apps test`: checks with findings for each app and for the server, as an object, JSON and JUnit
+XML.
 
-The JSON is documented in docs/testing-apps.md, and stable: members are added, none changes its meaning.
+docs/testing-apps.md documents the JSON. It is stable: members are added, and none changes its meaning.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 FORMAT = 1
-"""The version of the JSON: another number means that a member has changed its meaning."""
+"""The version of the JSON. It changes if a member changes its meaning."""
 
 Severity: TypeAlias = Literal["failure", "warning", "note"]
 """`failure`: the app breaks in some host. `warning`: accessibility, or advice. `note`: worth knowing."""
@@ -21,17 +22,18 @@ Severity: TypeAlias = Literal["failure", "warning", "note"]
 Status: TypeAlias = Literal["ok", "warning", "failure", "skipped"]
 
 _ESSENTIAL = {"link", "type", "handshake", "layout-1280", "shows-result"}
-"""Without these an app works in no host."""
+"""The checks without which an app works in no host."""
 
 
 class TryOptions(Struct, frozen=True, kw_only=True):
     """How apps are tried.
 
-    `static` looks at the texts only, without a browser. `browser` is the path or name of a Chromium, None for the
-    first that is found. `app` names the apps to try, each by its URI, its name or one of its tools; empty for all.
-    `calls` has the arguments for tools, by their names; for others they are made from the schema. `timeout` is how
-    many seconds an app has for its handshake and for each answer. `screenshots` is the folder for pictures, None for
-    none. `at_once` is how many apps are shown side by side. With `strict` an app with a warning does not pass.
+    `static` checks only metadata and HTML, without a browser. `browser` is the path or name of a Chromium; None uses
+    the first that is found. `app` names the apps to try, each by its URI, its name or one of its tools; empty for all.
+    `calls` has the arguments of tools by their names; for other tools they are made from the schema. `timeout` is in
+    seconds, for the handshake of an app and for each of its answers. `screenshots` is the folder for pictures, None for
+    none. `at_once` is the number of apps that are tried at the same time. With `strict`, an app with a warning does not
+    pass.
     """
 
     static: bool = False
@@ -45,29 +47,29 @@ class TryOptions(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One thing that was found, and what to do about it."""
+    """One problem, and what to do about it."""
 
     severity: Severity
     text: str
     advice: str = ""
     rule: str = ""
-    """The rule that it breaks, as in docs/rules.toml, where there is one."""
+    """The rule of docs/rules.toml that is broken, if there is one."""
     url: str | UnsetType = UNSET
-    """What was to be loaded, where it is about that."""
+    """The address that was to be loaded."""
     domain: str | UnsetType = UNSET
-    """The source to declare, if declaring one helps."""
+    """The source to declare, if a declaration helps."""
     field: str | UnsetType = UNSET
-    """The member of `_meta.ui.csp` to declare it in."""
+    """The member of `_meta.ui.csp` in which to declare it."""
     element: str | UnsetType = UNSET
-    """The element or the place in the code, shortened."""
+    """The element, shortened."""
     line: int | UnsetType = UNSET
     """The line of the HTML, from 1."""
     cause: str = ""
-    """Findings with the same cause are reported together. If empty, the text is the cause."""
+    """Findings with the same cause are reported together. The default is the text."""
 
 
 class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The failures and warnings of one cause, as one line."""
+    """The failures and warnings with one cause, as one line."""
 
     severity: Severity
     text: str
@@ -77,34 +79,34 @@ class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Check(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One question that was put to an app or to the server."""
+    """One question about an app or about the server."""
 
     name: str
-    """The same for every app: `loads`, `quirk-no-tool-input`."""
+    """The same for every app, such as `loads` or `quirk-no-tool-input`."""
     title: str
     """The question in a few words."""
     status: Status
     text: str
-    """What was found, in a sentence."""
+    """The answer in a sentence."""
     rules: tuple[str, ...] = ()
-    """Which rules it holds the app to, as in docs/rules.toml."""
+    """The rules of docs/rules.toml that the check covers."""
     findings: Sequence[Finding] = ()
 
 
 class AppReport(Struct, kw_only=True, rename="camel"):
-    """What was found about one app."""
+    """The report about one app."""
 
     uri: str
     tools: list[str]
-    """The tools that open it."""
+    """The tools that open the app."""
     checks: list[Check] = field(default_factory=list)
     called: dict[str, Any] | None = None
-    """The tool that was called to show it and its arguments, `{"tool", "arguments"}`."""
+    """The tool that was called to show the app and its arguments, `{"tool", "arguments"}`."""
     screenshots: list[str] = field(default_factory=list)
-    """Paths of the files."""
+    """Paths of files."""
     seconds: float = 0.0
     strict: bool = False
-    """Whether a warning fails the app, too."""
+    """Whether a warning fails the app."""
 
     @property
     def passed(self) -> bool:
@@ -120,7 +122,7 @@ class AppReport(Struct, kw_only=True, rename="camel"):
             return "does not work"
         if failed:
             return "works, but not in every host" if is_shown else "does not work in every host"
-        return "works" if is_shown else "no failure in its texts; it was not shown in a browser"
+        return "works" if is_shown else "no failure in its metadata and HTML; it was not shown in a browser"
 
     @property
     def causes(self) -> list[Cause]:
@@ -129,7 +131,7 @@ class AppReport(Struct, kw_only=True, rename="camel"):
 
     @property
     def failures(self) -> list[str]:
-        """One line for each cause of a failure, for an assertion's message."""
+        """One line for each cause of a failure, for the message of an assertion."""
         return _lines(self.checks, "failure")
 
     @property
@@ -138,7 +140,7 @@ class AppReport(Struct, kw_only=True, rename="camel"):
         return _lines(self.checks, "warning")
 
     def check(self, name: str) -> Check:
-        """The check of this name. Raises KeyError."""
+        """Return the check of this name. Raises KeyError."""
         for check in self.checks:
             if check.name == name:
                 return check
@@ -146,20 +148,20 @@ class AppReport(Struct, kw_only=True, rename="camel"):
 
 
 class AppsReport(Struct, kw_only=True, rename="camel"):
-    """What was found about all apps of a server."""
+    """The report about all apps of a server."""
 
     target: str
     server: str
     """Name and version."""
     protocol_version: str
     browser: str | None = None
-    """The browser that the apps were shown in; None if only the texts were looked at."""
+    """The browser in which the apps were shown; None if they were not shown."""
     checks: list[Check] = field(default_factory=list)
-    """Those of the server as a whole."""
+    """The checks of the server as a whole."""
     apps: list[AppReport] = field(default_factory=list)
     seconds: float = 0.0
     strict: bool = False
-    """Whether a warning fails the server or an app, too."""
+    """Whether a warning fails the server or an app."""
 
     @property
     def passed(self) -> bool:
@@ -173,27 +175,28 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
 
     @property
     def failures(self) -> list[str]:
-        """One line for each cause of a failure; it begins with the app."""
+        """One line for each cause of a failure; it begins with the URI of the app."""
         return self._all("failure")
 
     @property
     def warnings(self) -> list[str]:
-        """One line for each cause of a warning; it begins with the app."""
+        """One line for each cause of a warning; it begins with the URI of the app."""
         return self._all("warning")
 
     def app(self, name: str) -> AppReport:
-        """The app of this URI, or that this tool opens. Raises KeyError."""
+        """Return the app with this URI or tool. Raises KeyError."""
         for app in self.apps:
             if app.uri == name or name in app.tools:
                 return app
         raise KeyError(name)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented JSON, as a dict."""
-        said: dict[str, Any] = {"format": FORMAT, "passed": self.passed, **to_builtins(self)}
-        for app, report in zip(said["apps"], self.apps, strict=True):
-            app |= {"passed": report.passed, "verdict": report.verdict, "causes": to_builtins(report.causes)}
-        return said
+        """Return the documented JSON as a dict."""
+        report: dict[str, Any] = {"format": FORMAT, "passed": self.passed, **to_builtins(self)}
+        for app, app_report in zip(report["apps"], self.apps, strict=True):
+            causes = to_builtins(app_report.causes)
+            app |= {"passed": app_report.passed, "verdict": app_report.verdict, "causes": causes}
+        return report
 
     def _all(self, severity: Severity) -> list[str]:
         found = _lines(self.checks, severity)
@@ -201,7 +204,7 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
 
 
 def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: Sequence[str] = ()) -> Check:
-    """A check from its findings; `ok` is what it says if nothing was found."""
+    """Return a check with its findings; `ok` is its text if there are none."""
     found = list(findings)
     failures = [finding for finding in found if finding.severity == "failure"]
     warnings = [finding for finding in found if finding.severity == "warning"]
@@ -212,12 +215,12 @@ def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: 
 
 
 def skipped(name: str, title: str, why: str, rules: Sequence[str] = ()) -> Check:
-    """A check that was not made."""
+    """Return a check that was not made, with the reason."""
     return Check(name=name, title=title, status="skipped", text=why, rules=tuple(rules))
 
 
 def reported_url(url: str) -> str:
-    """Return an address in the form in which a browser reports it, so that findings of one address are counted once."""
+    """Return an address as a browser reports it, so that findings about one address are counted once."""
     text = "".join(url.split()).partition("#")[0]
     if text.startswith(("data:", "blob:")):
         return text[:5]
@@ -235,7 +238,7 @@ def _causes(checks: Iterable[Check]) -> list[Cause]:
     for group in groups.values():
         worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
         places = {reported_url(finding.url) if finding.url else finding.text for _, finding in group}
-        # Of some addresses a browser tells the origin only.
+        # A browser reports only the origin of some addresses.
         others = len({place for place in places if not re.fullmatch(r"\w+://[^/]*", place)} or places) - 1
         text = f"{worst.text}; and {others} more like it" if others else worst.text
         names = list(dict.fromkeys(name for name, _ in group))
@@ -252,7 +255,10 @@ def _lines(checks: Iterable[Check], severity: Severity) -> list[str]:
 
 
 def junit_xml(report: AppsReport) -> str:
-    """The whole document. Unless the report is strict, a check with warnings passes and has them as its output."""
+    """Return the report as JUnit XML, with a suite for each app and a case for each check.
+
+    Unless the report is strict, a check with warnings passes and has them as its output.
+    """
     suites = [("server", report.checks, report.seconds - sum(app.seconds for app in report.apps))]
     suites += [(app.uri, app.checks, app.seconds) for app in report.apps]
 
@@ -266,8 +272,8 @@ def junit_xml(report: AppsReport) -> str:
             "skipped": sum(check.status == "skipped" for check in checks),
         }
         totals = {key: totals[key] + count for key, count in counts.items()}
-        told = {key: str(count) for key, count in counts.items()}
-        suite = SubElement(root, "testsuite", {"name": _clean(name), **told, "time": f"{max(seconds, 0):.3f}"})
+        attributes = {key: str(count) for key, count in counts.items()}
+        suite = SubElement(root, "testsuite", {"name": _clean(name), **attributes, "time": f"{max(seconds, 0):.3f}"})
         for check in checks:
             _add_case(suite, name, check, fails=_fails(check, report))
     for key in ("tests", "failures", "errors"):
@@ -296,7 +302,7 @@ def _add_case(suite: Element, app: str, check: Check, *, fails: bool) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without what XML 1.0 cannot hold, not even escaped."""
+    """Replace the characters that XML 1.0 cannot contain, not even escaped."""
     return "".join(
         c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" or c > "\uffff" else "�" for c in text
     )

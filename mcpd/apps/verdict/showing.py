@@ -1,11 +1,14 @@
-"""One app in the browser: shown once as it should be, once watched, and once for each quirk of other hosts."""
+"""The checks of one app that need a browser.
+
+The app is shown once as a strict host shows it, once with a spy, and once for each group of quirks of other hosts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,36 +16,32 @@ from msgspec.structs import replace
 
 from mcpd.apps.host.host import Host
 from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.host.view.context import HostContext
+from mcpd.apps.host.view.context import ContainerDimensions, HostContext
 from mcpd.apps.preview.messages import Quirks
-from mcpd.apps.verdict.browser import Theatre
-from mcpd.apps.verdict.looks import (  # fmt: skip
-    NO_LOOKS,
-    NOTHING_SEEN,
+from mcpd.apps.verdict.browser import AppBrowser
+from mcpd.apps.verdict.policy import console_check, needs_check, new_errors, policy_check
+from mcpd.apps.verdict.protocol import HANDSHAKE, handshake_check, protocol_checks, spy_check, teardown_check
+from mcpd.apps.verdict.rendering import (
+    NOTHING_RENDERED,
+    Appearance,
+    appearance_of,
     contrast_check,
-    is_unlike,
+    differs_from,
     keyboard_checks,
     layout_check,
-    looks_of,
+    rendered,
     resize_check,
-    shows,
 )
-from mcpd.apps.verdict.policy import console_check, needs_check, new_errors, policy_check
-from mcpd.apps.verdict.protocol import ending_checks, handshake_check, protocol_checks, spy_check
 from mcpd.apps.verdict.report import AppReport, Check, Finding, TryOptions, checked, skipped
-from mcpd.apps.verdict.scene import Scene, show
+from mcpd.apps.verdict.trial import Trial, open_trial
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.csp_sources import UiCsp
 
 _WIDE: Final = (1280, 800)
 _NARROW: Final = (320, 800)
-_LOOKS: Final = (
-    f"layout-{_WIDE[0]}",
-    f"It fits {_WIDE[0]} px",
-    "not tried, nor how it looks, answers and does in other hosts: its handshake did not come to an end",
-)
+_LAYOUT: Final = (f"layout-{_WIDE[0]}", f"It fits {_WIDE[0]} px")
 _RESULT: Final = ("shows-result", "It shows its result")
-_ALL_AGAIN: Final = 0.35
+_FADE_SECONDS: Final = 0.35
+_NO_QUIRKS: Final = Quirks()
 
 QUIRKS: Final = {
     "drop-meta": (Quirks(drop_meta=True), "results without _meta"),
@@ -54,67 +53,79 @@ QUIRKS: Final = {
     "error-result": (Quirks(error_result=True), "a result with isError"),
     "openai": (Quirks(openai_global=True), "window.openai"),
 }
-"""What other hosts do, by the name of its check: the switch, and what it is in words."""
+"""The quirks of other hosts by the name of their check, with a description."""
 
-_TOGETHER: Final = (
+_GROUPS: Final = (
     ("drop-meta", "opaque", "openai"),
     ("drop-structured", "early-input"),
     ("no-tool-input", "hidden"),
     ("error-result",),
 )
-"""Quirks that are switched on in one showing. None of them takes from an app what another one tries."""
+"""Quirks that are tried together, because none of them hides the effect of another."""
 
 
-class _Stage:
-    """What all showings of one app have in common."""
+class _AppTrials:
+    """What all trials of one app share. `limit` bounds the Views of all apps that are open at a time."""
 
     def __init__(
-        self, theatre: Theatre, host: Host, call: ToolCall, options: TryOptions, room: asyncio.Semaphore
+        self, browser: AppBrowser, host: Host, call: ToolCall, options: TryOptions, limit: asyncio.Semaphore
     ) -> None:
-        self.theatre = theatre
+        self.browser = browser
         self.host = host
         self.call = call
         self.options = options
-        self.room = room
-        self.scenes: list[Scene] = []
-        self.looks = self.untold = NO_LOOKS
-        """How it looks with its result, and before it is told of the call."""
+        self.limit = limit
+        self.trials: list[Trial] = []
+        self.with_result = self.without_result = Appearance()
+
+    def open(self, quirks: Quirks = _NO_QUIRKS, *, spied: bool = False) -> AbstractAsyncContextManager[Trial]:
+        """Open a trial as soon as the limit allows it."""
+
+        @asynccontextmanager
+        async def opened() -> Any:
+            context = _context("light", _WIDE[0])
+            async with (
+                self.limit,
+                open_trial(
+                    self.browser, self.host, self.call, quirks=quirks, context=context, size=_WIDE, spied=spied
+                ) as trial,
+            ):
+                yield trial
+
+        return opened()
 
 
 async def show_app(
-    theatre: Theatre, host: Host, call: ToolCall, options: TryOptions, report: AppReport, room: asyncio.Semaphore
+    browser: AppBrowser, host: Host, call: ToolCall, options: TryOptions, report: AppReport, limit: asyncio.Semaphore
 ) -> list[Check]:
-    """All checks of an app that need a browser; pictures are added to the report.
+    """Return all checks of an app that need a browser, and add the screenshots to the report.
 
-    `room` is how many showings there may be at once, of all apps together.
+    `limit` bounds the Views of all apps that are open at a time.
     """
-    stage = _Stage(theatre, host, call, options, room)
+    trials = _AppTrials(browser, host, call, options, limit)
     try:
-        first = await _first(stage, report)
+        first = await _first_checks(trials, report)
     except ConfigurationError as error:
-        return [checked("handshake", "It answers in time", [Finding(severity="failure", text=str(error))], "")]
-    if not stage.scenes[0].sent("ui/notifications/initialized"):
-        return [*first, *_blocked(stage)]
+        return [checked(*HANDSHAKE, [Finding(severity="failure", text=str(error))], "")]
+    if not trials.trials[0].sent("ui/notifications/initialized"):
+        return [*first, _policy_check(trials)]
 
-    known = {*stage.scenes[0].errors, *stage.scenes[0].complaints}
-    if any(finding.cause == NOTHING_SEEN for check in first for finding in check.findings):
-        known.add(NOTHING_SEEN)
-    watched = await _watched(stage)
-    of_result = await _result_check(stage)
-    groups = await asyncio.gather(*(_with_quirks(stage, names, frozenset(known)) for names in _TOGETHER))
+    known = {*trials.trials[0].exceptions, *trials.trials[0].console_errors}
+    if any(finding.cause == NOTHING_RENDERED for check in first for finding in check.findings):
+        known.add(NOTHING_RENDERED)
+    spied = await _spied_check(trials)
+    result = await _result_check(trials)
+    groups = await asyncio.gather(*(_quirk_checks(trials, names, frozenset(known)) for names in _GROUPS))
     by_name = {check.name: check for checks in groups for check in checks}
-    others = [by_name[f"quirk-{name}"] for name in QUIRKS]
-    return [first[0], watched, of_result, *first[1:], *others, *_blocked(stage)]
+    quirks = [by_name[f"quirk-{name}"] for name in QUIRKS]
+    return [first[0], spied, result, *first[1:], *quirks, _policy_check(trials)]
 
 
-def _blocked(stage: _Stage) -> list[Check]:
-    granted: UiCsp | None = stage.scenes[0].view.grant.csp
-    return [policy_check(stage.scenes, granted)]
+def _policy_check(trials: _AppTrials) -> Check:
+    return policy_check(trials.trials, trials.trials[0].view.grant.csp)
 
 
 def _context(scheme: str, width: int) -> HostContext:
-    from mcpd.apps.host.view.context import ContainerDimensions
-
     return HostContext(
         theme="dark" if scheme == "dark" else "light",
         locale="en-GB",
@@ -124,106 +135,103 @@ def _context(scheme: str, width: int) -> HostContext:
     )
 
 
-async def _first(stage: _Stage, report: AppReport) -> list[Check]:
-    """As it should be: the handshake, what it answers, how it looks in all dresses, its end."""
-    seconds = stage.options.timeout
-    async with (
-        stage.room,
-        show(stage.theatre, stage.host, stage.call, context=_context("light", _WIDE[0]), size=_WIDE) as scene,
-    ):
-        stage.scenes.append(scene)
-        is_live = await scene.is_live(seconds)
-        checks = [handshake_check(scene, is_live=is_live, seconds=seconds)]
+async def _first_checks(trials: _AppTrials, report: AppReport) -> list[Check]:
+    """Check the handshake, the rendering in all sizes and schemes, the answers and the teardown."""
+    seconds = trials.options.timeout
+    async with trials.open() as trial:
+        trials.trials.append(trial)
+        is_live = await trial.is_live(seconds)
+        checks = [handshake_check(trial, is_live=is_live, seconds=seconds)]
         if not is_live:
-            await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
-            return [*checks, skipped(*_LOOKS), needs_check(scene), console_check(scene)]
+            await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-light")
+            why = "not tried, nor are rendering, answers and quirks: its handshake did not complete"
+            return [*checks, skipped(*_LAYOUT, why), needs_check(trial), console_check(trial)]
 
-        await scene.settle()
-        scene.refusal = await scene.look("(look) => look.refusal()") or ""
-        checks += [await layout_check(scene, _WIDE[0]), await contrast_check(scene, "light")]
-        stage.looks = await looks_of(scene)
-        await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
-        checks += await keyboard_checks(scene)
-        checks.append(await resize_check(scene))
+        await trial.settle()
+        trial.shown_refusal = await trial.evaluate("(look) => look.refusal()") or ""
+        checks += [await layout_check(trial, _WIDE[0]), await contrast_check(trial, "light")]
+        trials.with_result = await appearance_of(trial)
+        await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-light")
+        checks += await keyboard_checks(trial)
+        checks.append(await resize_check(trial))
 
-        await _dress(scene, "light", _NARROW)
-        checks.append(await layout_check(scene, _NARROW[0]))
-        await _picture(scene, stage.options, report, f"{_NARROW[0]}-light")
-        await _dress(scene, "dark", _NARROW)
-        await _picture(scene, stage.options, report, f"{_NARROW[0]}-dark")
-        await _dress(scene, "dark", _WIDE)
-        checks.append(await contrast_check(scene, "dark"))
-        await _picture(scene, stage.options, report, f"{_WIDE[0]}-dark")
+        await _change_context(trial, "light", _NARROW)
+        checks.append(await layout_check(trial, _NARROW[0]))
+        await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-light")
+        await _change_context(trial, "dark", _NARROW)
+        await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-dark")
+        await _change_context(trial, "dark", _WIDE)
+        checks.append(await contrast_check(trial, "dark"))
+        await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-dark")
 
-        checks += await protocol_checks(scene, seconds)
-        checks += await ending_checks(scene)
-        return [*checks, needs_check(scene), console_check(scene)]
+        checks += await protocol_checks(trial, seconds)
+        checks.append(await teardown_check(trial))
+        return [*checks, needs_check(trial), console_check(trial)]
 
 
-async def _dress(scene: Scene, scheme: str, size: tuple[int, int]) -> None:
-    """Another theme and another width, as a host tells them."""
-    await scene.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    await scene.page.set_viewport_size({"width": size[0], "height": size[1]})
-    if not scene.view.is_over:
-        told = _context(scheme, size[0])
-        scene.view.change_context(HostContext(theme=told.theme, container_dimensions=told.container_dimensions))
-    await scene.settle(1.5)
+async def _change_context(trial: Trial, scheme: str, size: tuple[int, int]) -> None:
+    """Change the colour scheme and the width, and notify the View as a host does."""
+    await trial.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await trial.page.set_viewport_size({"width": size[0], "height": size[1]})
+    if not trial.view.is_over:
+        context = _context(scheme, size[0])
+        changed = HostContext(theme=context.theme, container_dimensions=context.container_dimensions)
+        trial.view.change_context(changed)
+    await trial.settle(1.5)
     # Colours may fade into each other.
-    await asyncio.sleep(_ALL_AGAIN)
+    await asyncio.sleep(_FADE_SECONDS)
 
 
-async def _picture(scene: Scene, options: TryOptions, report: AppReport, name: str) -> None:
+async def _take_screenshot(trial: Trial, options: TryOptions, report: AppReport, name: str) -> None:
     if options.screenshots is None:
         return
-    folder = Path(options.screenshots)
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", report.uri.removeprefix("ui://").partition("?")[0]).strip("-.")[:80]
-    path = folder / f"{slug or 'app'}-{name}.png"
-    await scene.page.screenshot(path=path)
+    path = Path(options.screenshots) / f"{slug or 'app'}-{name}.png"
+    await trial.page.screenshot(path=path)
     report.screenshots.append(str(path))
 
 
-async def _watched(stage: _Stage) -> Check:
-    """Once more, with a spy that writes down when it listens, and without a word of the call."""
-    context = _context("light", _WIDE[0])
+async def _spied_check(trials: _AppTrials) -> Check:
+    """Show the View with a spy that records when it listens, and without its input and result."""
     is_live, log = False, None
-    with suppress(ConfigurationError):  # others say so
-        async with stage.room, show(stage.theatre, stage.host, stage.call, context=context, spied=True) as scene:
-            is_live = await scene.is_live(stage.options.timeout)
-            log = await scene.look("() => window.__mcpdSpy")
+    # Another check reports a page that does not respond.
+    with suppress(ConfigurationError):
+        async with trials.open(spied=True) as trial:
+            is_live = await trial.is_live(trials.options.timeout)
+            log = await trial.evaluate("() => window.__mcpdSpy")
             if is_live:
-                await scene.settle()
-                stage.untold = await looks_of(scene)
+                await trial.settle()
+                trials.without_result = await appearance_of(trial)
     return spy_check(log, is_live=is_live)
 
 
-async def _result_check(stage: _Stage) -> Check:
-    """Whether it looks different with its result than without, or shows it all the same."""
-    scene, result = stage.scenes[0], stage.call.result
-    if scene.refusal:
+async def _result_check(trials: _AppTrials) -> Check:
+    """Check that the View looks different with its result, or shows a value of it."""
+    trial, result = trials.trials[0], trials.call.result
+    if trial.shown_refusal:
         return skipped(*_RESULT, "it shows that something was refused")
-    csp = scene.view.grant.csp
-    asks = any(scene.sent(method) for method in ("tools/call", "resources/read"))
-    if asks or (csp is not None and (csp.connect_domains or csp.frame_domains)):
-        return skipped(*_RESULT, "it gets what it shows by itself")
+    csp = trial.view.grant.csp
+    has_requests = any(trial.sent(method) for method in ("tools/call", "resources/read"))
+    if has_requests or (csp is not None and (csp.connect_domains or csp.frame_domains)):
+        return skipped(*_RESULT, "it loads its content itself")
     values = list(_values(result.structured_content or None)) if result and not result.is_error else []
     if not values:
-        return skipped(*_RESULT, "there is nothing in structuredContent that could be shown")
+        return skipped(*_RESULT, "structuredContent has nothing to show")
+
     findings = []
-    text = stage.looks[0]
-    if stage.looks == stage.untold and text.strip() and not any(one in text for one in values):
-        async with (
-            stage.room,
-            show(stage.theatre, stage.host, stage.call, context=_context("light", _WIDE[0])) as again,
-        ):
-            if not (await again.is_live(stage.options.timeout) and await is_unlike(again, stage.untold)):
-                advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw what it brings"
-                said = "nothing of its result is to be seen: it looks the same without"
-                findings.append(Finding(severity="failure", text=said, advice=advice))
-    return checked(*_RESULT, findings, "it is to be seen", ["APP-V-03"])
+    text = trials.with_result.text
+    if trials.with_result == trials.without_result and text.strip() and not any(value in text for value in values):
+        async with trials.open() as again:
+            is_live = await again.is_live(trials.options.timeout)
+            if not (is_live and await differs_from(again, trials.without_result)):
+                problem = "it shows nothing of its result: it looks the same without"
+                advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw its content"
+                findings.append(Finding(severity="failure", text=problem, advice=advice))
+    return checked(*_RESULT, findings, "it is shown", ["APP-V-03"])
 
 
 def _values(value: Any) -> Iterator[str]:
-    """All texts and numbers in a result, as they may be read on the page."""
+    """Yield all texts and numbers of a result as they may appear on the page."""
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _values(inner)
@@ -231,52 +239,53 @@ def _values(value: Any) -> Iterator[str]:
         yield f"{value:g}" if isinstance(value, float) else str(value)
 
 
-async def _with_quirks(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
-    """Once more, as a host with these quirks treats it; if that goes wrong once for each, to know which it was."""
+async def _quirk_checks(trials: _AppTrials, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
+    """Show the View with these quirks together and, if that fails, with each of them alone."""
     try:
-        findings, shown = await _treated(stage, names, known)
+        findings, ok = await _quirk_findings(trials, names, known)
     except ConfigurationError as error:
-        findings, shown = [Finding(severity="failure", text=str(error))], ""
+        findings, ok = [Finding(severity="failure", text=str(error))], ""
     if findings and len(names) > 1:
-        return [check for name in names for check in await _with_quirks(stage, (name,), known)]
-    return [checked(f"quirk-{name}", f"It survives {QUIRKS[name][1]}", findings, shown, ["APP-V-05"]) for name in names]
+        return [check for name in names for check in await _quirk_checks(trials, (name,), known)]
+    return [checked(f"quirk-{name}", f"It survives {QUIRKS[name][1]}", findings, ok, ["APP-V-05"]) for name in names]
 
 
-async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> tuple[list[Finding], str]:
-    """What goes wrong with these quirks, and what is shown: it has to live, show something, and throw nothing."""
+async def _quirk_findings(
+    trials: _AppTrials, names: tuple[str, ...], known: frozenset[str]
+) -> tuple[list[Finding], str]:
+    """Check that the View starts, renders something and raises nothing. Return the findings, and a text if it does."""
     quirks, words = Quirks(), " and ".join(QUIRKS[name][1] for name in names)
     for name in names:
-        told = QUIRKS[name][0]
-        quirks = replace(quirks, **{member: True for member in Quirks.__struct_fields__ if getattr(told, member)})
+        members = [member for member in Quirks.__struct_fields__ if getattr(QUIRKS[name][0], member)]
+        quirks = replace(quirks, **dict.fromkeys(members, True))
 
-    async with (
-        stage.room,
-        show(stage.theatre, stage.host, stage.call, quirks=quirks, context=_context("light", _WIDE[0])) as scene,
-    ):
+    async with trials.open(quirks) as trial:
+        # With an opaque origin the policy blocks what it otherwise allows.
         if "opaque" not in names:
-            stage.scenes.append(scene)
-        is_live = await scene.is_live(stage.options.timeout)
-        shown, is_told = "", True
+            trials.trials.append(trial)
+        is_live = await trial.is_live(trials.options.timeout)
+        ok, shows_result = "", True
         if is_live:
-            await scene.settle()
-            shown = await shows(scene)
-            # By what is to be read: pictures may differ for other reasons, too.
-            is_read = stage.looks[0] != stage.untold[0] and names != ("error-result",)
-            is_told = not is_read or await is_unlike(scene, stage.untold)
-            if not scene.view.is_over:
-                await scene.view.close("the test is over")
+            await trial.settle()
+            ok = await rendered(trial)
+            # Only the text counts, because pictures may differ for other reasons.
+            changes_text = trials.with_result.text != trials.without_result.text
+            if changes_text and names != ("error-result",):
+                shows_result = await differs_from(trial, trials.without_result)
+            if not trial.view.is_over:
+                await trial.view.close("the test is over")
 
-        wrong = new_errors(scene, known, has_error_result=names == ("error-result",))
-        findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in wrong]
+        errors = new_errors(trial, known, has_error_result=names == ("error-result",))
+        findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in errors]
         if not is_live:
-            why = scene.failure or (findings.pop(0).text if findings else "no answer in time")
-            text = f"with {words} its handshake does not come to an end: {why.removeprefix(f'with {words}: ')}"
-            findings.insert(0, Finding(severity="failure", text=text, advice="finish it whatever comes"))
-        elif not shown and NOTHING_SEEN not in known:
-            text, advice = f"with {words} nothing is to be seen", "show what there is, or say what is missing"
+            why = trial.failure or (findings.pop(0).text if findings else "no answer in time")
+            text = f"with {words} its handshake does not complete: {why.removeprefix(f'with {words}: ')}"
+            findings.insert(0, Finding(severity="failure", text=text, advice="complete it in any case"))
+        elif not ok and NOTHING_RENDERED not in known:
+            text, advice = f"with {words} nothing is visible", "show what there is, or a text that something is missing"
             findings.insert(0, Finding(severity="failure", text=text, advice=advice))
-        elif not (is_told or findings):
-            advice = "take it from content, structuredContent or _meta, whichever comes"
-            text = f"with {words} nothing of its result is to be seen"
+        elif not (shows_result or findings):
+            text = f"with {words} nothing of its result is visible"
+            advice = "take the result from content, structuredContent or _meta, whichever is there"
             findings.append(Finding(severity="warning", text=text, advice=advice))
-        return findings, shown
+        return findings, ok

@@ -6,7 +6,7 @@ import json
 import time
 
 from mcpd.apps.preview.messages import TraceFilter, TraceGet
-from mcpd.apps.preview.trace import MOST_BYTES, MOST_ENTRIES, Trace
+from mcpd.apps.preview.trace import MAX_BYTES, MAX_ENTRIES, Trace
 
 
 async def test_a_long_trace() -> None:
@@ -22,7 +22,7 @@ async def test_a_long_trace() -> None:
 
     told = trace.get(TraceGet(start=0, count=100, brief=True))
     assert (told["total"], told["first"], len(told["entries"])) == (60_000, 10_000, 100)
-    assert told["entries"][0]["n"] == 60_000 - MOST_ENTRIES
+    assert told["entries"][0]["n"] == 60_000 - MAX_ENTRIES
     last = trace.get(TraceGet(start=59_990, count=100))
     assert [entry["n"] for entry in last["entries"]] == list(range(59_990, 60_000))
     assert last["entries"][-1]["method"] == "tools/call"
@@ -65,7 +65,7 @@ async def test_large_messages() -> None:
     for _ in range(80):
         trace.add("host", "view:view-1", large)
     kept = trace.get(TraceGet(start=0, count=1000, brief=True))["entries"]
-    assert sum(entry["bytes"] for entry in kept) <= MOST_BYTES
+    assert sum(entry["bytes"] for entry in kept) <= MAX_BYTES
     assert kept[-1]["n"] == trace.total - 1
     trace.close()
 

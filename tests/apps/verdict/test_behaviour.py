@@ -79,7 +79,7 @@ WARNED = {
     "faint": (FAINT, "'42 beans' in <text>: #eeeeee on #ffffff is 1.16:1"),
     "structured_only": (
         page("<h1>Beds</h1><p></p>", HEARS.replace("TEXT", NUMBER)),
-        "with results without structuredContent nothing of its result is to be seen",
+        "with results without structuredContent nothing of its result is visible",
     ),
 }
 BAD = {
@@ -89,22 +89,22 @@ BAD = {
         "resize",
         "asks for a new size",
     ),
-    "deaf": (page("<h1>Beds</h1><p>Loading</p>"), "shows-result", "nothing of its result is to be seen"),
+    "deaf": (page("<h1>Beds</h1><p>Loading</p>"), "shows-result", "it shows nothing of its result"),
     "listens_late": (
         page("<h1>Beds</h1><p></p>", f"setTimeout(() => {{ {HEARS.replace('TEXT', NUMBER)} }}, 300);"),
         "shows-result",
-        "nothing of its result is to be seen",
+        "it shows nothing of its result",
     ),
     "own_policy": (
         page("<p>42 beans</p>", head="<meta http-equiv='Content-Security-Policy' content=\"default-src 'self'\">"),
         "handshake",
         "it does not start: a policy of its own: Executing inline script violates",
     ),
-    "blank_canvas": (page('<canvas width="300" height="150"></canvas>'), "layout-1280", "nothing is to be seen"),
+    "blank_canvas": (page('<canvas width="300" height="150"></canvas>'), "layout-1280", "nothing is visible"),
     "broken_picture": (
         page('<img src="data:image/png;base64,AAAA" width="100" height="100">'),
         "layout-1280",
-        "nothing is to be seen",
+        "nothing is visible",
     ),
     "module": (
         page("<p>42 beans</p>", head='<script type="module">import "https://cdn.invalid/x.js";</script>'),

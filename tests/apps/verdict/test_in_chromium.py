@@ -13,7 +13,7 @@ import pytest
 from support.browser import find_chromium
 
 from mcpd import Server, ViewResult, view_result
-from mcpd.apps.verdict import scene, showing
+from mcpd.apps.verdict import showing, trial
 from mcpd.apps.verdict.report import AppReport, AppsReport, Check, TryOptions, skipped
 from mcpd.apps.verdict.run import try_apps
 
@@ -114,14 +114,14 @@ def test_what_apps_get_wrong_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         pytest.skip("needs Chromium: apt-get install chromium")
 
     # Quirks are tried on the frail one: of one that does everything wrong they say nothing more.
-    with_quirks = showing._with_quirks
+    quirk_checks = showing._quirk_checks
 
-    async def tried(stage: Any, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
-        if stage.call.name == "rude":
+    async def tried(trials: Any, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
+        if trials.call.name == "rude":
             return [skipped(f"quirk-{name}", "A quirk", "not here") for name in names]
-        return await with_quirks(stage, names, known)
+        return await quirk_checks(trials, names, known)
 
-    monkeypatch.setattr(showing, "_with_quirks", tried)
+    monkeypatch.setattr(showing, "_quirk_checks", tried)
     options = TryOptions(browser=find_chromium(), timeout=8, screenshots=str(tmp_path))
     report = asyncio.run(try_apps(make_server(), options))
     what_a_rude_app_does_is_named(report)
@@ -175,11 +175,11 @@ def each_quirk_of_other_hosts_is_survived_or_named(report: AppsReport) -> None:
         assert app.check(name).status == "ok", app.check(name)
     assert "without _meta" in said(app, "quirk-drop-meta")
     assert "without structuredContent" in said(app, "quirk-drop-structured")
-    assert "nothing is to be seen" in said(app, "quirk-no-tool-input")
+    assert "nothing is visible" in said(app, "quirk-no-tool-input")
     assert "too early" in said(app, "quirk-early-input")
     assert "no width" in said(app, "quirk-hidden")
     assert "localStorage" in said(app, "quirk-opaque")
-    assert "nothing is to be seen" in said(app, "quirk-error-result")
+    assert "nothing is visible" in said(app, "quirk-error-result")
     # That it says so on the console is no fault, if it is not one of its script.
     of_error = app.check("quirk-error-result").findings
     assert [finding.severity for finding in of_error if "not mine" in finding.text] == ["failure"]
@@ -214,7 +214,7 @@ def test_one_that_never_stops_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless loop stops the whole page: the run comes to its end all the same."""
     if find_chromium() is None:
         pytest.skip("needs Chromium: apt-get install chromium")
-    monkeypatch.setattr(scene, "STILL_SECONDS", 2.0)
+    monkeypatch.setattr(trial, "UNRESPONSIVE_SECONDS", 2.0)
     server = Server("endless")
     loop = "addEventListener('message', ({ data }) => { if (data.id === 0) for (;;); });"
     server.app("loop", RUDE.replace("<script>", f"<script>{loop}", 1))
