@@ -32,6 +32,7 @@ from mcpd.errors import (
     UrlElicitationRequired,
 )
 from mcpd.protocol.jsonrpc import MALFORMED, encode, explain
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import (
     ClientCapabilities,
@@ -305,8 +306,6 @@ MAX_ROUNDS = 32
 """A server that still asks after so many answers would ask for ever."""
 
 _LONGEST_PAUSE = 2.0
-_MAY_ASK = ("tools/call", "prompts/get", "resources/read")
-"""Spec: "Servers MUST NOT send InputRequiredResult responses on any other client requests", but on an extension's."""
 
 
 class _Question(Struct):
@@ -344,7 +343,8 @@ async def run_rounds(
         asked = needed(result)
         if asked is None:
             return result
-        if method not in _MAY_ASK and table.is_known_method(method):
+        # Spec: servers must not ask on other requests of the specification; extensions may.
+        if method not in SUBJECTS and table.is_known_method(method):
             raise ProtocolError(f"The server asks for input before it answers {method}, which has none")
 
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))

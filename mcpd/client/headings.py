@@ -17,13 +17,10 @@ from mcpd.client.limits import Faults
 from mcpd.errors import RegistrationError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
-
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which member of the params the header `Mcp-Name` repeats."""
-
 
 _KEPT = 200
 """So many headings are kept."""
@@ -58,7 +55,7 @@ class Headings:
         if version is None:
             return self._request
 
-        named = _NAMED.get(method)
+        named = SUBJECTS.get(method)
         name = None if named is None else _value(members.get(named))
         if name is None or (isinstance(name, str) and name not in self._mirrors):
             return self._plain(method, name, version)

@@ -51,6 +51,7 @@ from mcpd.errors import (
     UnsupportedVersion,
     missing_extra,
 )
+from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.wire import trace_context
@@ -98,22 +99,7 @@ LIVED_SECONDS = 5.0
 LISTENING_TRIES = 12
 """So often for a program that only listens; then the next request tries again."""
 
-_REPEATABLE = frozenset(
-    (
-        "completion/complete",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "server/discover",
-        "tools/list",
-    )
-)
+_REPEATABLE = REPEATABLE - {"initialize", "subscriptions/listen"}
 
 
 class ServerLink:

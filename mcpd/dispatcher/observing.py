@@ -15,6 +15,7 @@ from mcpd.dispatcher.connection import ServerConnection
 from mcpd.errors import ProtocolError
 from mcpd.protocol.channel import Channel
 from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, Response
+from mcpd.protocol.methods import METHODS, subject_of
 from mcpd.protocol.observer import ObservedCall, ObservedFrame, Observer, Outcome, OutcomeKind
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session, SessionHooks
@@ -24,7 +25,7 @@ log = logging.getLogger("mcpd")
 MOST_ARGUMENT_CHARACTERS = 4096
 """Characters of the arguments of one call that are logged, if arguments are logged at all."""
 
-_SUBJECTS = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "uri"}
+_SUBJECTS = {method: row.entry if row.subject == "name" else "uri" for method, row in METHODS.items() if row.subject}
 _numbers = count(1)
 
 
@@ -120,8 +121,7 @@ class _ObserverHooks(SessionHooks):
         """See `SessionHooks`."""
         params = call.params
         observed = self._calls[call] = self._observed(call.session, call)
-        subject = getattr(params, "name", None) or getattr(params, "uri", None)
-        observed.subject = subject if isinstance(subject, str) else ""
+        observed.subject = subject_of(params)
         observed.version = call.version.name
         info = call.client.info
         if info is not None:

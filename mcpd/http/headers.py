@@ -14,19 +14,13 @@ from msgspec.json import Decoder
 from mcpd.errors import HeaderMismatch
 from mcpd.http.request import HttpRequest
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
 
 Mirrors = Callable[[str], Sequence[Mirror]]
 """The mirrored arguments of the tool of that name."""
 
 _VERSION, _METHOD, _NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
-
-_NAMED = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-}
-"""Which member of `params` the header `Mcp-Name` repeats, by method; extensions say so of theirs."""
 
 _decode = Decoder(dict[str, Any]).decode
 
@@ -40,7 +34,7 @@ def check_standard(
     where it stands there, for methods of extensions. Raises HeaderMismatch.
     """
     fields = request.headers
-    member = _NAMED.get(method, member)
+    member = SUBJECTS.get(method, member)
     if (
         not request.repeated
         and fields.get(_VERSION) == version.encode()

@@ -30,6 +30,7 @@ from mcpd.http.resumable_streams import NOT_RESUMABLE
 from mcpd.protocol.budget import OVER
 from mcpd.protocol.envelope import check_envelope
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
@@ -39,8 +40,6 @@ from mcpd.transports.guards import Refusal
 
 if TYPE_CHECKING:
     from mcpd.dispatcher.connection import ServerConnection
-
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class _CallHead(Wire):
@@ -114,7 +113,7 @@ class ModernEndpoint:
         member = session.vocabulary.named.get(message.method)
         try:
             call = session.receive_request(message, request.charge)
-            known = _NAMED.get(call.method)
+            known = SUBJECTS.get(call.method)
             name: str | None = None if known is None else getattr(call.params, known)
             check_standard(request, call.version.name, call.method, message.params, name, member)
             if call.method == "tools/call" and name is not None:

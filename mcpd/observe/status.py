@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
 
 MOST_CALLS = 100
@@ -116,7 +117,7 @@ def running(connections: Iterable[Any]) -> Running:
 
 
 def _name_of(call: Any) -> str:
-    name = getattr(call.params, "name", "") if call.method in ("tools/call", "prompts/get") else ""
+    name = getattr(call.params, "name", "") if SUBJECTS.get(call.method) == "name" else ""
     return printable(name) if isinstance(name, str) else ""
 
 

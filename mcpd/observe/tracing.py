@@ -21,6 +21,7 @@ from typing import Any
 from mcpd import __version__
 from mcpd.errors import ProtocolError, RemoteError
 from mcpd.observe.trace_provider import provider_of, provider_of_program
+from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
 from mcpd.protocol.wire.trace_context import TraceContext
@@ -31,7 +32,7 @@ from mcpd.server.handlers.table import BoundHandler
 log = logging.getLogger("mcpd")
 
 _END_SECONDS = 1.0
-_NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+_NAMED = {method: f"gen_ai.{row.entry}.name" for method, row in METHODS.items() if row.subject == "name"}
 _TRANSPORTS = {"stdio": "pipe", "websocket": "tcp", "http": "tcp"}
 
 

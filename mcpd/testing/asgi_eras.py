@@ -7,13 +7,12 @@ from typing import Any
 
 from msgspec.json import encode
 
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.types.base import META
 from mcpd.protocol.wire.headers import encode_value
 from mcpd.server import Server
 
 Headers = Sequence[tuple[bytes, bytes]]
-
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 class Modern:
@@ -54,7 +53,7 @@ class Modern:
         for extension in self._server.extensions.values():
             if method in extension.requests:
                 return extension.requests[method].named or ""
-        return _NAMED.get(method, "")
+        return SUBJECTS.get(method, "")
 
     def _mirrored(self, tool: str, arguments: Any) -> Iterable[tuple[bytes, bytes]]:
         entry = self._server.catalog.tools.find(tool)

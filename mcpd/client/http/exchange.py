@@ -32,6 +32,7 @@ from mcpd.errors import (
 )
 from mcpd.protocol.channel import Heading, Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Failure, Id, decode, remote_error
+from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.client_authorization import advice_on, has_judged, said_in
@@ -127,15 +128,6 @@ _LEAST_RETRY_SECONDS = 0.1
 _CONNECTS = 6
 """Consecutive attempts to resume a stream at a server that cannot be reached."""
 
-_REPEATABLE = frozenset(
-    (
-        "completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list",
-        "resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe",
-        "server/discover", "subscriptions/listen", "tools/list",
-    )
-)  # fmt: skip
-"""Requests that may be repeated if the server closed the connection just as they were sent."""
-
 
 class OutgoingMessage(Struct, frozen=True):
     """A message to send."""
@@ -207,7 +199,7 @@ async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[
     except CannotConnect:
         raise
     except ConnectionLost:
-        if message.heading.is_request and message.method not in _REPEATABLE:
+        if message.heading.is_request and message.method not in REPEATABLE:
             raise
     return await requester.post(message.heading, message.frame, method, hold)
 

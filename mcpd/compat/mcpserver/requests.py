@@ -21,6 +21,7 @@ from mcpd.compat.lowlevel.decorators import Handler
 from mcpd.compat.mcpserver.rounds import in_rounds
 from mcpd.compat.types import lifecycle, notifications, prompts, resources, tools
 from mcpd.compat.types.base import BaseRequest, Result
+from mcpd.protocol.methods import SUBJECTS
 
 __all__ = [
     "REQUESTS",
@@ -42,8 +43,6 @@ CallNext: TypeAlias = Callable[[Any], Awaitable[Any]]
 class ServerMiddleware(Generic[S]):
     """`async (ctx, call_next) -> result`. For annotations."""
 
-
-_ROUNDS = frozenset(("tools/call", "resources/read", "prompts/get"))
 
 REQUESTS: dict[str, type[BaseRequest]] = {
     "ping": lifecycle.PingRequest,
@@ -112,7 +111,7 @@ def handler_of(function: Callable[..., Awaitable[Any]], middleware: list[Any]) -
     async def last(asked: Any, ctx: Any) -> Any:
         params = asked.params
         call = partial(function, ctx, params)
-        if asked.method in _ROUNDS:
+        if asked.method in SUBJECTS:
             result = await in_rounds(current_exchange.get(), params, call, ctx.params)
         else:
             result = await call()

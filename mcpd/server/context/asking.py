@@ -25,6 +25,7 @@ from mcpd.errors import (
     UrlElicitationRequired,
 )
 from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.methods import subject_of
 from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, SamplingCapability
 from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
@@ -166,7 +167,7 @@ class _Rounds(Asking):
             except MALFORMED as error:
                 # Such as 1e999: JSON by its grammar, and no number that anything here could hold.
                 raise InvalidParams(f"arguments: {explain(error)}") from None
-        subject = getattr(params, "name", None) or getattr(params, "uri", None)
+        subject = subject_of(params) or None
         return _encode_sorted([self._call.session.principal, self._call.method, subject, arguments or None])
 
     async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:

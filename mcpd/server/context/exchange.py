@@ -14,6 +14,7 @@ from msgspec import Struct
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.methods import subject_of
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 
@@ -85,8 +86,7 @@ class Exchange(Struct, eq=False):
     @property
     def subject(self) -> str:
         """What is asked for, for the log: the name of the tool or prompt, the URI of the resource, else the method."""
-        params = self.call.params
-        return str(getattr(params, "name", None) or getattr(params, "uri", None) or self.call.method)
+        return subject_of(self.call.params) or self.call.method
 
     @property
     def asking(self) -> Asking:

@@ -141,8 +141,6 @@ class SchemaCallee:
     Stands where a `signature.Callee` stands.
     """
 
-    direct = None
-
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
         if schema.get("type") != "object":
             raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')

@@ -132,16 +132,8 @@ class Callee:
     @functools.cached_property
     def call(self) -> Callable[..., Any]:
         """Decodes the arguments, and calls the function."""
-        call = _caller(self._called, self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
+        call = _caller(self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
         return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
-
-    @functools.cached_property
-    def direct(self) -> tuple[Callable[[bytes | Raw], Struct], Callable[..., Any]] | None:
-        """What reads arguments that are as they should be, and the function for their values: all that `call` does
-        with them. None where it does more."""
-        plan = self._plan
-        is_direct = plan.context_name is None and not plan.dependencies and self._extra is None and not self._is_dumped
-        return (self._decode, self._called) if is_direct else None
 
     def read(self, raw: bytes | Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in `raw` as (args, kwargs) for the function; the context goes in by name.
@@ -442,7 +434,6 @@ def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dic
 
 
 def _caller(
-    function: Callable[..., Any],
     plan: _Plan,
     decode: Callable[[bytes | Raw], Struct],
     recover: Callable[[bytes | Raw], tuple[Struct, dict[str, Any]]],
@@ -451,13 +442,6 @@ def _caller(
     if plan.extra is not None:
         return lambda raw, context=None: invoke(*recover(raw), context)
 
-    def call_with_values(raw: bytes | Raw, context: Any = None) -> Any:
-        try:
-            values = decode(raw)
-        except MALFORMED:
-            values, _ = recover(raw)
-        return function(**asdict(values))
-
     def call(raw: bytes | Raw, context: Any = None) -> Any:
         try:
             values = decode(raw)
@@ -465,7 +449,7 @@ def _caller(
             values, _ = recover(raw)
         return invoke(values, {}, context)
 
-    return call_with_values if plan.context_name is None and not plan.dependencies else call
+    return call
 
 
 def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:

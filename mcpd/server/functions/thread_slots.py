@@ -81,6 +81,20 @@ class Borrower(Struct, eq=False):
         return "" if self._exchange is None else self._exchange.subject
 
 
+class Job(Borrower, eq=False):
+    """A function in its thread."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def end(self) -> None:
+        """Release the slot and the task that waits. Called on the event loop's thread."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Forget the function's value or error."""
+        raise NotImplementedError
+
+
 class ThreadSlots:
     """The slots of one event loop."""
 
@@ -99,6 +113,9 @@ class ThreadSlots:
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
+        self._ended: deque[Job] = deque()
+        """Jobs whose functions have returned, and that are still to be ended on the event loop's thread."""
+        self._is_woken = False
 
     # -- the threads -------------------------------------------------------------------------
 
@@ -196,9 +213,27 @@ class ThreadSlots:
         if self._waiting:
             self._serve()
 
-    def forget(self, borrower: Borrower) -> None:
-        """A function is done, and its event loop is closed: no other begins."""
-        self._running.discard(borrower)
+    def end_soon(self, job: Job) -> None:
+        """End a job on the event loop's thread. Called in the thread of its function.
+
+        The loop is woken once for all jobs that end before it runs: each wake-up costs a system call.
+        """
+        self._ended.append(job)
+        if self._is_woken and not job.loop.is_closed():
+            return
+        self._is_woken = True
+        try:
+            job.loop.call_soon_threadsafe(self._end_all)
+        except RuntimeError:  # the loop is closed, and nothing else would release these jobs
+            while self._ended:
+                job = self._ended.popleft()
+                job.drop()
+                self._running.discard(job)
+
+    def _end_all(self) -> None:
+        self._is_woken = False  # first: a job that ends from now on wakes the loop again
+        while self._ended:
+            self._ended.popleft().end()
 
     def _leave(self, borrower: Borrower, turn: asyncio.Future[None]) -> None:
         queue = self._waiting.get(borrower.connection)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from mcpd.server.functions.thread_slots import Borrower, RunsFor, ThreadSlots
+from mcpd.server.functions.thread_slots import Job, RunsFor, ThreadSlots
 
 
 class _ThisThread(threading.local):
@@ -57,7 +57,7 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Runs
     if sniffio is not None and sniffio.current_async_library_cvar in context:
         context.run(sniffio.current_async_library_cvar.set, None)  # in the thread no loop runs, whatever says so here
 
-    slot = _Slot(exchange, slots, loop, function, args, context, loop.create_future(), [True])
+    slot = _Slot(exchange, loop, slots, function, args, context, loop.create_future(), [True])
     if not slots.try_acquire(slot):
         await slots.acquire(slot)
     try:
@@ -164,14 +164,13 @@ class ThreadStep:
                 pass
 
 
-class _Slot(Borrower, eq=False):
+class _Slot(Job, eq=False):
     """The slot of one function, and the function as a job. Given back when the function has ended, or will never begin.
 
     A struct because these are made in C, one for each call.
     """
 
     slots: ThreadSlots
-    loop: asyncio.AbstractEventLoop
     function: Callable[..., Any]
     args: tuple[Any, ...]
     context: Context
@@ -211,22 +210,17 @@ class _Slot(Borrower, eq=False):
             self.error = error
         finally:
             this_thread.slot = None
-        try:
-            self.loop.call_soon_threadsafe(self.end)
-        except RuntimeError:
-            # The loop is closed: what is left of it and of its calls is kept by nothing else than this.
-            self._drop()
-            self.slots.forget(self)
+        self.slots.end_soon(self)
 
     def end(self) -> None:
         """It has ended: the slot is free, and the task that waits goes on."""
         self._release()
         if self.ended.done():  # the task was cancelled meanwhile
-            self._drop()
+            self.drop()
         else:
             self.ended.set_result(None)
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Nobody takes what came of it; an error would keep itself, by the frame of `run` in its traceback."""
         self.value = self.error = None
 
@@ -236,7 +230,7 @@ class _Slot(Borrower, eq=False):
             self.claim.pop()
         except IndexError:
             if self.is_over:
-                self._drop()
+                self.drop()
             return
         self._release()
 

@@ -19,6 +19,7 @@ from msgspec.json import Decoder
 from mcpd.auth.denial import challenges_of
 from mcpd.errors import AccessDenied, InvalidParams, McpdError
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
+from mcpd.protocol.methods import METHODS
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
@@ -31,13 +32,11 @@ from mcpd.server.registry.rules import Needs
 
 log = logging.getLogger("mcpd")
 
-_OF_ENTRIES = frozenset(("tools/call", "resources/read", "resources/subscribe", "prompts/get", "completion/complete",
-                         "subscriptions/listen"))  # fmt: skip
-# Where another entry may stand behind the one that a rule hides.
-_OF_RESOURCES = frozenset(("resources/read", "resources/subscribe", "completion/complete", "subscriptions/listen"))
-# What a client needs to find out that there is something for everybody.
-_FOR_EVERYBODY = frozenset(("initialize", "server/discover", "ping", "tools/list", "resources/list", "prompts/list",
-                            "resources/templates/list", "resources/unsubscribe", "logging/setLevel"))  # fmt: skip
+_OPEN = frozenset(method for method, row in METHODS.items() if row.is_open)
+# A request of these may find another entry behind one that a rule hides.
+_OF_RESOURCES = frozenset(
+    method for method, row in METHODS.items() if not row.is_open and row.capability not in ("tools", "prompts")
+)
 _NOTHING: ActiveExtensions = frozenset()
 
 _Handler: TypeAlias = Callable[[Exchange, Any], Any]
@@ -64,7 +63,7 @@ def guarding(catalog: Catalog) -> Callable[[str, _Handler], _Handler]:
     """What is put round all handlers, outside of everything else."""
 
     def wrapped(method: str, handler: _Handler) -> _Handler:
-        return handler if method in _FOR_EVERYBODY else _guarded(catalog, method, handler)
+        return handler if method in _OPEN else _guarded(catalog, method, handler)
 
     return wrapped
 
@@ -267,7 +266,7 @@ def denied_in(catalog: Catalog, parts: Iterable[object], origin: Origin) -> Acce
     needed: dict[str, None] = {}
     first: AccessDenied | None = None
     for part in parts:
-        if not isinstance(part, Request) or part.method in _FOR_EVERYBODY:
+        if not isinstance(part, Request) or part.method in _OPEN:
             continue
         try:
             params = _decode_params(b"{}" if part.params is ABSENT else part.params)

@@ -1,8 +1,11 @@
-"""`initialize`, `ping`, `server/discover`. Spec: 2025-11-25 basic/lifecycle; 2026-07-28 server/discover."""
+"""The handler of each method of the specification: (catalog, exchange, params) -> a result or a coroutine of one.
+
+`HANDLERS` at the end has them by method; `mcpd/protocol/methods.py` has what is special about each method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from mcpd.errors import InvalidParams, MethodNotFound, ResourceNotFound
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
 
 
 def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:
-    """The legacy handshake; the session has chosen the version already."""
+    """Return the server's identity and capabilities. The session has agreed on the version already.
+
+    Spec: 2025-11-25 basic/lifecycle.
+    """
     return InitializeResult(
         protocol_version=exchange.protocol_version,
         capabilities=_capabilities(catalog, exchange),
@@ -49,7 +55,10 @@ def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -
 
 
 def discover(catalog: Catalog, exchange: Exchange, params: Params) -> DiscoverResult:
-    """What this server offers and in which versions. Its identity is in `_meta`, as in every result."""
+    """Return the server's versions and capabilities. Its identity is in `_meta`, as in every result.
+
+    Spec: 2026-07-28 server/discover.
+    """
     return DiscoverResult(
         supported_versions=list(SUPPORTED),
         capabilities=_capabilities(catalog, exchange),
@@ -58,7 +67,7 @@ def discover(catalog: Catalog, exchange: Exchange, params: Params) -> DiscoverRe
 
 
 def ping(catalog: Catalog, exchange: Exchange, params: Params) -> EmptyResult:
-    """Alive."""
+    """Return an empty result. Spec: 2025-11-25 basic/utilities/ping."""
     return EmptyResult()
 
 
@@ -66,7 +75,8 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     active = catalog.active_extensions(exchange)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
     offers = catalog.offers
-    keeps = not exchange.is_stateless  # without a session nothing is told later, and no level or subscription is kept
+    # Without a session there are no later notifications, and no level or subscription is kept.
+    keeps = not exchange.is_stateless
     changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(
         logging={} if keeps else None,
@@ -79,7 +89,7 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
 
 
 def check_session(exchange: Exchange) -> None:
-    """Raise MethodNotFound where nothing can be kept for later: there such a method was not offered."""
+    """Raise MethodNotFound for a request without a session, for which nothing can be kept."""
     if exchange.is_stateless:
         raise MethodNotFound(f"Method not found: {exchange.method} needs a session, and this request has none")
 
@@ -87,7 +97,7 @@ def check_session(exchange: Exchange) -> None:
 def list_tools(
     catalog: Catalog, exchange: Exchange, params: PageParams
 ) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
-    """One page of the tools that this client gets to see."""
+    """Return one page of the tools that this client may see. Spec: 2026-07-28 server/tools."""
     active = catalog.active_extensions(exchange)
     if active and catalog.conditions:
         return _list_under_conditions(catalog, exchange, params, active)
@@ -103,10 +113,10 @@ async def _list_under_conditions(
 
 
 def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
-    """Run a tool. Raises InvalidParams for one that this client cannot see."""
+    """Run a tool. Raises InvalidParams for a tool that this client cannot see."""
     entry = catalog.tools.get(params.name)
     if entry is None:
-        # Only a tool that needs an extension makes us look at what the client offers.
+        # The client's extensions are only looked up for a tool that requires one.
         entry = catalog.tools.get(params.name, catalog.active_extensions(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
@@ -114,21 +124,21 @@ def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> C
 
 
 def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
-    """One page of the resources that this client gets to see."""
+    """Return one page of the resources that this client may see. Spec: 2026-07-28 server/resources."""
     page: ListResourcesResult = catalog.resources.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
 
 def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourceTemplatesResult:
-    """One page of the templates."""
+    """Return one page of the resource templates."""
     page: ListResourceTemplatesResult = catalog.templates.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
 
 def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourceParams) -> Any:
-    """What a resource holds: a fixed URI first, then the first template that matches.
+    """Read a resource: one with that URI, otherwise the first template that matches.
 
-    Raises ResourceNotFound, never an empty result (S26-117).
+    Raises ResourceNotFound; an empty result would be wrong (S26-117).
     """
     active = catalog.active_extensions(exchange)
     entry = catalog.find_resource(params.uri, active)
@@ -143,7 +153,7 @@ def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourcePara
 
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
-    """One page of prompts."""
+    """Return one page of prompts. Spec: 2026-07-28 server/prompts."""
     page: ListPromptsResult = catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
@@ -151,7 +161,7 @@ def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> Li
 def get_prompt(
     catalog: Catalog, exchange: Exchange, params: GetPromptParams
 ) -> GetPromptResult | Coroutine[Any, Any, GetPromptResult]:
-    """A prompt's messages. Raises InvalidParams for an unknown prompt or a missing argument."""
+    """Return the messages of a prompt. Raises InvalidParams for an unknown prompt or a missing argument."""
     entry = catalog.prompts.get(params.name, catalog.active_extensions(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown prompt: {params.name}")
@@ -159,9 +169,9 @@ def get_prompt(
 
 
 async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams) -> CompleteResult:
-    """Suggestions for one argument of a prompt or one variable of a template.
+    """Return suggestions for one argument of a prompt or one variable of a template.
 
-    Raises InvalidParams for a prompt, template or argument that does not exist.
+    Raises InvalidParams for an unknown prompt, template or argument. Spec: 2026-07-28 server/utilities/completion.
     """
     from mcpd.protocol.types.interaction import CompleteResult, Completion, PromptReference  # few clients ask
 
@@ -192,7 +202,10 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
 
 def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> EmptyResult:
-    """From now on the session gets log messages of this level and above. Raises MethodNotFound without a session."""
+    """Send the session's client log messages of this level and above. Raises MethodNotFound without a session.
+
+    Spec: 2025-11-25 server/utilities/logging.
+    """
     check_session(exchange)
     if params.level not in LOG_LEVELS:
         raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
@@ -201,12 +214,15 @@ def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> E
 
 
 MAX_WATCHED = 10_000
-"""How many resources one subscription, or one legacy session, may watch."""
+"""The maximum number of resources that one subscription, or one legacy session, may watch."""
 
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
-    """Open a subscription, with what of its filter this server can honour."""
-    from mcpd.protocol.types.interaction import SubscriptionFilter  # not every client listens
+    """Open a subscription for the part of its filter that this server supports.
+
+    Spec: 2026-07-28 basic/patterns/subscriptions.
+    """
+    from mcpd.protocol.types.interaction import SubscriptionFilter  # few clients listen
 
     wanted = params.notifications
     uris = wanted.resource_subscriptions
@@ -225,7 +241,10 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
 
 
 def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    """Watch a resource for this session. Raises ResourceNotFound, MethodNotFound without a session."""
+    """Watch a resource for this session. Raises ResourceNotFound, or MethodNotFound without a session.
+
+    Spec: 2025-11-25 server/resources.
+    """
     check_session(exchange)
     if not catalog.has_resource(params.uri, catalog.active_extensions(exchange)):
         raise ResourceNotFound(params.uri)
@@ -236,7 +255,26 @@ def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> 
 
 
 def unsubscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    """No longer watch a resource; one that was not watched is no error. Raises MethodNotFound without a session."""
+    """Stop watching a resource. Unknown resources are not an error. Raises MethodNotFound without a session."""
     check_session(exchange)
     exchange.unwatch(params.uri)
     return EmptyResult()
+
+
+HANDLERS: dict[str, Callable[[Catalog, Exchange, Any], Any]] = {
+    "initialize": initialize,
+    "server/discover": discover,
+    "ping": ping,
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": list_resources,
+    "resources/read": read_resource,
+    "resources/templates/list": list_resource_templates,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+    "completion/complete": complete,
+    "logging/setLevel": set_level,
+    "subscriptions/listen": listen,
+}

@@ -19,10 +19,11 @@ from msgspec.json import Decoder
 from mcpd.errors import InvalidParams, RegistrationError, ToolError
 from mcpd.protocol.budget import client_of
 from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.handlers.table import HANDLERS, BoundHandler, HandlerTable
+from mcpd.server.handlers.table import BoundHandler, HandlerTable
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 from mcpd.server.registry.tools import failed
@@ -123,9 +124,9 @@ M = TypeVar("M", bound=Middleware)
 def check_methods(handlers: HandlerTable, methods: Collection[str]) -> None:
     """Raise RegistrationError for what is no method of the specification, and none of an extension's."""
     for method in methods:
-        if method not in HANDLERS and method not in handlers and "." not in method.partition("/")[0]:
+        if method not in METHODS and method not in handlers and "." not in method.partition("/")[0]:
             raise RegistrationError(
-                f"middleware: there is no method {method!r}, only {', '.join(HANDLERS)}; "
+                f"middleware: there is no method {method!r}, only {', '.join(METHODS)}; "
                 'write @server.middleware("tools/call") above async def f(request, call_next)'
             )
 

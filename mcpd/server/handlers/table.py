@@ -1,4 +1,4 @@
-"""Which function serves which method, and which capability has to be offered for it."""
+"""The table of handlers of one server, and the wrappers around them: middleware, lifespans, rules and guards."""
 
 from __future__ import annotations
 
@@ -10,67 +10,59 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from mcpd.errors import InternalError
+from mcpd.protocol.methods import METHODS
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.handlers import methods
+from mcpd.server.handlers.methods import HANDLERS
 from mcpd.server.registry.catalog import Catalog
 
 BoundHandler: TypeAlias = Callable[[Exchange, Any], Any]
-"""(exchange, params) -> a result, or a coroutine of one."""
+"""A function (exchange, params) that returns a result or a coroutine of one."""
 
 Wrapper: TypeAlias = Callable[[str, BoundHandler], BoundHandler]
-"""(method, its handler) -> what is called instead."""
+"""A function (method, handler) that returns the handler to call instead."""
 
 
 class HandlerTable(dict[str, BoundHandler]):
-    """Method -> what a connection calls for it. Wrappers are put round the handlers here, once, not at each call.
-
-    Without any the table holds the handlers themselves.
-    """
+    """Handlers by method, as connections call them. Wrappers are applied when they are added, not at each call."""
 
     def __init__(self) -> None:
         super().__init__()
         self._bare: dict[str, BoundHandler] = {}
         self._wrappers: list[Wrapper] = []
-        self._same: HandlerTable | None = None
-        """Another table that serves what this one does."""
+        self._copy: HandlerTable | None = None
+        """A table that is kept equal to this one."""
 
     def put(self, method: str, handler: BoundHandler) -> None:
-        """Serve a method."""
+        """Add or replace the handler of a method."""
         self._bare[method] = handler
         self[method] = self._wrapped(method, handler)
-        self._tell()
+        self._update_copy()
 
     def bare(self, method: str) -> BoundHandler:
-        """The handler of a method, with nothing round it. Raises KeyError for one that is not served."""
+        """Return the handler of a method without wrappers. Raises KeyError for a method without a handler."""
         return self._bare[method]
 
     def wrap(self, wrapper: Wrapper, *, is_outermost: bool = False) -> None:
-        """Put something round all handlers, those of now and of later; what came before it is outside of it, unless it
-        is to be the outermost.
-        """
+        """Wrap all handlers, present and future. A later wrapper is inside earlier ones, unless it is the outermost."""
         self._wrappers.insert(0 if is_outermost else len(self._wrappers), wrapper)
         for method, handler in self._bare.items():
             self[method] = self._wrapped(method, handler)
-        self._tell()
-
-    def surround(self, wrapper: Wrapper) -> None:
-        """Put something round all handlers, outside of all that is there and of all that comes."""
-        self._wrappers.insert(0, wrapper)
-        for method, handler in self._bare.items():
-            self[method] = self._wrapped(method, handler)
-        self._tell()
+        self._update_copy()
 
     def become(self, other: HandlerTable) -> None:
-        """Serve what another table serves, from now on. Any thread; no method is missing meanwhile that both have."""
-        other._same = self
-        self._bare, self._wrappers = other._bare, other._wrappers
-        other._tell()
+        """Have the handlers of another table from now on. Safe from any thread.
 
-    def _tell(self) -> None:
-        if self._same is not None:
-            self._same.update(self)
-            for method in [method for method in self._same if method not in self]:
-                del self._same[method]
+        Methods that both tables have are available all the time.
+        """
+        other._copy = self
+        self._bare, self._wrappers = other._bare, other._wrappers
+        other._update_copy()
+
+    def _update_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.update(self)
+            for method in [method for method in self._copy if method not in self]:
+                del self._copy[method]
 
     def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
         for wrapper in reversed(self._wrappers):
@@ -78,48 +70,16 @@ class HandlerTable(dict[str, BoundHandler]):
         return handler
 
 
-HANDLERS: dict[str, Callable[[Catalog, Exchange, Any], Any]] = {
-    "initialize": methods.initialize,
-    "server/discover": methods.discover,
-    "ping": methods.ping,
-    "tools/list": methods.list_tools,
-    "tools/call": methods.call_tool,
-    "resources/list": methods.list_resources,
-    "resources/read": methods.read_resource,
-    "resources/templates/list": methods.list_resource_templates,
-    "resources/subscribe": methods.subscribe,
-    "resources/unsubscribe": methods.unsubscribe,
-    "prompts/list": methods.list_prompts,
-    "prompts/get": methods.get_prompt,
-    "completion/complete": methods.complete,
-    "logging/setLevel": methods.set_level,
-    "subscriptions/listen": methods.listen,
-}
-
-# Clients ask for lists without looking at capabilities, and some show an error as a broken server. No version
-# forbids an answer: one that has none of a kind has an empty list. All else keeps to what is offered, as completion's
-# pages say ("Method not found: capability not supported").
-_LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
-
-_NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
-
-
-# What runs an author's functions, beside tools, whose errors are results.
-_OF_AUTHORS = ("resources/read", "prompts/get")
-
-
 def bind(catalog: Catalog) -> HandlerTable:
-    """The handlers of one server. A method whose capability is not offered is not there; lists always are.
-
-    The table grows by itself when the first tool, resource or prompt is registered.
-    """
+    """Return the handlers of one server. The table grows when the first tool, resource or prompt is registered."""
     handlers = HandlerTable()
     ours: dict[str, BoundHandler] = {}
 
-    def refresh() -> None:
-        for method in HANDLERS:
-            capability = _NEEDS.get(method.partition("/")[0])
-            is_served = method in _LISTS or capability is None or capability in catalog.offers
+    def add_offered() -> None:
+        for method, row in METHODS.items():
+            # Clients ask for lists without looking at capabilities, and some show an error as a broken server. No
+            # version forbids an empty list. All other methods need their capability, as the page of completion says.
+            is_served = row.is_list or not row.capability or row.capability in catalog.offers
             if method not in handlers and is_served:
                 ours[method] = _bound(catalog, method)
                 handlers.put(method, ours[method])
@@ -131,27 +91,30 @@ def bind(catalog: Catalog) -> HandlerTable:
                 handlers.put(method, ours[method])
 
     def guard() -> None:
-        from mcpd.server.handlers.access import guarding  # few servers ask who sends a request
+        from mcpd.server.handlers.access import guarding  # few servers check scopes
 
-        handlers.surround(guarding(catalog))
+        handlers.wrap(guarding(catalog), is_outermost=True)
 
     catalog.on_guard = guard
-    catalog.on_offer = refresh
+    catalog.on_offer = add_offered
     catalog.on_rules = bind_again
-    refresh()
+    add_offered()
     return handlers
 
 
 def _bound(catalog: Catalog, method: str) -> BoundHandler:
     handler = HANDLERS[method]
+    row = METHODS[method]
     bound: BoundHandler = MethodType(handler, catalog)
-    if catalog.rules is not None and method in METHODS:
-        bound = seeing(catalog, method, handler)
-    return _telling(bound) if catalog.shows_errors and method in _OF_AUTHORS else bound
+    if catalog.rules is not None and (row.is_list or not row.is_open):
+        bound = _with_rules(catalog, method, handler)
+    if catalog.shows_errors and row.subject and method != "tools/call":  # errors of tools are results
+        return _with_causes(bound)
+    return bound
 
 
-def _telling(handler: BoundHandler) -> BoundHandler:
-    """The handler with errors that say what failed in the author's function."""
+def _with_causes(handler: BoundHandler) -> BoundHandler:
+    """Wrap a handler that runs an author's function: internal errors include the text of their cause."""
 
     async def handle(exchange: Exchange, params: Any) -> Any:
         try:
@@ -167,22 +130,19 @@ def _telling(handler: BoundHandler) -> BoundHandler:
     return handle
 
 
-METHODS = frozenset((
-    "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe",
-    "prompts/list", "prompts/get", "completion/complete", "subscriptions/listen",
-))  # fmt: skip
+# -- visibility rules --------------------------------------------------------------------------
 
 
-def seeing(
+def _with_rules(
     catalog: Catalog, method: str, handler: Callable[[Catalog, Exchange, Any], Any]
 ) -> Callable[[Exchange, Any], Coroutine[Any, Any, Any]]:
-    """The handler of a method, on what the rules let a request see."""
+    """Call a handler with the part of the catalog that the rules let each request see."""
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     async def handle(exchange: Exchange, params: Any) -> Any:
         seen = await view(catalog, exchange, method, params)
         if method == "subscriptions/listen":
-            params = _watchable(seen, exchange, params)
+            params = _readable_only(seen, exchange, params)
         result = handler(seen, exchange, params)
         if isawaitable(result):
             result = await result
@@ -195,8 +155,8 @@ def seeing(
     return handle
 
 
-def _watchable(seen: Catalog, exchange: Exchange, params: Any) -> Any:
-    """The params with only those resources that can be read: what is hidden, and what is not there, look the same."""
+def _readable_only(seen: Catalog, exchange: Exchange, params: Any) -> Any:
+    """Drop resources that cannot be read, so that hidden resources look the same as missing ones."""
     wanted = params.notifications
     if not wanted.resource_subscriptions:
         return params

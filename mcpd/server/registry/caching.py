@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import CacheableResult
 from mcpd.protocol.types.resources import ReadResourceResult
 from mcpd.server.context.exchange import Exchange
@@ -22,9 +23,7 @@ CacheableMethod: TypeAlias = Literal[
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"
 ]
 
-CACHEABLE: tuple[CacheableMethod, ...] = (
-    "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
-)  # fmt: skip
+CACHEABLE = tuple(method for method, row in METHODS.items() if row.is_cacheable)
 """The methods whose results have a hint."""
 
 _MOST_SECONDS = 2**53 // 1000

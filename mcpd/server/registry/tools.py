@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
-from msgspec.structs import asdict
 
 from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
 from mcpd.protocol.jsonrpc import MALFORMED, explain
@@ -90,15 +89,10 @@ class FunctionTool:
         """What gives the extensions of a call; needed with `wraps_for` only."""
 
         self._call: Callable[..., Any] | None = None
-        """Reads the arguments and calls the function; `_direct` has both apart. None until the first call."""
-        self._is_async = callee.is_async
-        self._direct: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        """What runs instead of the callee's own `call`."""
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
-        self._is_text = False
-        """Whether a string that it returns is the whole result: no schema, and nobody who finishes it."""
-
         self._check_output = check_output
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
@@ -164,7 +158,6 @@ class FunctionTool:
             self._has_schema = schema is not None
             self._gives_blocks = is_block_list(self.callee.returns, is_content)
             self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
-            self._is_text = not self._has_schema and not (self._finish is not None and self.extension_meta)
             if self._has_schema and self._check_output is None:
                 self._check_output = typed_check(self.callee.output_type)
 
@@ -196,44 +189,18 @@ class FunctionTool:
         active = self.active_extensions
         return active is not None and not self.wraps_for.isdisjoint(active(exchange))
 
-    _in_thread: ClassVar[Callable[..., Coroutine[Any, Any, Any]] | None] = None
-    """What runs plain functions, once there was one to run."""
-
-    @staticmethod
-    def _get_in_thread() -> Callable[..., Coroutine[Any, Any, Any]]:
-        from mcpd.server.functions.threads import run_in_thread  # where all functions are async nobody needs it
-
-        FunctionTool._in_thread = staticmethod(run_in_thread)
-        return run_in_thread
-
-    def _get_call(self) -> Callable[..., Any]:
-        callee = self.callee
-        self._call = callee.call
-        self._direct = callee.direct if callee.is_async else None
-        return self._call
-
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool. Absent and null arguments are none."""
         if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
         try:
-            if self._direct is not None:
-                # Most functions get the values of their arguments and nothing else: `_call` in a call less.
-                decode, function = self._direct
-                try:
-                    values = decode(arguments)
-                except MALFORMED:
-                    value = await self.callee.call(arguments, exchange)
-                else:
-                    value = await function(**asdict(values))
-            elif self._is_async:
-                value = await (self._call or self._get_call())(arguments, exchange)
+            call = self._call or self.callee.call
+            if self.callee.is_async:
+                value = await call(arguments, exchange)
             else:
-                in_thread = self._in_thread or self._get_in_thread()
-                value = await in_thread(self._call or self._get_call(), arguments, exchange, exchange=exchange)
+                from mcpd.server.functions.threads import run_in_thread  # loaded with the first plain function
 
-            if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
-                return CallToolResult(content=[TextContent(value)])
+                value = await run_in_thread(call, arguments, exchange, exchange=exchange)
             return self._result(value, exchange)
         except BaseException as error:
             result = self._failed(error, exchange)
