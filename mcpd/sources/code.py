@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import invalidate_caches
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.server import Server
@@ -205,15 +205,11 @@ def _tool(
             sharing.give(each.function)
         installed = server.extensions.values()
         check_options("tool", options, [one for extension in installed for one in extension.tool_options])
-        return tool_entry(server.catalog, installed, each.function, _typed(options))
+        return tool_entry(server.catalog, installed, each.function, cast(Any, options))
     except Exception as error:  # annotations and defaults of the author may raise anything
         what = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
         report.error(path, f"{what}; {each.name} is left out", each.line)
         return None
-
-
-def _typed(options: dict[str, Any]) -> Any:
-    return options
 
 
 def _line_of(entry: ToolEntry) -> int | None:

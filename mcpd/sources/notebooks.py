@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from msgspec import Meta, Struct
 
@@ -86,7 +86,7 @@ class Notebooks:
 
     def _tool(self, function: Any, options: dict[str, Any]) -> ToolEntry:
         server = self._server
-        return tool_entry(server.catalog, server.extensions.values(), function, _typed(options))
+        return tool_entry(server.catalog, server.extensions.values(), function, cast(Any, options))
 
     # -- the tools; in threads, as they are plain functions ------------------------------------------
 
@@ -193,7 +193,3 @@ def _within(first: int, total: int) -> int:
     if first > max(total, 1):
         raise ToolError(f"cell {first} does not exist: the notebook has {total} cells")
     return first
-
-
-def _typed(options: dict[str, Any]) -> Any:
-    return options

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from mcpd.sources.docs.files import Opener
+from mcpd.sources.docs.files import read_beginning
 from mcpd.sources.docs.page import titled_page
-from mcpd.sources.docs.results import DocsSettings
 from mcpd.sources.front_matter import split_page, text_in
 
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
@@ -89,7 +88,6 @@ def quoted(text: str, plain: str = _PATH) -> str:
 
 
 _MOST_BYTES = 4096
-_SETTINGS = DocsSettings()
 _MOST_CHARS = 300
 
 # `re` compiles these when they are first needed.
@@ -117,13 +115,10 @@ def head_of(folder: str, path: str) -> Head:
     suffix = path[path.rfind(".") :].lower()
     if suffix not in _READERS:
         return NO_HEAD
-    opener = Opener(folder, _SETTINGS)
     try:
-        data = opener.beginning(path, _MOST_BYTES)
+        data = read_beginning(folder, path, _MOST_BYTES)
     except OSError:
         return NO_HEAD
-    finally:
-        opener.close()
     return _READERS[suffix](data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
 

@@ -188,99 +188,31 @@ def _judged(
     if found.st_mode & 0o444 != 0o444 and not os.access(place, os.R_OK):
         return "cannot be read (Permission denied)"
 
-    most = settings.max_bytes * (4 if kind == "pdf" else 1)
-    if found.st_size > most:
-        return f"is larger than {most} bytes"
+    limit = max_bytes(kind, settings)
+    if found.st_size > limit:
+        return f"is larger than {limit} bytes"
     return File(path, kind, found.st_size, found.st_mtime_ns)
 
 
-_HAS_FOLDERS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
-_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_FOLDER = _FILE | getattr(os, "O_DIRECTORY", 0)
+def max_bytes(file_kind: Kind, settings: DocsSettings) -> int:
+    """Return the size limit of a document in bytes."""
+    return settings.max_bytes * (4 if file_kind == "pdf" else 1)
 
 
-def most_bytes(file: File, settings: DocsSettings) -> int:
-    """Return the size limit of a file in bytes."""
-    return settings.max_bytes * (4 if file.kind == "pdf" else 1)
+def read_document(folder: str, file: File, settings: DocsSettings) -> tuple[bytes, bytes]:
+    """Return the content of a document and its hash. Raises UnreadablePage if it is gone or too large."""
+    limit = max_bytes(file.kind, settings)
+    try:
+        data = read_beginning(folder, file.path, limit + 1)
+    except OSError as error:
+        raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
+    if len(data) > limit:
+        raise UnreadablePage(f"is larger than {limit} bytes")
+    from hashlib import blake2b  # loads OpenSSL, which would slow down the start
+
+    return data, blake2b(data, digest_size=16).digest()
 
 
-class Opener:
-    """Reads files of one folder. It keeps the last folder open, must be closed, and is not thread-safe.
-
-    Folders are opened one below the other and never through a link, so that nobody can exchange one for a link
-    meanwhile.
-    """
-
-    def __init__(self, folder: str, settings: DocsSettings) -> None:
-        self._folder = folder
-        self._settings = settings
-        self._place = ""
-        self._descriptor = -1
-
-    def read(self, file: File) -> tuple[bytes, bytes]:
-        """Return the content of a document and its hash. Raises UnreadablePage if it is gone or too large."""
-        most = most_bytes(file, self._settings)
-        try:
-            data = self._read(file.path, most + 1) if _HAS_FOLDERS else self._read_slowly(file.path, most + 1)
-        except OSError as error:
-            raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
-        if len(data) > most:
-            raise UnreadablePage(f"is larger than {most} bytes")
-        from hashlib import blake2b  # loads OpenSSL, which would slow down the start
-
-        return data, blake2b(data, digest_size=16).digest()
-
-    def beginning(self, path: str, size: int) -> bytes:
-        """Return the first bytes of a document. Raises OSError if it is gone or not a regular file of the folder."""
-        return self._read(path, size) if _HAS_FOLDERS else self._read_slowly(path, size)
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def _read(self, path: str, size: int) -> bytes:
-        place, _, name = path.rpartition("/")
-        try:
-            if self._descriptor < 0 or place != self._place:
-                self._enter(place)
-            descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
-        except OSError:
-            # A link to another file of the folder is allowed; links out of the folder are refused there.
-            return self._read_slowly(path, size)
-        try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(0, "not a regular file")
-            return _all_of(descriptor, min(size, found.st_size + 1), size)
-        finally:
-            os.close(descriptor)
-
-    def _enter(self, place: str) -> None:
-        self.close()
-        descriptor = os.open(self._folder, _FOLDER)
-        try:
-            for name in place.split("/") if place else ():
-                below = os.open(name, _FOLDER, dir_fd=descriptor)
-                os.close(descriptor)
-                descriptor = below
-        except BaseException:
-            os.close(descriptor)
-            raise
-        self._descriptor, self._place = descriptor, place
-
-    def _read_slowly(self, path: str, size: int) -> bytes:
-        return read_within(os.path.join(self._folder, *path.split("/")), self._folder, size)
-
-
-def _all_of(descriptor: int, expected: int, most: int) -> bytes:
-    """Read up to `most` bytes, usually with one call, because the size is known."""
-    data = os.read(descriptor, expected)
-    if len(data) < expected:
-        return data
-    parts = [data]
-    left = most - len(data)
-    while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+def read_beginning(folder: str, path: str, size: int) -> bytes:
+    """Return the first bytes of a document. Raises OSError if it is gone or not a regular file of the folder."""
+    return read_within(os.path.join(folder, *path.split("/")), folder, size)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Opener, Tree, file_at, scan
+from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Tree, file_at, read_document, scan
 from mcpd.sources.docs.index import Known, Store, is_broken, known_files, put_page, put_problem, remove, touch
 from mcpd.sources.docs.page import Page, UnreadablePage
 from mcpd.sources.docs.readers.reading import Apart, read_page
@@ -233,13 +233,11 @@ class Indexer:
                     remove(connection, path)
         self._unreadable = {path: problem for path, problem in self._problems() if path in files}
         left = ((file, known.get(file.path)) for file in to_do)
-        opener = Opener(self.folder, self.settings)
         try:
-            while self._index_some(left, opener):
+            while self._index_some(left):
                 if self._stop.is_set():
                     raise _Stopped
         finally:
-            opener.close()
             self.apart.rest()
         self._read_vocabulary(len(to_do) + len(gone))
 
@@ -273,7 +271,7 @@ class Indexer:
         with self._store.read() as connection:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
-    def _index_some(self, left: Iterator[tuple[File, Known | None]], opener: Opener) -> bool:
+    def _index_some(self, left: Iterator[tuple[File, Known | None]]) -> bool:
         """Read one batch of files and write it. Returns False if nothing is left."""
         assert self._store is not None
         most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
@@ -281,7 +279,7 @@ class Indexer:
         read: list[_Read] = []
         characters = 0
         for file, known in left:
-            one = self._read(file, known, opener)
+            one = self._read(file, known)
             read.append(one)
             characters += len(one.page.text) if one.page is not None else 0
             if len(read) >= most or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
@@ -295,10 +293,10 @@ class Indexer:
         self._done += len(read)
         return True
 
-    def _read(self, file: File, known: Known | None, opener: Opener) -> _Read:
+    def _read(self, file: File, known: Known | None) -> _Read:
         digest = None
         try:
-            data, digest = opener.read(file)
+            data, digest = read_document(self.folder, file, self.settings)
             if known is not None and known[3] == digest:
                 return _Read(file, digest, None, None)
             return _Read(file, digest, read_page(file.path, data, with_links=False, apart=self.apart), None)

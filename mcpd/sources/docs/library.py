@@ -9,8 +9,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mcpd.sources.docs.files import File, file_at, scan
 from mcpd.sources.docs.page import Page, folder_of, mime_type_of, order_of, section_of, title_of
@@ -33,62 +32,8 @@ if TYPE_CHECKING:
     from mcpd.sources.docs.indexer import Indexer
     from mcpd.sources.docs.search import State
 
-
-R = TypeVar("R")
-
-
-class Workers:
-    """A pool of at most `most` daemon threads, which do not delay the end of the process.
-
-    A thread is started when all others are busy. `name` is the prefix of the threads' names.
-    """
-
-    def __init__(self, most: int, name: str) -> None:
-        self._most = most
-        self._name = name
-        self._lock = threading.Lock()
-        self._started = 0
-        self._idle = 0
-        self._is_closed = False
-        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-
-    def submit(self, function: Callable[[], R]) -> Future[R]:
-        """Call a function in a thread and return its future. Raises RuntimeError after `close`."""
-        future: Future[R] = Future()
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("the library is closed")
-            self._jobs.put((future, function))
-            if self._idle:
-                self._idle -= 1
-            elif self._started < self._most:
-                self._started += 1
-                threading.Thread(target=self._work, name=f"{self._name} {self._started}", daemon=True).start()
-        return future
-
-    def close(self) -> None:
-        """End the threads after all submitted calls, without waiting for that. May be called twice."""
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                for _ in range(self._started):
-                    self._jobs.put(None)
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            future, function = job
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(function())
-                except BaseException as error:
-                    future.set_exception(error)
-            del job, future, function
-            with self._lock:
-                if self._jobs.empty():
-                    self._idle += 1
-
-
 P = ParamSpec("P")
+R = TypeVar("R")
 
 _KEPT_PAGES = 32
 _THREADS = 2
@@ -108,7 +53,8 @@ class Library:
         self._cache = cache
         self._lock = threading.Lock()
         self._indexer: Indexer | None = None
-        self._workers = Workers(_THREADS, "mcpd docs")
+        self._slots = threading.BoundedSemaphore(_THREADS)
+        self._is_closed = False
         self._pages: OrderedDict[tuple[str, int, int], Page] = OrderedDict()
 
     # -- the index, behind everything ------------------------------------------------------------
@@ -152,7 +98,7 @@ class Library:
         index = self._indexer
         if index is not None:
             await self._run(index.stop)
-        self._workers.close()
+        self._is_closed = True
 
     # -- lists and pages -------------------------------------------------------------------------
 
@@ -235,7 +181,21 @@ class Library:
     # -- in threads of the library ---------------------------------------------------------------
 
     async def _run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.wrap_future(self._workers.submit(lambda: function(*args, **kwargs)))
+        """Call a function in a daemon thread, which does not delay the end of the process."""
+        if self._is_closed:
+            raise RuntimeError("the library is closed")
+        future: Future[R] = Future()
+
+        def call() -> None:
+            with self._slots:
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(function(*args, **kwargs))
+                    except BaseException as error:
+                        future.set_exception(error)
+
+        threading.Thread(target=call, name="mcpd docs", daemon=True).start()
+        return await asyncio.wrap_future(future)
 
     def _index(self) -> Indexer:
         if self._indexer is None:
@@ -345,7 +305,7 @@ class Library:
         return found
 
     def _page(self, path: str) -> Page:
-        from mcpd.sources.docs.files import Opener
+        from mcpd.sources.docs.files import read_document
         from mcpd.sources.docs.readers.reading import read_page
 
         file = file_at(self.folder, path, self.settings)
@@ -356,11 +316,7 @@ class Library:
         key = (path, file.size, file.modified_ns)
         page = self._pages.get(key)
         if page is None:
-            opener = Opener(self.folder, self.settings)
-            try:
-                data, _ = opener.read(file)
-            finally:
-                opener.close()
+            data, _ = read_document(self.folder, file, self.settings)
             page = read_page(path, data, apart=self._index().apart)
             with self._lock:
                 self._pages[key] = page

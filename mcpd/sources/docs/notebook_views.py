@@ -33,35 +33,16 @@ from mcpd.sources.docs.notebook import (
     TextOutput,
 )
 
-MATH_TAGS: Final = frozenset(
-    (
-        *(
-            "math",
-            "mrow",
-            "mi",
-            "mo",
-            "mn",
-            "ms",
-            "mtext",
-            "mspace",
-            "mfrac",
-            "msqrt",
-            "mroot",
-            "msub",
-            "msup",
-            "msubsup",
-        ),
-        *("munder", "mover", "munderover", "mmultiscripts", "mprescripts", "none", "mtable", "mtr", "mtd", "mstyle"),
-        *("mpadded", "mphantom", "menclose", "merror", "semantics"),
-    )
-)
-MATH_ATTRIBUTES: Final = frozenset(
-    (
-        *("display", "mathvariant", "stretchy", "fence", "form", "accent", "accentunder", "columnalign", "rowspacing"),
-        *("columnspacing", "displaystyle", "scriptlevel", "linethickness", "lspace", "rspace", "separator"),
-        *("movablelimits", "symmetric", "largeop", "width", "height", "depth"),
-    )
-)
+MATH_TAGS: Final = frozenset((
+    "math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
+    "munder", "mover", "munderover", "mmultiscripts", "mprescripts", "none", "mtable", "mtr", "mtd", "mstyle",
+    "mpadded", "mphantom", "menclose", "merror", "semantics",
+))  # fmt: skip
+MATH_ATTRIBUTES: Final = frozenset((
+    "display", "mathvariant", "stretchy", "fence", "form", "accent", "accentunder", "columnalign", "rowspacing",
+    "columnspacing", "displaystyle", "scriptlevel", "linethickness", "lspace", "rspace", "separator",
+    "movablelimits", "symmetric", "largeop", "width", "height", "depth",
+))  # fmt: skip
 _MOST: Final = 4_000
 _DEFINES: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
 """Macros may expand without end, so formulas that define any are not converted."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
@@ -17,37 +17,18 @@ from mcpd.sources.docs.results import UnknownPage, UnknownSection
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
     from mcpd.server.registry.uri_template import UriTemplate
-    from mcpd.sources.docs.addresses import Addresses
-    from mcpd.sources.docs.answers import Answers
     from mcpd.sources.docs.files import File
-    from mcpd.sources.docs.library import Library
+    from mcpd.sources.docs.source import Tree
 
 _MARKDOWN = "text/markdown"
-
-
-class Shelf(Protocol):
-    title: str
-    addresses: Addresses
-
-    @property
-    def answers(self) -> Answers: ...
-
-    @property
-    def library(self) -> Library: ...
-
-    def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]: ...
-
-    def section_title(self, name: str) -> str: ...
-
-    def completions(self) -> Sequence[str]: ...
 
 
 class OverviewResource(ResourceEntry):
     """The sections and their pages. Two are equal if they list the same."""
 
-    def __init__(self, shelf: Shelf, stamp: object) -> None:
-        self.key = shelf.addresses.overview
-        self._shelf = shelf
+    def __init__(self, tree: Tree, stamp: object) -> None:
+        self.key = tree.addresses.overview
+        self._tree = tree
         self._stamp = stamp
 
     def __eq__(self, other: object) -> bool:
@@ -57,27 +38,27 @@ class OverviewResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        title = self._shelf.title
+        title = self._tree.title
         text = f"The sections of {title} and the titles of their pages"
         return Resource(
             uri=self.key, name="overview", title=f"{title}: overview", description=text, mime_type=_MARKDOWN
         )
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        overview = await self._shelf.library.overview()
-        lines = [f"# {self._shelf.title}", ""]
+        overview = await self._tree.library.overview()
+        lines = [f"# {self._tree.title}", ""]
         for section in overview.sections:
             lines += [f"## {section.title or section.name or 'Pages at the top'}", ""]
-            lines += await _list_of(self._shelf, section.name)
+            lines += await _list_of(self._tree, section.name)
         return _markdown(uri, "\n".join(lines))
 
 
 class SectionResource(ResourceEntry):
     """A section with the descriptions of its pages. Two are equal if they list the same."""
 
-    def __init__(self, shelf: Shelf, name: str, stamp: object) -> None:
-        self.key = shelf.addresses.section(name)
-        self._shelf = shelf
+    def __init__(self, tree: Tree, name: str, stamp: object) -> None:
+        self.key = tree.addresses.section(name)
+        self._tree = tree
         self._name = name
         self._stamp = stamp
 
@@ -88,27 +69,27 @@ class SectionResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        title = self._shelf.section_title(self._name)
+        title = self._tree.section_title(self._name)
         text = f"The pages of the section {title} with their descriptions"
         return Resource(uri=self.key, name=self._name or ".", title=title, description=text, mime_type=_MARKDOWN)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         try:
-            lines = await _list_of(self._shelf, self._name)
+            lines = await _list_of(self._tree, self._name)
         except UnknownSection:
             raise ResourceNotFound(uri) from None
-        return _markdown(uri, "\n".join([f"# {self._shelf.section_title(self._name)}", "", *lines]))
+        return _markdown(uri, "\n".join([f"# {self._tree.section_title(self._name)}", "", *lines]))
 
 
 class PageResource(ResourceEntry):
     """One page. Two are equal if the file has not changed in between."""
 
-    __slots__ = ("_shelf", "file", "key")
+    __slots__ = ("_tree", "file", "key")
 
-    def __init__(self, shelf: Shelf, file: File) -> None:
-        self.key = shelf.addresses.page(file.path)
+    def __init__(self, tree: Tree, file: File) -> None:
+        self.key = tree.addresses.page(file.path)
         self.file = file
-        self._shelf = shelf
+        self._tree = tree
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -119,7 +100,7 @@ class PageResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        title, description = self._shelf.shown_of(self.file.path)
+        title, description = self._tree.shown_of(self.file.path)
         return Resource(
             uri=self.key,
             name=self.file.path,
@@ -130,22 +111,22 @@ class PageResource(ResourceEntry):
         )
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        return await _read(self._shelf, self.file.path, uri)
+        return await _read(self._tree, self.file.path, uri)
 
 
 class PageTemplate(TemplateEntry):
     """All pages by path, including pages that were just created."""
 
-    def __init__(self, shelf: Shelf, key: str, argument: str) -> None:
+    def __init__(self, tree: Tree, key: str, argument: str) -> None:
         from mcpd.server.registry.uri_template import UriTemplate
 
         self.key = key
         self._argument = argument
-        self._shelf = shelf
+        self._tree = tree
         self._template: UriTemplate = UriTemplate(key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PageTemplate) and self.key == other.key and self._shelf is other._shelf
+        return isinstance(other, PageTemplate) and self.key == other.key and self._tree is other._tree
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -158,8 +139,8 @@ class PageTemplate(TemplateEntry):
         return ResourceTemplate(
             uri_template=self.key,
             name="page",
-            title=f"{self._shelf.title}: a page",
-            description=f"A page of {self._shelf.title} by its path; #heading after the path selects a section",
+            title=f"{self._tree.title}: a page",
+            description=f"A page of {self._tree.title} by its path; #heading after the path selects a section",
             mime_type=_MARKDOWN,
         )
 
@@ -177,42 +158,42 @@ class PageTemplate(TemplateEntry):
 
     async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
         """Return the text of the page, or of the section named after `#`."""
-        return await _read(self._shelf, variables[self._argument], uri)
+        return await _read(self._tree, variables[self._argument], uri)
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """Return the paths that begin with a value, then those that contain it."""
         from mcpd.server.registry.prompts import rank
 
-        return rank(self._shelf.completions(), value)
+        return rank(self._tree.completions(), value)
 
 
-async def _list_of(shelf: Shelf, section: str) -> list[str]:
+async def _list_of(tree: Tree, section: str) -> list[str]:
     """Return the pages of a section as a Markdown list."""
     lines = []
-    for info in await shelf.library.list_pages(section):
-        title, description = shelf.shown_of(info.path, info.title, info.description)
+    for info in await tree.library.list_pages(section):
+        title, description = tree.shown_of(info.path, info.title, info.description)
         about = f" — {' '.join(description.split())}" if description else ""
-        lines.append(f"- [{title}]({shelf.addresses.page(info.path)}){about}")
+        lines.append(f"- [{title}]({tree.addresses.page(info.path)}){about}")
     return [*lines, ""]
 
 
-async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
+async def _read(tree: Tree, path: str, uri: str) -> ReadResourceResult:
     from mcpd.sources.docs.page import UnreadablePage
 
     try:
-        found = await shelf.answers.page_at(path)
+        found = await tree.answers.page_at(path)
     except UnknownPage:
-        return await _image(shelf, path, uri)
+        return await _image(tree, path, uri)
     except UnreadablePage as error:
         raise InternalError(f"The page cannot be read: {error}") from None
     return ReadResourceResult(contents=[TextResourceContents(uri, found[0], found[1])])
 
 
-async def _image(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
+async def _image(tree: Tree, path: str, uri: str) -> ReadResourceResult:
     from mcpd.sources.docs.page import UnreadablePage
 
     try:
-        data, mime_type = await shelf.library.image(path)
+        data, mime_type = await tree.library.image(path)
     except UnknownPage:
         raise ResourceNotFound(uri) from None
     except UnreadablePage as error:

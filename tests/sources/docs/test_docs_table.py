@@ -93,7 +93,7 @@ def test_each_mistake_with_its_line(tmp_path: Path) -> None:
         "14: unknown key docs.tools.search.arguments.limit.defaul; did yo",
         "15: docs.tools.search.arguments.query: expected a name of up to ",
         "17: docs.tools.mine: unknown operation; add does = one of search",
-        "21: docs.tools.read_page: expected a table such as [docs.tools.read_",
+        "21: docs.tools.read_page: expected a table such as [docs.tools.r",
     ]
 
 

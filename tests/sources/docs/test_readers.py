@@ -346,6 +346,13 @@ def test_rst(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> None:
     assert "password" not in page.text
 
 
+def test_rst_lists_begin_anywhere_and_cells_may_have_paragraphs() -> None:
+    text = "3. three\n4. four\n\n+-----+-----+\n| A   | B   |\n+-----+-----+\n"
+    text += "| one | * x |\n|     | * y |\n| two |     |\n+-----+-----+\n"
+    page = read_rst("w.rst", text.encode())
+    assert page.text == "3. three\n4. four\n\n| A | B |\n| --- | --- |\n| one two | x y |"
+
+
 def pdf(text: str) -> bytes:
     """A PDF file with one line."""
     stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()

@@ -22,6 +22,8 @@ _DROPPED = frozenset(
 )  # fmt: skip
 _CODE = frozenset(("code-block", "sourcecode", "testcode", "doctest", "productionlist", "prompt", "ipython", "console"))
 
+_TEXT_ROLES = frozenset(("ref", "doc", "term", "abbr", "guilabel", "menuselection", "pep", "rfc"))
+
 
 class _Known(Directive):  # type: ignore[misc]  # docutils has no types
     """An unknown directive: its arguments and its content are kept."""
@@ -68,16 +70,7 @@ def accept_all() -> None:
 
     def text_role(name: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tuple[list[Any], list[Any]]:
         shown = text.rsplit("<", 1)[0].strip() if text.endswith(">") else text.lstrip("~!")
-        is_code = name.rsplit(":", 1)[-1] not in (
-            "ref",
-            "doc",
-            "term",
-            "abbr",
-            "guilabel",
-            "menuselection",
-            "pep",
-            "rfc",
-        )
+        is_code = name.rsplit(":", 1)[-1] not in _TEXT_ROLES
         return [nodes.literal(rawtext, shown) if is_code else nodes.inline(rawtext, shown)], []
 
     def role(name: str, language: Any, lineno: int, reporter: Any) -> tuple[Any, list[Any]]:
@@ -154,7 +147,7 @@ class _Writer:
     def _list(self, node: Any, level: int, depth: int) -> str:
         numbered = isinstance(node, nodes.enumerated_list)
         parts = []
-        for at, item in enumerate(node.children, 1):
+        for at, item in enumerate(node.children, node.get("start", 1)):
             sign = f"{at}. " if numbered else "- "
             parts.append(sign + self._indented(self.blocks(item, level, depth + 1), len(sign)))
         return "\n".join(parts)
@@ -205,8 +198,10 @@ class _Writer:
                 continue
             elif isinstance(child, nodes.problematic):
                 parts.append(child.astext())
-            else:
+            elif isinstance(child, nodes.Inline):
                 parts.append(self._inline(child))
+            else:  # one of several blocks, for example paragraphs in the cell of a table
+                parts.append(f"{self._inline(child)} ")
         return "".join(parts)
 
 
