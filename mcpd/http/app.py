@@ -209,7 +209,7 @@ class HttpApp:
         found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
         if self._identify is None or not isinstance(found, Principal):
             return found
-        return authentication.ask(_identified, (self._identify, request.scope))
+        return authentication.call(_identified, (self._identify, request.scope))
 
     def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
         """Answer a request whose sender is known, refuse it, or wait for the authenticator first."""

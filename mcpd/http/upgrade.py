@@ -15,7 +15,7 @@ from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
-from mcpd.transports.result_delay import Apart
+from mcpd.transports.result_delay import DelayedResults
 
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:
@@ -46,7 +46,7 @@ class AsgiWebSocket(Outbox):
         super().__init__(request.peer, write_timeout)
         self._request = request
         self._send = send
-        self._apart: Apart | None = None
+        self._apart: DelayedResults | None = None
         self._was_handed_on = False
 
     async def run(self, core: Core, request: HttpRequest) -> None:
@@ -99,7 +99,7 @@ class AsgiWebSocket(Outbox):
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame a moment later: ASGI has no way to ask whether what went before it was read."""
         if self._apart is None:
-            self._apart = Apart(asyncio.get_running_loop(), self.send, self._is_handed_on)
+            self._apart = DelayedResults(asyncio.get_running_loop(), self.send, self._is_handed_on)
         self._apart.hold(frame)
 
     def _is_handed_on(self) -> bool:

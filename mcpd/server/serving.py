@@ -184,7 +184,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
 
 
 def _be_told(settings: Settings, stop: Stop) -> None:
-    """Take what a service manager hands over, and tell it when this is ready; let a parent process stop this.
+    """Take what a service manager hands over, and notify it when this is ready; let a parent process stop this.
 
     Raises ConfigurationError.
     """
@@ -195,9 +195,9 @@ def _be_told(settings: Settings, stop: Stop) -> None:
 
         take_handed_over(settings)
     if settings.on_state is None and os.environ.get("NOTIFY_SOCKET"):
-        from mcpd.transports.systemd import tell
+        from mcpd.transports.systemd import notify
 
-        settings.on_state = lambda state: tell(f"{state.upper()}=1")
+        settings.on_state = lambda state: notify(f"{state.upper()}=1")
 
 
 def _is_traced(environment: Mapping[str, str]) -> bool:

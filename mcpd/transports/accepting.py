@@ -1,8 +1,8 @@
-"""How many connections the process takes, and listening sockets that rest while it has so many.
+"""The limit of connections per process, and listening sockets that pause while it is reached.
 
-Each connection is a descriptor, and so is each file, pipe and child process of a tool. At the limit that follows from
-`ulimit -n` no more are accepted, until one ends: new clients wait in the kernel's queue meanwhile. An
-accept that fails for want of descriptors would fail again at once, and calls would fail with it.
+Each connection needs a file descriptor, and so does each file, pipe and child process of a tool. The limit follows from
+`ulimit -n`. While it is reached, new clients wait in the kernel's queue: accepting them would fail for lack of
+descriptors, and so would the tools of other clients.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _MOST_DESCRIPTORS = 65_536
 _RESERVE = 256
 _BACKLOG = 512
 _AT_ONCE = 8
-"""How many asyncio accepts in one turn of the loop, at most."""
+"""The most connections that asyncio accepts in one iteration of the loop."""
 _UNCOUNTED_TURNS = 3
-"""asyncio accepts in so many turns before it tells of those it took in the first, and so before anybody can stop it."""
+"""The number of iterations in which asyncio accepts before it reports the connections of the first one."""
 _LOG_EVERY = 60.0
 
 
 def _limits() -> tuple[int, int] | None:
-    """How many descriptors the process may have open, now and at most; None where nobody counts them."""
+    """Return the soft and the hard limit of descriptors; None on systems without such limits."""
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -50,14 +50,14 @@ def _limits() -> tuple[int, int] | None:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open as many descriptors as it may; for processes that are ours."""
+    """Raise the soft limit of descriptors to the hard limit. Only for processes that mcpd itself started."""
     limits = _limits()
     if resource is not None and limits is not None and limits[0] < limits[1]:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(limits[1], _MOST_DESCRIPTORS)), hard))
         except (OSError, ValueError):
-            pass  # it has to do with what it has
+            pass  # keep the current limit
 
 
 def _open_now() -> int:
@@ -70,44 +70,44 @@ def _open_now() -> int:
 
 
 def is_tls(data: bytes, peer: str) -> bool:
-    """Whether the first bytes of a connection begin a TLS handshake, which is logged: the port serves without TLS."""
+    """Return whether a connection starts with a TLS handshake, and log it: the port serves without TLS."""
     found = data.startswith(b"\x16\x03")
     if found:
         log.warning(
-            "%s spoke TLS to a port that serves without it: use http:// or ws:// in the URL, or the address of the "
-            "proxy that ends TLS",
+            "%s used TLS on a port without TLS: use http:// or ws:// in the URL, or the address of the proxy that "
+            "terminates TLS",
             printable(peer),
         )
     return found
 
 
 class ConnectionLimit:
-    """Counts all connections of the process; `most` is how many its descriptors leave room for."""
+    """Counts all connections of the process. `most` is the limit that its descriptors allow."""
 
     def __init__(self) -> None:
         limits = _limits()
         soft = sys.maxsize if limits is None else limits[0]
-        # For files, pipes and children of tools; where there is little, it is shared evenly.
+        # Descriptors for the files, pipes and child processes of tools.
         reserve = min(_RESERVE, soft // 4)
         self.most = max(1, soft - reserve - (0 if limits is None else _open_now()))
         self.at_once = max(1, min(_AT_ONCE, reserve // (2 * _UNCOUNTED_TURNS)))
-        """How many an acceptor may accept in one turn of the loop: those not yet counted get half of the reserve."""
+        """The connections that one acceptor may accept per iteration: uncounted ones may use half of the reserve."""
         self.count = 0
         self._descriptors = soft
         self._acceptors: set[Acceptor] = set()
         self._logged = -_LOG_EVERY
 
     def check(self, configured: int) -> None:
-        """Say so if a setting promises more connections than there can be."""
+        """Log a warning if the configured number of connections cannot be reached."""
         if self.most < configured:
             log.warning(
-                "At most %d connections are taken, not %d (max_connections): the process may open %d files; "
-                "raise that with ulimit -n",
+                "At most %d connections are possible, not %d (max_connections): the process may open %d files; "
+                "raise the limit with ulimit -n",
                 self.most, configured, self._descriptors,
             )  # fmt: skip
 
     def opened(self) -> None:
-        """One more connection."""
+        """Count a new connection."""
         self.count += 1
         if self.count >= self.most:
             for acceptor in self._acceptors:
@@ -115,50 +115,49 @@ class ConnectionLimit:
             now = asyncio.get_running_loop().time()
             if now - self._logged >= _LOG_EVERY:
                 self._logged = now
-                log.warning("All %d connections are in use; who comes now waits until one ends", self.most)
+                log.warning("All %d connections are in use; new clients wait until one ends", self.most)
 
     @property
     def is_exceeded(self) -> bool:
-        """More came in one turn than there is room for: the newest are to be closed at once."""
+        """Whether more connections were accepted than allowed, so that the newest must be closed."""
         return self.count > self.most + self.at_once
 
     def ended(self) -> None:
-        """One connection less."""
+        """Count the end of a connection."""
         self.count -= 1
         if self.count < self.most:
             for acceptor in self._acceptors:
                 acceptor.resume()
 
     def add(self, acceptor: Acceptor) -> None:
-        """From now on this one accepts nothing while the limit is reached."""
+        """Pause this acceptor whenever the limit is reached."""
         self._acceptors.add(acceptor)
 
     def discard(self, acceptor: Acceptor) -> None:
-        """It accepts no more anyway."""
+        """Forget an acceptor that is closed."""
         self._acceptors.discard(acceptor)
 
 
 class WebSocketLimits(Struct, frozen=True, kw_only=True):
-    """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
-
-    Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
-    already still answer, and bounds the memory that a client which does not read can hold.
-    `max_connections` is for all of them together, those in their handshake too; `max_authenticating` for those of
-    whom it is not known yet who they are.
-    """
+    """Limits of WebSocket connections. Times are in seconds."""
 
     max_frame_bytes: int = MAX_FRAME_BYTES
+    """The largest message in bytes."""
     max_queued_bytes: int = 256 * 1024 * 1024
+    """The most bytes that may wait for a client that does not read. Reading from it already stops at 1 MiB."""
     max_connections: int = 1000
+    """The most connections together, including those in their handshake."""
     max_authenticating: int = 256
+    """The most connections whose users are still being authenticated."""
     open_timeout: float = 10.0
     close_timeout: float = 2.0
     ping_interval: float = 20.0
+    """0 sends no pings."""
     ping_timeout: float = 20.0
 
 
 class CountedConnections(set[T]):
-    """A set of connections that counts towards the limit."""
+    """A set of connections that are counted in a `ConnectionLimit`."""
 
     def __init__(self, connection_limit: ConnectionLimit) -> None:
         super().__init__()
@@ -176,7 +175,7 @@ class CountedConnections(set[T]):
 
 
 class Acceptor:
-    """Listening sockets, which accept while the limit is not reached. Once closed, they are gone."""
+    """Listening sockets that accept connections while the limit is not reached. `close` closes them for good."""
 
     def __init__(
         self,
@@ -194,7 +193,7 @@ class Acceptor:
         self._taking: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        """Begin to accept. If that fails the sockets are closed."""
+        """Start accepting. The sockets are closed if that fails."""
         self._connection_limit.add(self)
         try:
             await self._open()
@@ -204,7 +203,7 @@ class Acceptor:
 
     async def _open(self) -> None:
         for listening in self._sockets:
-            # A copy: what stops to accept is closed, and the queue of those that wait stays with the original.
+            # Pausing closes the copy, while the queue of waiting clients stays with the original.
             copy = listening.dup()
             try:
                 server = await _serve(self._connect, copy, self._connection_limit.at_once)
@@ -217,14 +216,14 @@ class Acceptor:
                 return
 
             self._servers.append(server)
-            listening.listen(_BACKLOG)  # as asyncio's own limit is for both the queue and what it accepts at once
+            listening.listen(_BACKLOG)  # asyncio's own backlog would also limit the accepts per iteration
 
     def pause(self) -> None:
-        """Accept nobody for now."""
+        """Stop accepting until `resume`."""
         if self._is_paused or self._is_closed:
             return
         self._is_paused = True
-        # Not while the event loop is accepting.
+        # Later, because the event loop may be accepting right now.
         asyncio.get_running_loop().call_soon(self._stop)
 
     def _stop(self) -> None:
@@ -232,15 +231,18 @@ class Acceptor:
             self._close_servers()
 
     def resume(self) -> None:
-        """There is room again."""
+        """Accept again after `pause`."""
         if self._is_paused and not self._is_closed:
             self._is_paused = False
             if not self._servers and (self._opening is None or self._opening.done()):
                 self._opening = asyncio.get_running_loop().create_task(self._open())
 
     def close(self, *, takes_waiting: bool = False) -> None:
-        """Accept nobody any more. With `takes_waiting` those first who wait in the queues, which end with the sockets:
-        their clients are connected, and may have sent a request."""
+        """Stop accepting and close the sockets.
+
+        With `takes_waiting`, the connections in the kernel's queues are accepted first: their clients are connected
+        and may have sent a request.
+        """
         self._is_closed = True
         self._connection_limit.discard(self)
         if self._opening is not None:
@@ -260,13 +262,13 @@ class Acceptor:
             try:
                 connection, _ = listening.accept()
             except OSError:
-                return  # nobody more
+                return  # the queue is empty
 
             connection.setblocking(False)
             self._taking.add(loop.create_task(loop.connect_accepted_socket(self._connect, connection)))
 
     async def taken(self) -> None:
-        """Those who waited are connected."""
+        """Wait until the connections from the queues are set up."""
         taking, self._taking = self._taking, set()
         if taking:
             await asyncio.wait(taking)
@@ -281,6 +283,6 @@ async def _serve(connect: Callable[[], asyncio.BaseProtocol], listening: socket.
     loop = asyncio.get_running_loop()
     if listening.family != getattr(socket, "AF_UNIX", None):
         return await loop.create_server(connect, sock=listening, backlog=at_once)
-    # The path is for the whole life of the server, or the manager's. uvloop knows this word as well.
+    # The path must stay while the acceptor pauses. uvloop has this argument, too.
     more: Any = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
     return await loop.create_unix_server(connect, sock=listening, backlog=at_once, **more)

@@ -1,8 +1,7 @@
-"""Addresses to listen on: from text to listening sockets, and what to tell the user if that cannot be.
+"""Addresses to listen on: parsing them, and opening the sockets that WebSocket and HTTP share.
 
-`:8080` is this machine only, on 127.0.0.1 and on ::1: `localhost` means either to clients, and another
-program must not sit on the one that we leave free. Anything wider needs a token (decision D9).
-Here is nothing of WebSocket or HTTP: both listen on the sockets that `bind` gives.
+`:8080` means this machine only, on both 127.0.0.1 and ::1: clients resolve `localhost` to either, and another program
+must not take the one that is left free. Any wider address requires authentication (decision D9).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _PORT_TRIES = 8
 
 
 class Address(Struct, frozen=True):
-    """Where to listen: `host` empty for this machine only, `port` 0 for any free one, or `path` for a Unix socket."""
+    """An address to listen on. An empty `host` is this machine only, `port` 0 any free port, `path` a unix socket."""
 
     host: str = ""
     port: int = 0
@@ -39,11 +38,11 @@ class Address(Struct, frozen=True):
 
 
 def parse(text: str) -> Address:
-    """`:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH` as an Address. Raises ConfigurationError for all else."""
+    """Parse `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`. Raises ConfigurationError."""
     if text.startswith("unix:"):
         path = text[5:]
         if not path.startswith("/"):
-            raise ConfigurationError(f"Address {text!r}: write unix:/path/to/socket, with a path from the root")
+            raise ConfigurationError(f"Address {text!r}: write unix:/path/to/socket, with an absolute path")
         return Address(path=path)
 
     host, colon, port = text.rpartition(":")
@@ -54,20 +53,20 @@ def parse(text: str) -> Address:
         is_good = all(c.isalnum() or c in "-._" for c in host)
 
     if not colon or not is_good or not (port.isascii() and port.isdigit()):
-        hint = "an IPv6 address goes in brackets" if text.count(":") > 2 and "/" not in text else "for example :8080"
+        hint = "with an IPv6 address in brackets" if text.count(":") > 2 and "/" not in text else "for example :8080"
         raise ConfigurationError(
             f"Address {text!r}: expected :PORT (this machine only), HOST:PORT or [IPV6]:PORT, {hint}"
         )
 
     if len(port) > 5 or int(port) > 65535:
-        raise ConfigurationError(f"Address {text!r}: a port is a number up to 65535, or 0 for any that is free")
+        raise ConfigurationError(f"Address {text!r}: the port must be a number up to 65535, or 0 for any free port")
     return Address("" if host.lower() == "localhost" else host.lower(), int(port))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this name or IP address (without brackets) can only be this machine. No look-up: other names are not.
+    """Return whether a name or IP address (without brackets) can only mean this machine. Names are not resolved.
 
-    Nothing may stand behind the address: `127.0.0.1%evil.com` is a name, which anybody may have an address for.
+    `127.0.0.1%evil.com` is a name, which may have any address.
     """
     family = None if "%" in host else _family(host)
     if family == socket.AF_INET:
@@ -78,23 +77,23 @@ def is_loopback(host: str) -> bool:
 
 
 def is_ip_address(host: str) -> bool:
-    """Whether this is an IP address (without brackets) and no name."""
+    """Return whether a host is an IP address (without brackets) and not a name."""
     return _family(host) is not None
 
 
 def is_local(listening: Iterable[socket.socket]) -> bool:
-    """Whether only this machine reaches these sockets."""
+    """Return whether only this machine can connect to these sockets."""
     return all(is_loopback(str(one.getsockname()[0])) for one in listening)
 
 
 def close(listening: Iterable[socket.socket]) -> None:
-    """Close all these sockets."""
+    """Close all sockets."""
     for one in listening:
         one.close()
 
 
 def authority(listening: socket.socket) -> str:
-    """`host:port` that reaches this socket from this machine, for a URL."""
+    """Return `host:port` for a URL that reaches this socket from this machine."""
     host, port = listening.getsockname()[:2]
     if host in _WILDCARDS:
         host = _LOOPBACK[_WILDCARDS.index(host)]
@@ -102,11 +101,11 @@ def authority(listening: socket.socket) -> str:
 
 
 async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
-    """Sockets that listen on `address`, all on one port, the one to announce first. The caller closes them.
+    """Open sockets that listen on `address`, all on one port; the first is the one to announce. The caller closes them.
 
-    `is_guarded` says that whoever connects needs a token, or that the user wants it without.
-    Raises ConfigurationError for a wider address than this machine's that is not guarded, and for one that is
-    in use, forbidden, unknown, or not of TCP.
+    `is_guarded` means that clients are authenticated, or that the user has allowed access without (`--insecure`).
+    Raises ConfigurationError for an unguarded address that other machines can reach, and for an address that is in
+    use, forbidden, unknown, or a unix socket.
     """
     if address.path:
         raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
@@ -121,23 +120,19 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
 
 
 async def bind_shared(address: Address) -> list[socket.socket]:
-    """The same for processes that share a port (SO_REUSEPORT): bound, for others to be bound beside (`bind_beside`).
+    """Bind sockets that several processes share (SO_REUSEPORT), without listening yet.
 
-    They do not listen, and the kernel gives them no connection before they do. Whether the address is guarded is for
-    the process to check that listens on them.
+    The process that listens on them must check that the address is guarded (`check_guarded`).
     """
     found = await _resolve(address) if address.host else list(_LOOPBACK)
     if address.port:
-        # Whoever has the same user could share the port with us unasked: first nobody may have it.
+        # Another process of the same user could share the port, so first make sure that it is free.
         close(_listen_on_all(address, found, listens=False))
     return _listen_on_all(address, found, listens=False, is_shared=True)
 
 
 def bind_beside(sockets: Iterable[socket.socket]) -> list[socket.socket]:
-    """For each of these, which `bind_shared` gave, one more that is bound to the same, and does not listen either.
-
-    Raises ConfigurationError.
-    """
+    """Bind one more socket to the address of each of these sockets from `bind_shared`. Raises ConfigurationError."""
     found: list[socket.socket] = []
     for each in sockets:
         host, port = each.getsockname()[:2]
@@ -150,13 +145,13 @@ def bind_beside(sockets: Iterable[socket.socket]) -> list[socket.socket]:
 
 
 def check_guarded(address: Address, sockets: Iterable[socket.socket]) -> None:
-    """Raises ConfigurationError if these sockets, which somebody else has bound, can be reached from elsewhere."""
+    """Raise ConfigurationError if other machines can reach these inherited sockets."""
     if not address.path:
         _refuse_open(address, [str(each.getsockname()[0]) for each in sockets])
 
 
 def address_of(sockets: Sequence[socket.socket]) -> Address:
-    """The address that these sockets, which somebody else has bound, would be given by."""
+    """Return the address of inherited sockets."""
     if sockets[0].family == getattr(socket, "AF_UNIX", None):
         return Address(path=os.fsdecode(sockets[0].getsockname()))
     hosts = [str(each.getsockname()[0]) for each in sockets]
@@ -167,10 +162,9 @@ def address_of(sockets: Sequence[socket.socket]) -> Address:
 def _refuse_open(address: Address, hosts: Iterable[str]) -> None:
     if not all(map(is_loopback, hosts)):
         raise ConfigurationError(
-            f"{address} can be reached from other machines: ask for a token with --token-file FILE or MCPD_TOKEN, "
-            "or --issuer URL, or give --insecure if everyone who can reach it may use it (in Python: token=… or "
-            "insecure=True); "
-            f":{address.port} is for this machine only"
+            f"{address} can be reached from other machines: require a token with --token-file FILE, MCPD_TOKEN or "
+            "--issuer URL, or allow everyone who can connect with --insecure (in Python: token=… or insecure=True); "
+            f":{address.port} listens on this machine only"
         )
 
 
@@ -182,14 +176,17 @@ def _listen_on_all(
         if sockets is not None:
             return sockets
 
-    raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: name one, for example :8080")
+    raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: choose one, for example :8080")
 
 
 def bind_unix(path: str, mode: str = "600") -> socket.socket:
-    """A socket that listens on a path with these permissions; one left behind by a server that is gone is replaced."""
+    """Listen on a unix socket with these permissions (octal). A socket left behind by a stopped server is replaced.
+
+    Raises ConfigurationError.
+    """
     permissions = int(mode, 8) if re.fullmatch(r"0?[0-7]{3}", mode) else 0
     if permissions & 0o600 != 0o600:
-        raise ConfigurationError(f"--socket-mode {mode}: write octal permissions that include the owner's, such as 660")
+        raise ConfigurationError(f"--socket-mode {mode}: write octal permissions that include the owner, such as 660")
 
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -221,20 +218,20 @@ def _is_left_behind(path: str) -> bool:
 
 
 async def _resolve(address: Address) -> list[str]:
-    """The IP addresses behind a host, in the resolver's order."""
+    """Return the IP addresses of a host, in the resolver's order."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
         raise ConfigurationError(
-            f"Cannot listen on {address}: {why}; name this machine, one of its IP addresses, or 0.0.0.0 for all"
+            f"Cannot listen on {address}: {why}; use the name of this machine, one of its addresses, or 0.0.0.0 for all"
         ) from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket] | None:
-    """Listen on all of `found`; None if the port that the system chose for the first is taken on another."""
+    """Listen on all addresses; None if the port that the system chose for the first is taken on another."""
     sockets: list[socket.socket] = []
     port = address.port
     try:
@@ -243,7 +240,7 @@ def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) 
                 listening = _open(host, port, listens, is_shared)
             except OSError as error:
                 if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != found[-1]):
-                    continue  # a machine without IPv6 (or without IPv4): the other address will do
+                    continue  # a machine without IPv6 (or IPv4): the other address is enough
                 if error.errno == errno.EADDRINUSE and sockets and address.port == 0:
                     _close(sockets)
                     return None
@@ -259,14 +256,14 @@ def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) 
 
 def _open(host: str, port: int, listens: bool, is_shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, for asyncio sends small answers at once (TCP_NODELAY) only on what says that it is TCP.
+    # asyncio sets TCP_NODELAY only on sockets that name their protocol.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            # Elsewhere it would let two programs have the same port.
+            # On Windows it would let two programs use the same port.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # [::] means all of this machine, IPv4 too; any other address means itself.
+            # [::] means all addresses of this machine, IPv4 included.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
         if is_shared:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -283,11 +280,11 @@ def _open(host: str, port: int, listens: bool, is_shared: bool) -> socket.socket
 
 def _explain(error: OSError, address: Address) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"{address} is in use: end the program that listens there, or take another port (0 for any that is free)"
+        return f"{address} is in use: stop the program that listens there, or use another port (0 for any free port)"
     if error.errno == errno.EACCES:
-        return f"{address} is not allowed: ports below 1024 are the system's, take a higher one"
+        return f"{address} is not allowed: ports below 1024 need special permission, use a higher one"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{address} is no address of this machine: take :{address.port} for clients here, 0.0.0.0 for all"
+        return f"{address} is not an address of this machine: use :{address.port} for local clients, 0.0.0.0 for all"
     return f"Cannot listen on {address}: {error.strerror}"
 
 
@@ -297,9 +294,9 @@ def _close(sockets: list[socket.socket]) -> None:
 
 
 def _family(host: str) -> int | None:
-    """AF_INET or AF_INET6 for an IP address, None for a name.
+    """Return AF_INET or AF_INET6 for an IP address, None for a name.
 
-    Only a link-local IPv6 address is followed by a zone, which is the name of a network card (RFC 4007 section 11).
+    Only link-local IPv6 addresses may have a zone, the name of a network interface (RFC 4007 section 11).
     """
     address, has_zone, zone = host.partition("%")
     if has_zone:

@@ -1,7 +1,7 @@
-"""Who sends a request: what an authenticator is, the one for a fixed token, and how one is asked.
+"""Authenticators: functions that return the `Principal` behind a request, or a `Refusal`.
 
-An authenticator is the author's or the operator's code. Whatever it does (raise, hang, give something else), nobody
-is let in by it: that is answered with 503, and logged. Nothing of HTTP but header names and statuses lives here.
+An authenticator is code of the author or operator. If it raises, hangs or returns anything else, the request is refused
+with 503 and the fault is logged. Of HTTP, this module knows header names and status codes only.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ _ERRORS = {
 }
 _REFUSALS = frozenset((400, 401, 403, 404, 429, 500, 503))
 _MOST_AT_ONCE = 1024
-"""How many authenticators run at once for one port, those that were given up and do not stop among them."""
+"""The most authenticators that run at once per port, including those that timed out and did not stop."""
 
 
 class Refusal(Struct, frozen=True):
-    """An HTTP answer in place of the service: its status, a text for people, and headers that the status wants.
+    """An HTTP answer that refuses a request.
 
-    `error` is the word for programs in its JSON (RFC 6749 section 5.2); by default one that fits the status.
+    Args:
+        status: 400, 401, 403, 404, 429, 500 or 503.
+        text: A message for people.
+        headers: Further headers, such as `WWW-Authenticate`.
+        error: The OAuth error code in the JSON body (RFC 6749 section 5.2); by default one that fits the status.
     """
 
     status: int
@@ -56,9 +60,9 @@ class Refusal(Struct, frozen=True):
     error: str = ""
 
     def body(self, accept: str | None) -> tuple[str, bytes]:
-        """The content type and the body for a client that takes this: a text for browsers, JSON for all else.
+        """Return the content type and the body for an `Accept` header: text for browsers, otherwise JSON.
 
-        Clients read the body of any failure as an OAuth error: `error` is a string (RFC 6749 section 5.2).
+        Clients read the body of any failure as an OAuth error, where `error` is a string (RFC 6749 section 5.2).
         """
         if accept is not None and "text/html" in accept.lower() and not self.error:
             return "text/plain; charset=utf-8", self.text.encode()
@@ -68,12 +72,12 @@ class Refusal(Struct, frozen=True):
 
 
 Authenticator: TypeAlias = Callable[[Mapping[str, str]], Principal | Refusal | Awaitable[Principal | Refusal]]
-"""Says who sends a request, by its headers (names in lower case, and credentials among them), or why it is refused."""
+"""Takes the headers of a request (with lower-case names and credentials) and returns its principal or a refusal."""
 
 _UNAVAILABLE = Refusal(
-    503, "The server cannot tell now who you are; try again later, or see its log.\n", (("Retry-After", "5"),)
+    503, "The server cannot authenticate you now; try again later, or see its log.\n", (("Retry-After", "5"),)
 )
-_BUSY = Refusal(503, "The server is busy with telling who its clients are; try again later.\n", (("Retry-After", "5"),))
+_BUSY = Refusal(503, "The server is busy authenticating other clients; try again later.\n", (("Retry-After", "5"),))
 _TWICE = Refusal(
     400,
     "Authorization was sent more than once: send one credential.\n",
@@ -82,9 +86,9 @@ _TWICE = Refusal(
 
 
 class RequestHeaders(Mapping[str, str]):
-    """The headers of a request by lower-case name, decoded when they are looked at. `repeated` came more than once.
+    """The headers of a request by lower-case name, decoded on access.
 
-    `method` and `path` are the request's; "" for the path of the endpoint.
+    `repeated` are the names that came more than once. `path` is "" for the endpoint itself.
     """
 
     __slots__ = ("_fields", "method", "path", "repeated")
@@ -103,7 +107,7 @@ class RequestHeaders(Mapping[str, str]):
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
-        """Those of a request, in the order in which they came; what came twice is joined by a comma."""
+        """Build the mapping from raw headers. Repeated headers are joined by commas."""
         fields: dict[bytes, bytes] = {}
         repeated = set()
         for raw, value in pairs:
@@ -128,75 +132,77 @@ class RequestHeaders(Mapping[str, str]):
 
 
 class Protection(ABC):
-    """An authenticator that speaks OAuth, see `auth.base`: it has documents of its own, and refuses single calls."""
+    """An authenticator that implements OAuth, see `mcpd.auth`: it serves metadata and can refuse single calls."""
 
     known_scopes: set[str]
-    """All scopes that the server may ask for."""
+    """All scopes that the server may require."""
     has_anonymous: bool
-    """Whether something of the server is for those too who do not say who they are."""
+    """Whether parts of the server are open to anonymous users."""
     public_url: str
-    """The URL by which clients know the endpoint; "" while nobody has said it."""
+    """The URL that clients use for the endpoint; "" while it is unknown."""
     principals: Sequence[Principal] = ()
-    """Those who are known before anybody sends a request."""
+    """The principals that are known before the first request."""
     on_forget: list[Callable[[Callable[[Principal], bool]], None]]
-    """What ends all that belongs to principals of a kind; those who serve add themselves."""
+    """Called with a predicate to end everything that belongs to the matching principals, e.g. after a revocation."""
 
     @abstractmethod
     def __call__(self, headers: Mapping[str, str], /) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
-        """What any authenticator does. One without credentials is refused with `error` being "unauthorized"."""
+        """Authenticate a request. A request without credentials is refused with the error "unauthorized"."""
 
     def known(self, authorization: bytes) -> Principal | None:
-        """Who sends a request with this `Authorization`, where that alone says that it is let in; else None.
+        """Return the principal of a cached `Authorization` header, or None.
 
-        None says nothing: then the request is judged whole. Whoever sends many is asked about here, without a turn
-        through all that a request may be.
+        A fast path for clients that send many requests: after None, the whole request is authenticated.
         """
         return None
 
     def share(self, keys: StateKeys) -> None:  # noqa: B027 - most share nothing
-        """What all processes of the service have in common, before the first request."""
+        """Receive the keys that all processes of the service share, before the first request."""
 
     @abstractmethod
     def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
-        """The endpoint is at this URL, unless it was said before. Raises ConfigurationError for what it cannot be.
+        """Set the URL of the endpoint, unless it was configured. Raises ConfigurationError for an unusable URL.
 
-        With `is_public` others than this machine reach it; `is_guess` is for an address that is listened on;
-        `is_hosted` for an application that embeds the server.
+        Args:
+            url: The URL.
+            is_public: Whether other machines can reach it.
+            is_guess: Whether it was derived from the listening address.
+            is_hosted: Whether another application embeds the server.
         """
 
     @abstractmethod
     def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
-        """The JSON that everybody may read, by path; `endpoint` is the endpoint's. It is made for a client's `Host`."""
+        """Return the public metadata documents by path, as functions of the client's `Host` that return JSON."""
 
     @abstractmethod
     def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
-        """The answer to a request of this principal that was denied after it had been let in."""
+        """Return the answer to a request of an authenticated principal whose access was denied."""
 
     @abstractmethod
     def spelled(self, refusal: Refusal, headers: Mapping[str, str]) -> Refusal:
-        """The refusal of a request with these headers, where URLs of this machine are written as its client does."""
+        """Return the refusal with the URLs of this machine as the client of this request writes them."""
 
     @abstractmethod
     def url_of_metadata(self) -> str | None:
-        """Where a client finds whom to ask for a token; None if there is nobody."""
+        """Return the URL of the metadata that names the authorization servers; None if there are no such servers."""
 
 
 def warn_of_readers(option: str, path: str, mode: int) -> None:
-    """Log a warning if other users of this machine can read a file with tokens; containers mount secrets so."""
-    if os.name == "posix" and mode & 0o044 and stat.S_ISREG(mode):  # no pipe of a shell, and no device
+    """Log a warning if other users of this machine can read a file with tokens, as mounted secrets often allow."""
+    if os.name == "posix" and mode & 0o044 and stat.S_ISREG(mode):  # not a pipe or a device
         how = printable(f"chmod 600 {shlex.quote(path)}", 1000)
         log.warning("%s: other users of this machine can read it; run: %s", printable(f"{option} {path}", 1000), how)
 
 
 class TokenAuthenticator:
-    """Asks for one token that all clients share, as `Authorization: Bearer …`: they are one principal, `token`.
+    """Requires one token that all clients share, sent as `Authorization: Bearer …`. They are one principal, `token`.
 
-    Raises ConfigurationError for a token that no request could carry.
+    Raises ConfigurationError for a token that cannot be sent in a header.
     """
 
     def __init__(self, token: str) -> None:
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigurationError("The token must be printable ASCII without spaces: it has to fit into a header")
+            raise ConfigurationError("The token must be printable ASCII without spaces, because it is sent in a header")
         self._token = token.encode()
         self._principal = Principal("token")
 
@@ -205,7 +211,7 @@ class TokenAuthenticator:
         if authorization is None:
             return Refusal(
                 401,
-                "This server asks for its token: send the header Authorization: Bearer TOKEN.\n",
+                "This server requires a token: send the header Authorization: Bearer TOKEN.\n",
                 (("WWW-Authenticate", "Bearer"),),
             )
 
@@ -224,9 +230,9 @@ class TokenAuthenticator:
 
 
 class Authentication:
-    """How an authenticator is asked: within `timeout` seconds, not too often at once, and never trusted to answer.
+    """Calls an authenticator, with a timeout in seconds and a limit of calls at once.
 
-    Without one nobody is in particular.
+    Without an authenticator, all requests are anonymous.
     """
 
     def __init__(self, authenticator: Authenticator | None, timeout: float) -> None:
@@ -238,21 +244,21 @@ class Authentication:
     def check(
         self, headers: RequestHeaders, *, may_wait: bool = True
     ) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
-        """Who sends a request with these headers, or why it is refused; to be awaited if that is not known at once.
+        """Return the principal of a request or a refusal, or a coroutine of one if the authenticator is asynchronous.
 
-        Without `may_wait` a request of which it is not known at once is refused.
+        Without `may_wait`, a request that an asynchronous authenticator must decide is refused.
         """
-        # Joined by a comma they might be taken for one, and another one by a proxy. Ours takes no such token (401).
+        # A proxy might read another credential than we do. `TokenAuthenticator` refuses joined headers itself.
         if b"authorization" in headers.repeated and not self._is_ours:
             return _TWICE
-        return ANONYMOUS if self._authenticator is None else self.ask(self._authenticator, headers, may_wait=may_wait)
+        return ANONYMOUS if self._authenticator is None else self.call(self._authenticator, headers, may_wait=may_wait)
 
-    def ask(
-        self, who: Callable[[T], object], about: T, *, may_wait: bool = True
+    def call(
+        self, authenticator: Callable[[T], object], request: T, *, may_wait: bool = True
     ) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
-        """The same by any function of that kind."""
+        """Call any function that authenticates; otherwise as `check`."""
         try:
-            found = who(about)
+            found = authenticator(request)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # even SystemExit, which would end the server
@@ -260,7 +266,7 @@ class Authentication:
             return _UNAVAILABLE
 
         if found.__class__ is Principal:
-            return found  # nearly always, and to ask whether it is to be awaited costs more than all of this
+            return found  # the usual case
         if not isinstance(found, Awaitable):
             return _judged(found)
         if may_wait and len(self._tasks) < _MOST_AT_ONCE:
@@ -268,11 +274,11 @@ class Authentication:
 
         if isinstance(found, Coroutine):
             found.close()
-        log.warning("Too many wait to hear who they are; who comes now is told to try again")
+        log.warning("Too many requests are being authenticated: new ones are refused with 503")
         return _BUSY
 
     async def _wait(self, pending: Awaitable[object]) -> Principal | Refusal:
-        """What an asynchronous authenticator says, in a task: one that cannot be cancelled stays behind."""
+        """Run an asynchronous authenticator in a task, which is left behind if it cannot be cancelled."""
         task = asyncio.ensure_future(_outcome(pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -305,17 +311,17 @@ async def _outcome(pending: Awaitable[object]) -> Principal | Refusal:
 
 
 def _judged(found: object) -> Principal | Refusal:
-    """What an authenticator gave, if that can be used. It may be anything, and hold a secret: its type is logged."""
+    """Check the return value of an authenticator. Only its type is logged, because the value may be a secret."""
     if isinstance(found, Principal):
         return found
     if not isinstance(found, Refusal):
-        log.error("An authenticator gave a %s, where a Principal or a Refusal is wanted",
+        log.error("An authenticator returned a %s instead of a Principal or a Refusal",
                   printable(type(found).__qualname__))  # fmt: skip
         return _UNAVAILABLE
 
     if not _is_proper(found):
-        log.error("An authenticator gave a Refusal that cannot be sent: its status is one of %s, text and headers are "
-                  "strings", printable(", ".join(map(str, sorted(_REFUSALS)))))  # fmt: skip
+        log.error("An authenticator returned a Refusal that cannot be sent: the status must be one of %s, text and "
+                  "headers must be strings", printable(", ".join(map(str, sorted(_REFUSALS)))))  # fmt: skip
         return _UNAVAILABLE
 
     if found.status == 401 and not any(name.lower() == "www-authenticate" for name, _ in found.headers):
@@ -341,31 +347,31 @@ def _is_proper(refusal: Refusal) -> bool:
 
 
 class HandshakeFields:
-    """What a server keeps of a WebSocket's handshake that was accepted, for as long as its connection lasts."""
+    """The parts of a WebSocket handshake that are kept for the life of the connection."""
 
     __slots__ = ("_lines", "path", "user")
 
     def __init__(self, path: str, fields: Sequence[tuple[bytes, bytes]], user: Principal) -> None:
         self.path = path
-        """What it asked for, with its query."""
+        """The requested path, with its query."""
         self.user = user
-        """Who sent it, as far as anybody asked."""
-        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
+        """The authenticated user."""
+        # Stored as one string to save memory, and without credentials.
         kept = Origin("websocket", fields=fields).headers()
         self._lines = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
 
     def origin(self) -> Origin:
-        """Where the connection comes from, for authors."""
+        """Return the origin of the connection, for tools."""
         lines = [line.partition(b":") for line in self._lines.split(b"\n") if line]
         return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
 
 
 _LONGEST = 24 * 60 * 60.0
-"""What lasts longer is ended all the same, and may begin again: no clock of ours has to be right for years."""
+"""The longest timer in seconds: connections whose token lasts longer end after this time and may reconnect."""
 
 
 def at_expiry(user: Principal, function: Callable[[], object]) -> asyncio.TimerHandle | None:
-    """Call a function when this principal's token ends; None for one without end. The caller cancels the timer."""
+    """Call a function when this principal's token expires. The caller cancels the timer. None if it never expires."""
     if user.expires is None:
         return None
     left = min(max(user.expires - time(), 0.0), _LONGEST)

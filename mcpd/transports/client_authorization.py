@@ -1,7 +1,6 @@
-"""What lets a client's requests in, as a transport asks for it: the one seam between transports and authorization.
+"""The interface between a client's transports and its authorization, and advice about refusals.
 
-`begin` is told of each request before it is sent; what that gives has the header fields for it, and is shown its
-refusal. `advice_on` says what to do about a refusal that stays one.
+The transport calls `Authorization.begin` before each request, adds the returned header fields, and reports a refusal.
 """
 
 from __future__ import annotations
@@ -34,48 +33,48 @@ def said_in(body: bytes) -> str:
 
 
 def has_judged(challenges: Iterable[str]) -> bool:
-    """Whether a refusal is of a token: if a request had none, its challenge has no `error` (RFC 6750 3.1)."""
+    """Return whether the server refused a token; without a token, the challenge has no `error` (RFC 6750 3.1)."""
     return any(_error(line) for line in challenges)
 
 
 def advice_on(status: int, challenges: Sequence[str], said: str, *, has_token: bool) -> str:
-    """Return what to do about status 401 or 403, by its cause; "" where `said`, the text of the refusal, has it."""
+    """Return advice about a 401 or 403; "" if `said`, the text of the refusal, already has it."""
     line = ", ".join(challenges)
     error = _error(line)
     if error is not None and error[1] == "insufficient_scope":
         scopes = _scope(line)
         needed = f"with the scopes {printable(scopes[1])}" if scopes else "with more scopes"
-        return f"the token is not enough: give one {needed}" if has_token else ""
+        return f"the token's scopes are insufficient: use one {needed}" if has_token else ""
     if status == 401 or line:
         if not has_token:
-            return "a token is given by --token-file FILE, in Python by headers={'Authorization': 'Bearer …'}"
+            return "give a token with --token-file FILE, in Python with headers={'Authorization': 'Bearer …'}"
         why = _description(line)
         reason = "" if why is None or why[1].lower() in said.lower() else f": {printable(why[1])}"
-        return f"the server refuses what was given as Authorization{reason}"
+        return f"the server refuses the Authorization header{reason}"
     if status != 403 or _names_source(said):
         return ""
     other = "another" if has_token else "a"
-    return f"does it want {other} token (--token-file FILE), or not know this Host, Origin or address?"
+    return f"it may require {other} token (--token-file FILE), or not allow this Host, Origin or address"
 
 
 class AuthorizedRequest(Protocol):
-    """One request, with all that it takes to have it answered."""
+    """The authorization of one request."""
 
     async def fields(self) -> Mapping[str, str]:
-        """The header fields that let it in now, anew for each attempt. Raises McpdError."""
+        """Return the header fields for the next attempt. Raises McpdError."""
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """The head of an answer has come; names are found in any case."""
+        """Receive the headers of a response; names are matched in any case."""
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
-        """It was refused, with these lines of `WWW-Authenticate`: whether to send it again. Raises McpdError."""
+        """Handle a refusal with these `WWW-Authenticate` values. Return whether to try again. Raises McpdError."""
 
 
 class Authorization(Protocol):
-    """What a client has, or can get, to be let in at one server."""
+    """The authorization of a client at one server."""
 
     def begin(self, method: str, url: str, operation: str) -> AuthorizedRequest:
-        """A request is to be sent. `operation` is the method of MCP in it, with its name; "" if it has none."""
+        """Start the authorization of a request. `operation` is its MCP method and name, or ""."""
 
     def covers(self, url: str) -> bool:
-        """Whether a redirect to that URL of the same origin may be followed with the same fields."""
+        """Return whether a redirect to this URL of the same origin may be followed with the same header fields."""

@@ -1,12 +1,11 @@
-"""Where requests may come from: the checks of `Host` and `Origin` that WebSocket and HTTP share (decision D9).
+"""Checks of the `Host` and `Origin` headers, which WebSocket and HTTP share (decision D9).
 
-A web page that the user visits can reach this machine's ports. It cannot hide its `Origin`, and it cannot
-choose the `Host` of a name that it points at 127.0.0.1 (DNS rebinding): both must be known here.
-Pure: strings in, a refusal or None out. Spec: 2025-11-25 and 2026-07-28 basic/transports, security warning.
+A web page that the user visits can connect to ports of this machine. It cannot hide its `Origin`, and it cannot choose
+the `Host` when it points its own name at 127.0.0.1 (DNS rebinding). So both headers must be known to the server.
+Spec: 2025-11-25 and 2026-07-28 basic/transports, security warning.
 
-`*.localhost` is not trusted: the preview gives such origins to apps that it does not trust.
-There is no way to pass the token from a browser's WebSocket, which cannot set `Authorization`: servers that
-allow it each do it in their own way (query strings, which end up in logs, and several subprotocol names).
+`*.localhost` is not trusted, because the preview gives such origins to untrusted apps. A browser's WebSocket cannot
+send the token, because it cannot set `Authorization`; there is no standard replacement.
 """
 
 from __future__ import annotations
@@ -25,63 +24,64 @@ _SHOWN = 200
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """What the user allows: `hosts` are names that clients may use for this server, `origins` web pages that may call.
-
-    `token` is asked for as `Authorization: Bearer …`; `authenticate` says itself who sends a request, within
-    `authenticate_timeout` seconds; `insecure` serves beyond this machine without either.
-    """
+    """The access settings of one listening address."""
 
     token: str | None = None
+    """The token that all clients must send as `Authorization: Bearer …`."""
     authenticate: Authenticator | None = None
     authenticate_timeout: float = 10.0
+    """Seconds."""
     insecure: bool = False
+    """Whether other machines may connect without authentication."""
     hosts: tuple[str, ...] = ()
+    """Further host names of this server."""
     origins: tuple[str, ...] = ()
+    """The origins of web pages that may use this server."""
     is_hosted: bool = False
-    """Whether an application embeds the server, which has no command line then."""
+    """Whether another application embeds the server, so that there is no command line."""
 
     def remedy(self, flag: str, keyword: str, value: str) -> str:
-        """How to allow a value, in the words of the way in which the server runs."""
+        """Return the advice how to allow a value, as an option or as an argument."""
         return f"pass {keyword}=[{value!r}] to asgi_app()" if self.is_hosted else f"start it with {flag} {value}"
 
     def __repr__(self) -> str:
-        return f"Access(hosts={self.hosts}, origins={self.origins})"  # the token ends in no traceback
+        return f"Access(hosts={self.hosts}, origins={self.origins})"  # without the token
 
     def or_by(self, authenticate: Authenticator | None) -> Access:
-        """The same by a server's own authenticator, unless there is one already."""
+        """Return these settings with the server's own authenticator, unless they have one."""
         return (
             self if authenticate is None or self.authenticate is not None else replace(self, authenticate=authenticate)
         )
 
     @property
     def protection(self) -> Protection | None:
-        """The authenticator, if it is one that speaks OAuth."""
+        """The authenticator, if it implements OAuth."""
         return self.authenticate if isinstance(self.authenticate, Protection) else None
 
     def locate(self, known: str, guess: str, *, is_local: bool) -> None:
-        """The endpoint is at the URL `known`, "" if nobody said one: then by what is listened on it is at `guess`.
+        """Set the URL of the endpoint: `known` if it was configured, otherwise `guess`, from the listening address.
 
-        Raises ConfigurationError for what tokens cannot be made for.
+        Raises ConfigurationError for a URL that tokens cannot be issued for.
         """
         if self.protection is not None:
             self.protection.locate(known or guess, is_public=not (is_local or self.insecure), is_guess=not known)
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a wider address than this machine's may be listened on."""
+        """Whether the server may listen on addresses that other machines can reach."""
         return self.token is not None or self.authenticate is not None or self.insecure
 
 
 class Guard:
-    """The checks of one listening address. `bound` is the host that it was given, empty for this machine only.
+    """Checks the requests to one listening address. `bound` is its host, "" for this machine only.
 
-    Raises ConfigurationError for a token, host or origin that no request could carry.
+    Raises ConfigurationError for an invalid token, host or origin.
     """
 
     def __init__(self, access: Access, bound: str = "") -> None:
         self._remedy = access.remedy
         self.checks_source = True
-        """Whether hosts and origins matter; False only for an author who says so."""
+        """Whether hosts and origins are checked; only an embedding application can turn this off."""
         named = ("allowed_hosts", "allowed_origins") if access.is_hosted else ("--allow-host", "--allow-origin")
         self._hosts = {_host_setting(host, named[0]) for host in access.hosts}
         self._origins = {_origin_setting(origin, named[1]) for origin in access.origins}
@@ -98,22 +98,19 @@ class Guard:
         self.protection = access.protection
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
         self.authentication: Authentication | None = None
-        """What asks who sends a request; None where nobody is asked."""
+        """Calls the authenticator; None if there is no authenticator."""
         if authenticate is not None:
             self.authentication = Authentication(authenticate, access.authenticate_timeout)
 
     def lets_in(self, refusal: Refusal) -> bool:
-        """Whether a request that was refused goes on as nobody's: it had no credentials, and some things want none.
+        """Return whether a request without credentials may continue anonymously.
 
-        Of an author's own authenticator a refusal is final: nothing then asks nobody for anything.
+        Only for OAuth: the refusal of an author's own authenticator is final.
         """
         return self.protection is not None and self.protection.has_anonymous and refusal.error == "unauthorized"
 
     def check_source(self, host: str | None, origin: str | None) -> Refusal | None:
-        """None if a request from there may go on. A header that came twice is given joined by a comma.
-
-        The answer for one pair is always the same.
-        """
+        """Return a refusal, or None if the request may continue. Repeated headers are given joined by commas."""
         return (self._check_host(host) or self._check_origin(origin)) if self.checks_source else None
 
     def _check_host(self, host: str | None) -> Refusal | None:
@@ -126,7 +123,7 @@ class Guard:
 
         return Refusal(
             403,
-            f"Host {_show(host)} is not allowed here. If this server is meant to be reached by that name, "
+            f"Host {_show(host)} is not allowed here. If clients should reach this server by that name, "
             f"{self._remedy('--allow-host', 'allowed_hosts', 'NAME')}.\n",
         )
 
@@ -140,12 +137,12 @@ class Guard:
 
         return Refusal(
             403,
-            f"Origin {_show(origin)} is not allowed here. If that web page is meant to use this server, "
+            f"Origin {_show(origin)} is not allowed here. If that web page should use this server, "
             f"{self._remedy('--allow-origin', 'allowed_origins', 'ORIGIN')}.\n",
         )
 
     def _is_known(self, authority: str, *, is_origin: bool = False) -> bool:
-        """Whether `host[:port]` names this server, on whatever port it is reached through."""
+        """Return whether `host[:port]` names this server. The port may differ, because of proxies."""
         name = _name(authority)
         if name is None:
             return False
@@ -154,16 +151,16 @@ class Guard:
 
         bare = name[1:-1] if name[0] == "[" else name
         if not bare or "%" in bare or (name[0] == "[") != (":" in bare):
-            return False  # brackets are for IPv6, and its zones mean something on one machine only (RFC 6874)
+            return False  # brackets are for IPv6, and zones have a meaning on one machine only (RFC 6874)
         if is_loopback(bare):
             return True
 
-        # An IP address cannot be pointed elsewhere as a name can; but a page may be served from any of them.
+        # DNS cannot point an IP address elsewhere, but a hostile page can be served from one.
         return self._takes_ip_addresses and not is_origin and is_ip_address(bare)
 
 
 def _name(authority: str) -> str | None:
-    """The host in `host[:port]`, in lower case and with an IPv6 address's brackets; None if it is not that."""
+    """Return the host in `host[:port]`, in lower case, with the brackets of IPv6; None if it is malformed."""
     if authority.startswith("["):
         end = authority.find("]") + 1
         if end < 1:

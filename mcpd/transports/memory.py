@@ -1,4 +1,4 @@
-"""Two channels joined back to back, for tests, for embedding, and for our own client talking to our own server."""
+"""Pairs of in-memory channels, for tests, for embedding, and for a client and a server in one process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from mcpd.errors import McpdError
 from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
@@ -15,7 +14,7 @@ _HIGH_WATER = 1024 * 1024
 
 
 class MemoryChannel:
-    """One end of a pair. What is sent here is received there, on a later turn of the event loop, in order."""
+    """One end of a pair. A frame sent at one end is received at the other in a later iteration of the event loop."""
 
     is_multiplexed = True
 
@@ -31,30 +30,30 @@ class MemoryChannel:
         self._has_ended = False
         self.other: MemoryChannel = self
         self.after_close: Callable[[], Awaitable[None]] | None = None
-        """Awaited at the end of `aclose`: what has to end together with the connection."""
+        """Awaited at the end of `aclose`."""
 
     def start(self, receiver: Receiver) -> None:
-        """From now on hand what arrives to `receiver`; what arrived before is handed over first."""
+        """Pass frames to `receiver`, starting with those that arrived before."""
         self._receiver = receiver
         self._schedule()
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Hand a frame to the other end."""
+        """Send a frame to the other end."""
         if not self._is_closed and not self.other._is_closed:
             self.other._waiting.append(frame)
             self.other._waiting_bytes += len(frame)
             self.other._schedule()
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """The same: each frame is handed over by itself."""
+        """Send a frame, as `send`: frames are always delivered one by one."""
         self.send(frame, related_request_id, method)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The program that the other end is in."""
+        """Return the origin of all requests of this connection."""
         return Origin("memory")
 
     async def drain(self) -> None:
-        """Wait until the other end has taken most of what was sent, or one of them is closed."""
+        """Wait until the other end has received most of the queue, or one end is closed."""
         other = self.other
         while self.is_congested and not self._is_closed and not other._is_closed:
             if other._taken is None:
@@ -63,20 +62,20 @@ class MemoryChannel:
 
     @property
     def is_congested(self) -> bool:
-        """More than 1 MiB waits for the other end."""
+        """Whether more than 1 MiB waits for the other end."""
         return self.other._waiting_bytes > _HIGH_WATER
 
     def pause(self) -> None:
-        """Take nothing until `resume`."""
+        """Deliver no frames until `resume`."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """Take what waits."""
+        """Deliver the waiting frames."""
         self._is_paused = False
         self._schedule()
 
     async def aclose(self, reason: str = "") -> None:
-        """End both directions; what was sent before still arrives at the other end."""
+        """Close both directions. Frames that were sent before still arrive."""
         if not self._is_closed:
             self._is_closed = True
             self._is_paused = False
@@ -93,7 +92,7 @@ class MemoryChannel:
             self._loop.call_soon(self._deliver)
 
     def _wake(self) -> None:
-        """Whoever waits to send may look again."""
+        """Wake up `drain` of the other end."""
         taken, self._taken = self._taken, None
         if taken is not None and not taken.done():
             taken.set_result(None)
@@ -117,12 +116,11 @@ class MemoryChannel:
 
         if (self.other._is_closed or self._is_closed) and not self._waiting and not self._has_ended:
             self._has_ended = True
-            ended: McpdError | None = None
-            receiver.closed(ended)
+            receiver.closed()
 
 
 def pair() -> tuple[MemoryChannel, MemoryChannel]:
-    """Two joined channels. Call it where the event loop runs."""
+    """Return two connected channels. Must be called while the event loop runs."""
     loop = asyncio.get_running_loop()
     near, far = MemoryChannel(loop), MemoryChannel(loop)
     near.other, far.other = far, near

@@ -1,8 +1,8 @@
-"""Sends a result a moment after the last notification of its request, for clients that reorder them.
+"""Delay a result after the last notification of its request, for clients that reorder them.
 
-The TypeScript clients hand a notification on a microtask later than a result: of what they read in one piece, the
-last progress of a call comes after its end, and is dropped. Two writes are no help while the peer does not read,
-since a pipe joins them. So such a result waits until what was sent before it was read, but never for long.
+TypeScript clients dispatch a notification one microtask later than a result. If both arrive in one piece, the last
+progress of a call comes after its result and is dropped. Two writes do not help while the peer is not reading, because
+a pipe joins them. So such a result waits until the peer has read everything before it, but for one second at most.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _TIMEOUT = 1.0
 _MOST_BYTES = 1024 * 1024
 
 
-class Apart:
-    """Holds frames back until `is_read` says that the peer has taken all before them, or for a second at most.
+class DelayedResults:
+    """Holds frames until the peer has read everything before them, for one second and 1 MiB at most.
 
-    Without `is_read` it is told by `release`. More than 1 MiB is not held: what waits here is counted nowhere else.
+    `is_read` returns whether that is so; without it, the owner calls `release`.
     """
 
     __slots__ = ("_bytes", "_held", "_is_read", "_loop", "_send", "_settled", "_timer")
@@ -39,7 +39,7 @@ class Apart:
         self._settled: asyncio.Future[None] | None = None
 
     def hold(self, frame: bytes) -> None:
-        """Send a frame a moment later, behind those that are held already."""
+        """Hold a frame, behind those that are held already."""
         self._held.append((self._loop.time() + _TIMEOUT, frame))
         self._bytes += len(frame)
         if self._bytes > _MOST_BYTES:
@@ -48,7 +48,7 @@ class Apart:
             self._set_timer()
 
     def release(self, leaving: int = 0) -> None:
-        """Send all that is held but the last so many."""
+        """Send all held frames but the last `leaving`."""
         while len(self._held) > leaving:
             _, frame = self._held.popleft()
             self._bytes -= len(frame)
@@ -74,14 +74,14 @@ class Apart:
             self._set_timer()
 
     async def settle(self) -> None:
-        """Wait until nothing is held."""
+        """Wait until no frame is held."""
         if self._held:
             if self._settled is None:
                 self._settled = self._loop.create_future()
             await asyncio.shield(self._settled)
 
     def close(self) -> None:
-        """Drop what is held."""
+        """Drop the held frames."""
         self._held.clear()
         self._wake()
         if self._timer is not None:
@@ -90,12 +90,9 @@ class Apart:
 
 
 def unread(descriptor: int) -> int:
-    """More than 0 while the other end has not read all that was written to this pipe or socket; 0 if that is unknown.
-
-    For a socket that is no local one it is what has not arrived there.
-    """
+    """Return the bytes in a pipe or socket that the peer has not read yet, or for TCP not received; 0 if unknown."""
     try:
-        # For the first result that follows a notification: they cost start-up.
+        # Imported with the first delayed result.
         import fcntl
         import termios
     except ImportError:  # Windows

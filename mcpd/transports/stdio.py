@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpd.protocol.channel import Accept, Receiver
-    from mcpd.transports.result_delay import Apart
+    from mcpd.transports.result_delay import DelayedResults
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel"]
 
@@ -83,7 +83,7 @@ class StdioChannel:
         self._seen_bytes = 0
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
-        self._apart: Apart | None = None
+        self._apart: DelayedResults | None = None
         self._drained: asyncio.Future[None] | None = None
 
         self._is_pushing = False
@@ -264,11 +264,13 @@ class StdioChannel:
             self._flush()
         if self._apart is None:
             try:
-                from mcpd.transports.result_delay import Apart  # few tools report anything, and this costs start-up
+                from mcpd.transports.result_delay import (
+                    DelayedResults,  # few tools report anything, and this costs start-up
+                )
             except OSError:  # no descriptor is left to load it with
                 self.send(frame)
                 return
-            self._apart = Apart(self._loop, self.send, self._is_read)
+            self._apart = DelayedResults(self._loop, self.send, self._is_read)
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:

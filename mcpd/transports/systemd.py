@@ -1,6 +1,6 @@
-"""What a service manager such as systemd hands over, listening sockets, and is told: ready, reloading, stopping.
+"""systemd: listening sockets that the service manager passes, and notifications to it (ready, reloading, stopping).
 
-Spec: sd_listen_fds(3), sd_notify(3). Nothing of systemd is needed for it.
+Spec: sd_listen_fds(3), sd_notify(3).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Mapping
 from mcpd.errors import ConfigurationError
 
 HANDED_OVER = "fd://"
-"""What an address begins with that names sockets which are open already."""
+"""The prefix of addresses that name inherited sockets."""
 
 _FIRST = 3
 _MOST = 1024
 
 _taken: dict[int, tuple[int, list[str]]] = {}
-"""By process what was handed over: the variables are removed, so that no child takes them for its own."""
+"""The inherited sockets per process. The environment variables are removed, so that child processes ignore them."""
 
 
 def sockets_at(address: str) -> list[socket.socket]:
-    """The listening sockets that `address` names, each a copy that the caller closes.
+    """Return copies of the inherited listening sockets that `address` names. The caller closes them.
 
-    fd://        all that the service manager handed over (LISTEN_FDS, LISTEN_PID)
-    fd://NAME    those that it gave this name (LISTEN_FDNAMES; FileDescriptorName= of a socket unit)
-    fd://7       descriptor 7, whoever opened it
+    fd://        all sockets that the service manager passed (LISTEN_FDS, LISTEN_PID)
+    fd://NAME    the sockets with this name (LISTEN_FDNAMES; FileDescriptorName= of a socket unit)
+    fd://7       file descriptor 7
 
-    Raises ConfigurationError if there is none, or one that does not listen, or not on TCP or a Unix socket.
+    Raises ConfigurationError if there is no such socket, or if it is not TCP or a unix socket.
     """
     wanted = address.removeprefix(HANDED_OVER)
     if wanted.isdecimal():
@@ -39,8 +39,8 @@ def sockets_at(address: str) -> list[socket.socket]:
         numbers = [_FIRST + place for place in range(count) if not wanted or names[place : place + 1] == [wanted]]
         if not numbers:
             raise ConfigurationError(
-                f"Address {address}: no socket {f'of the name {wanted!r} ' if wanted else ''}was handed over "
-                "(LISTEN_FDS); start it by a socket unit of systemd, or name a descriptor, as fd://7"
+                f"Address {address}: no socket {f'named {wanted!r} ' if wanted else ''}was passed to this process "
+                "(LISTEN_FDS); use a systemd socket unit, or name a descriptor, as in fd://7"
             )
 
     found: list[socket.socket] = []
@@ -59,18 +59,18 @@ def _copy_of(number: int, address: str) -> socket.socket:
         copy = socket.socket(fileno=os.dup(number))
     except OSError as error:
         raise ConfigurationError(
-            f"Address {address}: descriptor {number} is no open socket: {error.strerror}"
+            f"Address {address}: descriptor {number} is not an open socket: {error.strerror}"
         ) from None
     families = (socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", None))
     if copy.family not in families or copy.type != socket.SOCK_STREAM:
         copy.close()
-        raise ConfigurationError(f"Address {address}: descriptor {number} is no socket of TCP, and no Unix socket")
+        raise ConfigurationError(f"Address {address}: descriptor {number} is neither a TCP nor a unix socket")
     copy.setblocking(False)
     return copy
 
 
 def _handed_over() -> tuple[int, list[str]]:
-    """How many sockets this process was handed over, and their names."""
+    """Return the number of inherited sockets and their names."""
     own = os.getpid()
     if own not in _taken:
         pid, count = os.environ.get("LISTEN_PID", ""), os.environ.get("LISTEN_FDS", "")
@@ -84,26 +84,26 @@ def _handed_over() -> tuple[int, list[str]]:
                 try:
                     os.set_inheritable(number, False)
                 except OSError:
-                    pass  # `_copy_of` says it
+                    pass  # `_copy_of` reports it
     return _taken[own]
 
 
-def is_told(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a service manager wants to hear when this process is ready (Type=notify of systemd)."""
+def has_manager(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether a service manager waits for notifications (Type=notify of systemd)."""
     return bool(environment.get("NOTIFY_SOCKET"))
 
 
-def tell(state: str) -> None:
-    """Tell the service manager `READY=1`, `RELOADING=1` or `STOPPING=1`, if one wants to hear it. Never raises."""
+def notify(state: str) -> None:
+    """Send `READY=1`, `RELOADING=1` or `STOPPING=1` to the service manager, if there is one. Never raises."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if path[:1] not in ("/", "@"):
         return
     if state == "RELOADING=1":
         state += f"\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
-            telling.settimeout(1)
-            telling.connect("\0" + path[1:] if path[0] == "@" else path)
-            telling.sendall(state.encode())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifier:
+            notifier.settimeout(1)
+            notifier.connect("\0" + path[1:] if path[0] == "@" else path)
+            notifier.sendall(state.encode())
     except OSError:
         pass

@@ -19,7 +19,7 @@ from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Options
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
-from mcpd.transports.systemd import is_told, tell
+from mcpd.transports.systemd import has_manager, notify
 from mcpd.workers.handover import Handover
 from mcpd.workers.overview import Overview
 from mcpd.workers.process import Worker
@@ -234,8 +234,8 @@ class _Parent:
             f"mcpd: {self._count} worker{'s' if self._count > 1 else ''} (pid {pids}); kill -HUP "
             f"{os.getpid()} replaces them one after the other"
         )  # fmt: skip
-        if is_told():
-            tell("READY=1")
+        if has_manager():
+            notify("READY=1")
         if self._wants_reload:  # a reload was requested during the start
             self._do(self._loop.create_task(self._reload()))
         return None
@@ -347,8 +347,8 @@ class _Parent:
             if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
                 return
             self._wants_reload = False
-            if is_told():
-                tell("RELOADING=1")
+            if has_manager():
+                notify("RELOADING=1")
             log.info("Reloading: replacing %d workers, one after the other", self._count)
 
             done = 0
@@ -357,8 +357,8 @@ class _Parent:
                     break
                 done += 1
 
-            if is_told() and not self._stopped.is_set():
-                tell("READY=1")
+            if has_manager() and not self._stopped.is_set():
+                notify("READY=1")
             if done == self._count:
                 log.info("Reloaded: all %d workers are new", done)
             elif not self._stopped.is_set():
@@ -393,8 +393,8 @@ class _Parent:
         """Stop all workers, and kill those that do not end in time."""
         self._stopped.set()
         self._overview.is_stopping = True
-        if is_told():
-            tell("STOPPING=1")
+        if has_manager():
+            notify("STOPPING=1")
         self._places.close()
 
         workers = self._all()

@@ -240,7 +240,7 @@ async def test_it_is_somewhere_else() -> None:
     [
         (reply(200, b"<html>Welcome", content_type="text/html"), "status 200", "this is a web page"),
         (reply(404, b"no"), "status 404: no", "is the path right?"),
-        (reply(403, b"forbidden"), "status 403: forbidden", "does it want a token (--token-file FILE), or not know"),
+        (reply(403, b"forbidden"), "status 403: forbidden", "it may require a token (--token-file FILE), or not allow"),
         (reply(403, b"Host 'x' is not allowed"), "status 403: Host", "for the reason that it gives"),
         (reply(415), "status 415", "Content-Type: application/json"),
         (reply(421), "status 421", "does not know this host name"),

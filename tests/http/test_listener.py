@@ -477,4 +477,4 @@ async def test_tls_on_a_plain_port_is_logged_with_the_peer(kind: str, caplog: py
         parts = urlsplit(url)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await asyncio.open_connection(parts.hostname, parts.port, ssl=ssl.create_default_context())
-        assert "127.0.0.1 spoke TLS to a port that serves without it" in caplog.text
+        assert "127.0.0.1 used TLS on a port without TLS" in caplog.text

@@ -231,7 +231,7 @@ async def test_a_machine_without_ipv6_listens_on_ipv4(monkeypatch: pytest.Monkey
 
 async def test_a_free_port_is_free_on_both_loopbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(monkeypatch, {"::1": errno.EADDRINUSE})
-    with pytest.raises(ConfigurationError, match="name one"):
+    with pytest.raises(ConfigurationError, match="choose one"):
         await bind(parse(":0"), is_guarded=False)
 
 
@@ -239,7 +239,7 @@ async def test_a_free_port_is_free_on_both_loopbacks(monkeypatch: pytest.MonkeyP
     ("number", "text"),
     [
         (errno.EACCES, "below 1024"),
-        (errno.EADDRNOTAVAIL, "no address of this machine"),
+        (errno.EADDRNOTAVAIL, "not an address of this machine"),
         (errno.EMFILE, "Cannot listen on 127.0.0.1:80: no"),
     ],
 )

@@ -17,7 +17,7 @@ from support.websocket_peer import PING, PONG, TEXT, Bare, frame
 
 from mcpd import Context, Server
 from mcpd.transports import result_delay
-from mcpd.transports.result_delay import Apart, unread
+from mcpd.transports.result_delay import DelayedResults, unread
 from mcpd.transports.stdio import StdioChannel
 
 
@@ -116,7 +116,7 @@ async def test_what_is_held_is_sent_before_the_end(ends: Pair) -> None:
 async def test_little_is_held() -> None:
     """What waits here holds nobody back, so that it must not be much."""
     sent: list[bytes] = []
-    held = Apart(asyncio.get_running_loop(), sent.append, lambda: False)
+    held = DelayedResults(asyncio.get_running_loop(), sent.append, lambda: False)
     held.hold(b"x" * 600_000)
     assert sent == []
     held.hold(b"y" * 600_000)

@@ -17,7 +17,7 @@ from support.http_peer import Peer, call, post
 
 from mcpd.errors import ConfigurationError
 from mcpd.transports.address import address_of, parse
-from mcpd.transports.systemd import sockets_at, tell
+from mcpd.transports.systemd import notify, sockets_at
 
 # What systemd does: the descriptors stand from 3 on, and the variables name the process that they are for.
 STARTER = """
@@ -110,9 +110,9 @@ async def test_a_socket_that_others_reach_needs_a_token_as_an_address_does(child
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("fd://", "no socket was handed over"),
-        ("fd://web", "no socket of the name 'web' was handed over"),
-        ("fd://9876", "descriptor 9876 is no open socket"),
+        ("fd://", "no socket was passed to this process"),
+        ("fd://web", "no socket named 'web' was passed"),
+        ("fd://9876", "descriptor 9876 is not an open socket"),
         ("fd://0", "descriptor 0 is no"),
     ],
 )
@@ -130,14 +130,14 @@ def test_what_is_not_there_is_said(address: str, why: str, child: Child) -> None
 
 def test_a_datagram_socket_is_none() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wrong:
-        with pytest.raises(ConfigurationError, match="no socket of TCP"):
+        with pytest.raises(ConfigurationError, match="neither a TCP nor a unix socket"):
             sockets_at(f"fd://{wrong.fileno()}")
 
 
 def test_variables_of_another_process_are_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LISTEN_PID", "1")
     monkeypatch.setenv("LISTEN_FDS", "1")
-    with pytest.raises(ConfigurationError, match="handed over"):
+    with pytest.raises(ConfigurationError, match="was passed to this process"):
         sockets_at("fd://")
 
 
@@ -163,10 +163,10 @@ async def test_the_manager_is_told_when_it_is_ready_and_when_it_stops(child: Chi
 
 def test_reloading_has_the_time_and_nobody_there_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "gone"))
-    tell("READY=1")
+    notify("READY=1")
     name = f"\0mcpd-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(name)
         monkeypatch.setenv("NOTIFY_SOCKET", "@" + name[1:])
-        tell("RELOADING=1")
+        notify("RELOADING=1")
         assert manager.recv(100).startswith(b"RELOADING=1\nMONOTONIC_USEC=")

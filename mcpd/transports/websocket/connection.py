@@ -36,7 +36,7 @@ from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections, WebSocketLimits
 from mcpd.transports.authentication import HandshakeFields, at_expiry
-from mcpd.transports.result_delay import Apart
+from mcpd.transports.result_delay import DelayedResults
 
 log = logging.getLogger("mcpd.websocket")
 
@@ -138,7 +138,7 @@ class WebSocketChannel(asyncio.Protocol):
         """What waits for a client that reads slowly."""
         self._unflushed_bytes = self._written_bytes = 0
         self._is_pushing = self._is_flush_due = False
-        self._apart: Apart | None = None
+        self._apart: DelayedResults | None = None
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
 
@@ -467,7 +467,7 @@ class WebSocketChannel(asyncio.Protocol):
             return
 
         if self._apart is None:
-            self._apart = Apart(self._loop, self.send)
+            self._apart = DelayedResults(self._loop, self.send)
         self._asked += 1
         self._framing.send_ping(_ASK + b"%d" % self._asked)
         self._flush()

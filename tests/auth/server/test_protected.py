@@ -552,8 +552,8 @@ async def test_scopes_that_a_token_lacks_are_403() -> None:
     )
 
 
-ASKS = "a token is given by --token-file FILE"
-REFUSES = "the server refuses what was given as Authorization"
+ASKS = "give a token with --token-file FILE"
+REFUSES = "the server refuses the Authorization header"
 
 
 @pytest.mark.parametrize("scheme", ["http", "ws"])
@@ -566,7 +566,7 @@ REFUSES = "the server refuses what was given as Authorization"
         ({"Authorization": "Bearer theirs"}, "The token is for another audience.", REFUSES, [ASKS]),
         ({"Authorization": "Bearer forged"}, "The signature of the token is wrong.", REFUSES, [ASKS]),
         ({"Authorization": "Bearer low-token"}, "needs the scope notes.read, which the token does not have",
-         "give one with the scopes notes.read", [ASKS, REFUSES]),
+         "use one with the scopes notes.read", [ASKS, REFUSES]),
         ({"Authorization": "Bearer ada-token", "Origin": "https://evil.example"},
          "Origin 'https://evil.example' is not allowed here", "--allow-origin ORIGIN", [ASKS, REFUSES, "token"]),
     ],

@@ -51,10 +51,10 @@ LOGIN = {"WWW-Authenticate": 'Bearer resource_metadata="https://x.example/m"'}
         (reply(503), "/mcp: HTTP 503 Reason"),
         (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
         (reply(500, {"error": "x", "error_description": "One.\nTwo."}), "/mcp: HTTP 500 Reason: One. Two."),
-        (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; a token is given by --token-file"),
+        (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; give a token with --token-file"),
         (reply(401, b"", LOGIN), "/mcp wants a login: run mcpd login http://127.0.0.1:"),
         (reply(401, b"who?", {"WWW-Authenticate": LOGIN["WWW-Authenticate"] + ', error="invalid_token"'}),
-         "/mcp: HTTP 401 Reason: who?; a token is given by --token-file FILE, in Python by headers={'Authorization': "
+         "/mcp: HTTP 401 Reason: who?; give a token with --token-file FILE, in Python with headers={'Authorization': "
          "'Bearer …'}; to log in: mcpd login http://127.0.0.1:"),
         (reply(200, b"<html>", {"Content-Type": "text/html"}), "answered tools/call with text/html, not with MCP"),
         (reply(200, b"", {"Content-Type": "application/json"}), "/mcp answered tools/call with an empty body"),
@@ -178,9 +178,9 @@ async def test_a_legacy_server_is_found_out(refusal: bytes) -> None:
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_server_that_asks_for_a_token_is_not_asked_as_an_old_one(status: int) -> None:
     async with scripted(always(reply(status, b"no", {"WWW-Authenticate": "Bearer"}))) as server:
-        with pytest.raises(HttpError, match="a token is given by"):
+        with pytest.raises(HttpError, match="give a token with"):
             await Client(server.url).open()
-        with pytest.raises(HttpError, match="the server refuses what was given as Authorization"):
+        with pytest.raises(HttpError, match="the server refuses the Authorization header"):
             await Client(server.url, headers={"authorization": "Bearer x"}).open()
         assert [one.rpc for one in server.asked] == ["server/discover"] * 2
 
