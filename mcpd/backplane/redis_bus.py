@@ -154,7 +154,7 @@ class RedisBus:
                 continue
 
             is_asked, pubsub.has_heard = False, True
-            kind, channel = message["type"], _text(message["channel"])
+            kind, channel = message["type"], _channel_name(message["channel"])
             if kind == "message":
                 self.local.tell(channel, message["data"])
             elif kind == "subscribe":
@@ -164,5 +164,5 @@ class RedisBus:
                     confirmed.set_result(None)
 
 
-def _text(found: bytes | str | None) -> str:
+def _channel_name(found: bytes | str | None) -> str:
     return found.decode() if isinstance(found, bytes) else found or ""

@@ -47,13 +47,13 @@ BUILT_IN = (
     BuiltIn(
         "io.modelcontextprotocol/ui",
         extension="ui.extension:AppsExtension",
-        options="ui.server_options:AppsServerOptions",
+        options="ui.extension:AppsServerOptions",
         environment=(("MCP_APPS_ENABLED=false", "no MCP Apps, whatever --apps says"),),
     ),
     BuiltIn(
         "io.modelcontextprotocol/skills",
         extension="skills.extension:SkillsExtension",
-        options="skills.options:SkillsServerOptions",
+        options="serving:SkillsServerOptions",
     ),
 )
 

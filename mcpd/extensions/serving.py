@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
@@ -12,6 +12,10 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.base import Extension
 from mcpd.extensions.builtin import BUILT_IN
 from mcpd.serve_options import Option, options_in
+
+
+class SkillsServerOptions(TypedDict, total=False):
+    """The keywords of `SkillsExtension`."""
 
 
 class ServeOption(Struct, frozen=True):

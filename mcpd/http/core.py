@@ -13,7 +13,6 @@ from msgspec.json import Decoder
 from mcpd.backplane.base import Backplane, EventStore
 from mcpd.errors import AccessDenied, ProtocolError
 from mcpd.http.forgotten import Forgotten
-from mcpd.http.headers import Mirrors
 from mcpd.http.keep_alive import KeepAlive
 from mcpd.http.request import HttpRequest, Scope
 from mcpd.protocol.budget import client_of
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from mcpd.dispatcher.observing import PostFrames
     from mcpd.http.sharing import Changing, Sharing
     from mcpd.protocol.observer import Observer
+    from mcpd.protocol.wire.headers import Mirror
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ class Backend(NamedTuple):
     """
 
     connect: Connect
-    mirrors: Mirrors
+    mirrors: Callable[[str], Sequence[Mirror]]
     lifespan: ServerLifespan | None = None
     observers: Sequence[Observer] = ()
     routes: Sequence[Route] = ()

@@ -5,7 +5,7 @@ Spec: 2026-07-28 basic/transports/streamable-http, request metadata and server v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -16,9 +16,6 @@ from mcpd.http.request import HttpRequest
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
-
-Mirrors = Callable[[str], Sequence[Mirror]]
-"""The mirrored arguments of the tool of that name."""
 
 _VERSION, _METHOD, _NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
 

@@ -11,12 +11,12 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import to_builtins
 from msgspec.json import encode
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions import table
+from mcpd.server.functions.results import to_builtins
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 
 CARD = "/server-card"
@@ -34,7 +34,7 @@ _FOR_PAGES = {
     "Access-Control-Expose-Headers": "ETag",
 }
 _in_no_route = re.compile(r"[?#\\ {}]").search
-_is_name = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+").fullmatch
+_is_full_name = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+").fullmatch
 _is_address = re.compile(r"[\d.]+|\[.*|.*:.*").fullmatch
 
 
@@ -135,7 +135,7 @@ class ServerCard:
 
     @property
     def _has_full_name(self) -> bool:
-        return _is_name(self._identity.name) is not None and len(self._identity.name) <= 200
+        return _is_full_name(self._identity.name) is not None and len(self._identity.name) <= 200
 
     def _name(self, url: str) -> str:
         """The name in reverse-DNS form: the server's own if it has that form, else below the host's."""

@@ -13,7 +13,8 @@ from msgspec import MsgspecError
 from msgspec.json import decode
 
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.observe.runtime_folder import check_peer, checked_folder, control_sockets
+from mcpd.observe.outside import check_peer
+from mcpd.observe.runtime_folder import checked_folder, control_sockets
 from mcpd.observe.status import Status
 from mcpd.protocol.printable import printable
 from mcpd.transports.address import parse

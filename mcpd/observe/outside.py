@@ -7,15 +7,15 @@ no other HTTP server. One request per connection, few at once, none may take lon
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-
-from mcpd.observe.runtime_folder import check_peer
 
 _MOST_AT_ONCE = 128
 _MOST_HEAD_BYTES = 16 * 1024
@@ -171,3 +171,12 @@ def _written(said: Said, *, with_body: bool) -> bytes:
     ]
     head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
     return head + said.body if with_body else head
+
+
+def check_peer(connected: socket.socket) -> bool:
+    """Whether the process at the other end is this user's. Where the system does not tell, the folder protects."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return True
+    _, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
+    return bool(uid == os.getuid())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
-import struct
 from pathlib import Path
 
 from mcpd.errors import ConfigurationError
@@ -71,12 +69,3 @@ def control_sockets(folder: Path) -> dict[int, str]:
         if number.isdecimal() and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.getuid():
             found[int(number)] = entry.path
     return dict(sorted(found.items()))
-
-
-def check_peer(connected: socket.socket) -> bool:
-    """Whether the process at the other end is this user's. Where the system does not tell, the folder protects."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True
-    _, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
-    return bool(uid == os.getuid())

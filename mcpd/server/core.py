@@ -30,7 +30,7 @@ from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
     from mcpd.backplane.base import ChangeBus
-    from mcpd.extensions.options import BuiltInOptions
+    from mcpd.extensions.ui.options import BuiltInOptions
     from mcpd.http import HttpApp, HttpSettings
     from mcpd.http.core import Identify
     from mcpd.protocol.channel import Channel

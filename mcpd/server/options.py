@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from socket import socket
 from typing import Any, Literal
 
-from mcpd.extensions.options import BuiltInServeOptions, BuiltInToolOptions
+from mcpd.extensions.ui.options import BuiltInServeOptions, BuiltInToolOptions
 from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.server.registry.options import DescribedTool

@@ -10,8 +10,8 @@ from mcpd.extensions.base import Extension
 from mcpd.extensions.ui.constants import UI, AppsMode
 
 if TYPE_CHECKING:
+    from mcpd.extensions.ui.apps import AppOptions
     from mcpd.extensions.ui.extension import AppsExtension
-    from mcpd.extensions.ui.options import AppOptions
     from mcpd.server.context.context import Context
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.

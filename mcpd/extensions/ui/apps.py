@@ -18,7 +18,7 @@ from mcpd.extensions.base import ExtensionHost, ResourceAddition
 from mcpd.extensions.ui.assets import AppFile, load_folder
 from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, is_app_type
 from mcpd.extensions.ui.html import html_problems
-from mcpd.extensions.ui.meta import ViewMeta, read_view_meta, view_meta
+from mcpd.extensions.ui.meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
 from mcpd.extensions.ui.tools import ToolUi, Visibility, tool_ui
 from mcpd.extensions.ui.uris import app_uri, checked_uri, unversioned, versioned
 from mcpd.protocol.printable import printable
@@ -28,16 +28,26 @@ from mcpd.protocol.types.resources import ReadResourceResult, Resource
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.options import Described
 from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:
-    from mcpd.extensions.ui.options import AppOptions
     from mcpd.server.registry.entries import ToolEntry
 
 log = logging.getLogger("mcpd.apps")
 
 FRESH_MS: Final = 24 * 60 * 60 * 1000
 """How long a client may keep what it read under a URI with the hash of just that: a day, though it never changes."""
+
+
+class AppOptions(Described, total=False):
+    """What a View may say beside its HTML."""
+
+    csp: Csp | None
+    permissions: Permissions | None
+    domain: str | None
+    prefers_border: bool | None
+    replace: bool
 
 
 class AppEntry(FixedResource):
@@ -135,9 +145,7 @@ class Apps:
             meta=others,
         )
         if left:
-            from mcpd.extensions.ui import options as known_options  # on the way to an error only
-
-            known = ", ".join(known_options.AppOptions.__annotations__)
+            known = ", ".join(AppOptions.__annotations__)
             raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
 
         self._add(_entry(resource, text, ui, [*ui.problems, *found]), replace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 from mcpd.errors import RegistrationError
 from mcpd.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
@@ -17,12 +17,38 @@ from mcpd.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tools import CallToolResult
+from mcpd.serve_options import Option
 
 if TYPE_CHECKING:
     from mcpd.extensions.ui.apps import Apps
     from mcpd.server.registry.entries import Problem, ResourceEntry
 
 log = logging.getLogger("mcpd")
+
+
+class AppsServerOptions(TypedDict, total=False):
+    """The keywords of `AppsExtension`, where their defaults are."""
+
+    apps: Annotated[
+        AppsMode,
+        Option(
+            "--apps",
+            "MCP Apps",
+            "Who gets MCP Apps: auto (clients that offer them), always or never.",
+            "WHO",
+            get_args(AppsMode),
+        ),
+    ]
+    """Who gets MCP Apps."""
+    strict_model_list: Annotated[
+        bool,
+        Option(
+            "--strict-model-list",
+            "MCP Apps",
+            "List no tool that only apps may call, though they can; some hosts then never find it.",
+        ),
+    ]
+    """Whether tools that are for Views only are in no list."""
 
 
 class AppsExtension(Extension):
@@ -48,8 +74,6 @@ class AppsExtension(Extension):
 
     def serve_options(self) -> type:
         """Those of the constructor."""
-        from mcpd.extensions.ui.server_options import AppsServerOptions  # few programs say one
-
         return AppsServerOptions
 
     def configure(self, options: Mapping[str, Any]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypedDict
 
-from mcpd.extensions.ui.meta import Csp, Permissions
+from mcpd.extensions.ui.extension import AppsServerOptions
 from mcpd.extensions.ui.tools import Visibility
 from mcpd.extensions.ui.views.view import View, ViewKind
-from mcpd.server.registry.options import Described
 
 
 class AppToolOptions(TypedDict, total=False):
@@ -24,11 +23,13 @@ class AppToolOptions(TypedDict, total=False):
     """["app"] keeps the tool from the model."""
 
 
-class AppOptions(Described, total=False):
-    """What a View may say beside its HTML."""
+class BuiltInServeOptions(AppsServerOptions, total=False):
+    """What `Server.run(…)` takes for them."""
 
-    csp: Csp | None
-    permissions: Permissions | None
-    domain: str | None
-    prefers_border: bool | None
-    replace: bool
+
+class BuiltInOptions(BuiltInServeOptions, total=False):
+    """What `Server(…)` takes for them."""
+
+
+class BuiltInToolOptions(AppToolOptions, total=False):
+    """What `@server.tool(…)` takes for them."""

@@ -10,9 +10,9 @@ from support.wires import MODERN, Wire, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError, ResourceNotFound
+from mcpd.extensions.ui.apps import AppOptions
 from mcpd.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.extensions.ui.options import AppOptions
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult
 
