@@ -45,11 +45,6 @@ if TYPE_CHECKING:
         SessionLost as SessionLost,
         ToolError as ToolError,
     )
-    from mcpd.extensions.ui.results import (
-        ViewResult as ViewResult,
-        view_result as view_result,
-    )
-    from mcpd.extensions.ui.views.view import View as View
     from mcpd.protocol.observer import (
         ObservedCall as ObservedCall,
         ObservedFrame as ObservedFrame,
@@ -114,6 +109,11 @@ if TYPE_CHECKING:
         list_roots as list_roots,
         sample as sample,
     )
+    from mcpd.server.extensions.ui.results import (
+        ViewResult as ViewResult,
+        view_result as view_result,
+    )
+    from mcpd.server.extensions.ui.views.view import View as View
     from mcpd.server.functions.dependencies import Depends as Depends
     from mcpd.server.handlers.limits import (
         RateLimit as RateLimit,
@@ -160,8 +160,6 @@ _NAMES = {
         "McpdError", "ProtocolError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResultMismatch",
         "SessionLost", "ToolError",
     ),
-    "mcpd.extensions.ui.results": ("ViewResult", "view_result"),
-    "mcpd.extensions.ui.views.view": ("View",),
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
     "mcpd.protocol.types.base": ("Icon", "Implementation", "LogMessageParams", "Params", "Result"),
@@ -180,6 +178,8 @@ _NAMES = {
     "mcpd.server.context.context": ("Context", "SyncContext"),
     "mcpd.server.context.forms": ("choices",),
     "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
+    "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),
+    "mcpd.server.extensions.ui.views.view": ("View",),
     "mcpd.server.functions.dependencies": ("Depends",),
     "mcpd.server.handlers.limits": ("RateLimit", "ResultLimit"),
     "mcpd.server.handlers.middleware": ("CallNext", "MiddlewareRequest"),

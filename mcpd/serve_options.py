@@ -21,8 +21,8 @@ from mcpd.serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, T
 if TYPE_CHECKING:
     from socket import socket
 
-    from mcpd.http import HttpSettings
     from mcpd.protocol.channel import Listener, Overseer
+    from mcpd.server.http import HttpSettings
     from mcpd.transports.accepting import WebSocketLimits
     from mcpd.transports.authentication import Protection
 else:

@@ -32,8 +32,8 @@ LONGEST = "test_the_oldest_do"
 UNMEASURED = {
     "tests/cli/test_serve_process.py",
     "tests/doctor/test_commands.py",
-    "tests/extensions/test_serve_options.py",
-    "tests/extensions/ui/test_gating.py",
+    "tests/server/extensions/test_serve_options.py",
+    "tests/server/extensions/ui/test_gating.py",
     "tests/test_counts.py",
     "tests/test_docs.py",
     "tests/test_exports.py",

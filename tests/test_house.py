@@ -103,11 +103,11 @@ ERAS_ARE_KNOWN = {
     "mcpd/server/context/asking.py": 1,  # how a client is asked: chosen here
     "mcpd/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how
     "mcpd/protocol/envelope.py": 1,  # what a request may name
-    "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here
-    "mcpd/http/legacy.py": 1,  # what a header may name
-    "mcpd/http/modern.py": 1,  # what a connection begins with
-    "mcpd/http/sealed_ids.py": 1,  # what an id may name, by number
-    "mcpd/http/sealed_sessions.py": 1,  # what a stored session may name
+    "mcpd/server/http/app.py": 1,  # which endpoint answers: chosen here
+    "mcpd/server/http/legacy.py": 1,  # what a header may name
+    "mcpd/server/http/modern.py": 1,  # what a connection begins with
+    "mcpd/server/http/sharing.py": 1,  # what an id may name, by number
+    "mcpd/server/http/sealed_sessions.py": 1,  # what a stored session may name
     "mcpd/apps/preview/session.py": 1,  # what the page shows of a connection
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""
@@ -134,7 +134,7 @@ WORDS_OF_APPS = re.compile(
 IMPORT_OF_APPS = re.compile(r"(?m)^ *from mcpd\.apps\..* import ")
 # The extension, its host, the commands that show and try apps, and the table that has these commands.
 APPS_ARE_WHAT_IT_IS_ABOUT = (
-    ":!mcpd/extensions/ui/", ":!mcpd/apps/", ":!mcpd/install/",
+    ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/install/",
     ":!mcpd/cli/apps.py", ":!mcpd/cli/preview.py", ":!mcpd/cli/commands.py",
 )  # fmt: skip
 SEAMED = ("server/", "registry/", "handlers/", "dispatcher/", "protocol/session.py", "cli/", "context/")
@@ -562,8 +562,8 @@ def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
 
 # Each with a comment at its place that says why nothing public does.
 PRIVATE_NAMES = {
-    "backplane/redis_bus.py: PubSub",
-    "http/shutdown_watch.py: f_locals",
+    "server/backplane/redis.py: PubSub",
+    "server/http/hosted.py: f_locals",
     "server/shutdown.py: _thread",
 }
 # Names that their documentation has, for all that they look like.

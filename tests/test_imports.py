@@ -21,11 +21,11 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "aiohttp": {"auth", "transports"},
+    "aiohttp": {"auth", "client"},
     "cryptography": {"auth"},
     "docutils": {"sources"},
     "html_to_markdown": {"sources"},
-    "httptools": {"http"},
+    "httptools": {"server"},
     "jiter": {"apps"},
     "joserfc": {"auth", "auth_server", "client"},
     "jsonschema": {"compat"},
@@ -34,22 +34,22 @@ EXTRAS: dict[str, set[str]] = {
     "latex2mathml": {"sources"},
     "markdown_it": {"sources"},
     "mdit_py_plugins": {"sources"},
-    "multidict": {"transports"},
+    "multidict": {"client"},
     "nh3": {"sources"},
-    "opentelemetry": {"observe"},
+    "opentelemetry": {"server"},
     "playwright": {"apps"},
-    "publicsuffixlist": {"extensions"},
+    "publicsuffixlist": {"server"},
     "pypdf": {"sources"},
     "rapidfuzz": {"sources"},
     "pytest": {"pytest_plugin", "testing"},
-    "redis": {"backplane"},
+    "redis": {"server"},
     "ruamel": {"install"},
     "selectolax": {"sources", "apps"},
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvloop": {"server"},
     "yaml": {"sources"},
     "watchfiles": {"sources"},
-    "yarl": {"auth", "transports"},
+    "yarl": {"auth", "client"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
@@ -183,11 +183,11 @@ NOT_FOR_STDIO = {
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
-    "mcpd.cli.wrong_target", "mcpd.dispatcher.observing", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
-    "mcpd.observe", "mcpd.server.functions.arguments", "mcpd.server.registry.prompts", "mcpd.server.registry.options",
-    "mcpd.server.functions.thread_slots", "mcpd.server.functions.threads",
-    "mcpd.server.http_backend", "mcpd.transports.memory", "mcpd.protocol.types.interaction",
-    "mcpd.protocol.wire.headers",
+    "mcpd.cli.wrong_target", "mcpd.server.dispatcher.observing", "mcpd.server.dispatcher.outgoing",
+    "mcpd.server.dispatcher.subscriptions", "mcpd.server.observe", "mcpd.server.functions.arguments",
+    "mcpd.server.registry.prompts", "mcpd.server.registry.options", "mcpd.server.functions.thread_slots",
+    "mcpd.server.functions.threads", "mcpd.server.http_backend", "mcpd.transports.memory",
+    "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
 NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context", "mcpd.server.registry.uri_template"}

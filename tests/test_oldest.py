@@ -38,7 +38,7 @@ def test_the_oldest_do() -> None:
         [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not clients",
          "-k", "not (2024-10-07 or 2024-11-05 or 2025-03-26 or 2025-06-18)",  # older versions need no older packages
          "tests/test_transcripts.py", "tests/cli/test_options.py", "tests/cli/test_commands.py",
-         "tests/http/test_listener.py", "tests/http/test_http1.py", "tests/transports/test_websocket.py",
+         "tests/server/http/test_listener.py", "tests/server/http/test_http1.py", "tests/transports/test_websocket.py",
          "tests/transports/test_websocket_both_ends.py", "tests/transports/test_websocket_client.py",
          "tests/client/http",
          "tests/sources", "tests/docs", "tests/install", "tests/compat"],

@@ -64,8 +64,8 @@ from pathlib import Path
 from support.http_peer import call, serving
 from support.http_stage import Stage
 
-from mcpd.backplane.files import FileEventStore
-from mcpd.http import HttpSettings
+from mcpd.server.backplane.files import FileEventStore
+from mcpd.server.http import HttpSettings
 
 
 async def main() -> None:
@@ -161,14 +161,14 @@ def copy(tmp_path: Path) -> Copy:
 
 def test_adding_a_store(copy: Copy, tmp_path: Path) -> None:
     (copy.root / "mcpd/backplane/files.py").write_text(STORE)
-    contracts = "tests/backplane/test_contracts.py"
+    contracts = "tests/server/backplane/test_contracts.py"
     stores = "EVENT_STORES: list[Callable[[int, int], EventStore]] = [MemoryEventStore"
     copy.change(contracts, stores, f"{stores}, lambda *most: FileEventStore(Path(mkdtemp()), *most)")
     copy.change(
         contracts,
         "import gc\n",
         "import gc\nfrom pathlib import Path\nfrom tempfile import mkdtemp\n"
-        "from mcpd.backplane.files import FileEventStore\n",
+        "from mcpd.server.backplane.files import FileEventStore\n",
     )
     assert copy.passes(contracts, "-k", "TestEventStore")
     # What the contract promises is looked at: a store that keeps what is deleted does not pass.
@@ -218,7 +218,7 @@ def test_adding_an_option_of_a_decorator(copy: Copy) -> None:
 
 def test_adding_a_limit(copy: Copy) -> None:
     sessions = "    max_sessions: int = 10_000\n"
-    copy.change("mcpd/http/core.py", sessions, f"{sessions}    max_naps: int = 7\n")
+    copy.change("mcpd/server/http/core.py", sessions, f"{sessions}    max_naps: int = 7\n")
     limits = "tests/test_limits.py"
     assert not copy.passes(limits)
     page = (copy.root / "docs/limits.md").read_text("utf-8")

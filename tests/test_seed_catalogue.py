@@ -54,8 +54,8 @@ def test_the_tests_of_a_case_exist_and_name_it(case: str) -> None:
 
 @pytest.mark.parametrize("case", [name for name, case in CATALOGUE.items() if case["duty"] in ("server", "both")])
 def test_a_servers_duty_is_proved_on_the_wire(case: str) -> None:
-    """By bytes through every transport, in both eras: tests/extensions/ui runs these over each of them."""
-    assert any(test.startswith("tests/extensions/ui/") for test in CATALOGUE[case]["tests"])
+    """By bytes through every transport, in both eras: tests/server/extensions/ui runs these over each of them."""
+    assert any(test.startswith("tests/server/extensions/ui/") for test in CATALOGUE[case]["tests"])
 
 
 # ------------------------------------------------------------------- the documents of Terragrunt

@@ -12,7 +12,7 @@ from support.websocket_peer import PING, PONG, TEXT, Peer, frame
 from support.wires import LEGACY, MODERN, each_version, each_wire, initialize, memory_wire
 
 from mcpd import Context, Server
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 
 SECRETS = {"Authorization": "Bearer abc", "Cookie": "session=abc", "X-Api-Key": "abc"}
 

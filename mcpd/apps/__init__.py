@@ -2,5 +2,5 @@
 
 `host` is for programs that show apps, `preview` is the command `mcpd preview`, and `verdict` is `mcpd apps test`. Both
 commands use the host. `tool_metadata` reads what a tool declares about its app. How a server offers apps is in
-`mcpd.extensions.ui`. Start with `host`.
+`mcpd.server.extensions.ui`. Start with `host`.
 """

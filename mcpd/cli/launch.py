@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from threading import Event
 
     from mcpd.cli.target import Found, Watcher
-    from mcpd.http import HttpSettings
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
+    from mcpd.server.http import HttpSettings
     from mcpd.transports.authentication import Protection
 
 _WORKER = "_MCPD_WORKER"
@@ -269,20 +269,20 @@ def _log_calls(server: Server, options: Options) -> None:
 
     level = logging.INFO if is_json else logging.DEBUG
     if logging.getLogger("mcpd").isEnabledFor(level):
-        from mcpd.dispatcher.observing import CallLog
+        from mcpd.server.dispatcher.observing import CallLog
 
         server.add_observer(CallLog(level, arguments=options.log_arguments))
 
 
 def _hear_own_options(server: Server, options: Options) -> None:
     """What was said to the extensions that the target brought itself. Raises click.UsageError."""
-    from mcpd.extensions.builtin import BUILT_IN
+    from mcpd.server.extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
     brought = [each for id, each in server.extensions.items() if id not in built_in]
     if not brought and not options.words:
         return
-    from mcpd.extensions.serving import serve_options_of
+    from mcpd.server.extensions.serving import serve_options_of
 
     own = [option for extension in brought for option in serve_options_of(extension)]
     if options.words or any(each.option.environment in os.environ for each in own):
@@ -425,7 +425,7 @@ def _without_effect(options: Options, from_file: frozenset[str]) -> Iterator[tup
 
 
 def _http_settings(options: Options) -> HttpSettings:
-    from mcpd.http import HttpSettings
+    from mcpd.server.http import HttpSettings
 
     return HttpSettings(
         path=options.path,

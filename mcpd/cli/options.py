@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from mcpd.cli.sizes import Size
-from mcpd.extensions.serving import ServeOption, serve_options
 from mcpd.serve_options import SECTIONS, Option, command_options
+from mcpd.server.extensions.serving import ServeOption, serve_options
 
 
 def target() -> click.Argument:

@@ -12,8 +12,8 @@ import click
 
 from mcpd.cli.options import extension_parameters, split_extensions
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.serving import ServeOption, serve_options
 from mcpd.serve_options import command_options
+from mcpd.server.extensions.serving import ServeOption, serve_options
 
 
 def read(found: Sequence[ServeOption], words: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcpd.serve_options import Option, Options, command_option
 
 if TYPE_CHECKING:
-    from mcpd.extensions.serving import ServeOption
+    from mcpd.server.extensions.serving import ServeOption
 
 # The variables that are read further in, whichever way the command line was read.
 _READ_ELSEWHERE = ("MCPD_TOKEN", "MCPD_STATE_KEY")
@@ -72,7 +72,7 @@ def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
         option, kind = found
         is_read = option.flag == flag and (kind is bool or bool(option.choices))
         return name, option if is_read else None
-    from mcpd.extensions.serving import serve_options  # few command lines say one
+    from mcpd.server.extensions.serving import serve_options  # few command lines say one
 
     for each in serve_options():
         if each.option.flag == flag and (each.kind is bool or each.option.choices):

@@ -120,7 +120,7 @@ class ReloadedTarget:
 
     def _exchange(self, made: Server) -> None:
         """Raises ConfigurationError for what cannot be exchanged at all."""
-        from mcpd.extensions.serving import configure
+        from mcpd.server.extensions.serving import configure
         from mcpd.server.reloading import take_over
 
         if hasattr(made, "offered") or hasattr(self._server, "offered"):

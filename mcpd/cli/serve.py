@@ -9,9 +9,9 @@ from click.core import ParameterSource
 
 from mcpd.cli.launch import launch
 from mcpd.cli.options import ServeCommand, extension_parameters, parameter, split_extensions, target
-from mcpd.extensions.builtin import BUILT_IN
-from mcpd.extensions.serving import serve_options
 from mcpd.serve_options import Options, command_options
+from mcpd.server.extensions.builtin import BUILT_IN
+from mcpd.server.extensions.serving import serve_options
 
 _HELP = """Serve TARGET to MCP clients until it is stopped; several TARGETs as one server.
 

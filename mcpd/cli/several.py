@@ -22,7 +22,7 @@ def load_all(
     What can be watched is put into `watched`.
     What the file of a folder says of serving is not asked: it is about that folder alone.
     """
-    from mcpd.extensions.serving import configure
+    from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
 
     if options.words or options.arguments:

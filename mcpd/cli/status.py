@@ -11,10 +11,10 @@ from msgspec.json import encode
 
 from mcpd.cli.launch import read_token
 from mcpd.cli.options import parameter
-from mcpd.observe.asking import NoStatus, ask_address, those_that_run
-from mcpd.observe.status import Status
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option
+from mcpd.server.observe.control import NoStatus, ask_address, those_that_run
+from mcpd.server.observe.report import Status
 
 _HELP = """Say what the servers do that this user runs: since when, for whom, which calls run, what failed.
 

@@ -9,9 +9,9 @@ import click
 from mcpd.cli.options import parameter
 from mcpd.cli.status import no_answer
 from mcpd.errors import ConfigurationError
-from mcpd.observe.asking import stop, those_that_run
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option
+from mcpd.server.observe.control import stop, those_that_run
 
 _HELP = """Stop a server that this user runs: PID, or the only one there is. mcpd status names them.
 

@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
         if self.transport == "stdio":
             return Settings(stdio=True)
-        from mcpd.http import HttpSettings
+        from mcpd.server.http import HttpSettings
 
         host = f"[{self.host}]" if ":" in self.host else self.host
         return Settings(

@@ -29,10 +29,10 @@ from mcpd.doctor.dialogue import (
 from mcpd.doctor.program import find_command
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
-from mcpd.extensions.ui.constants import FLAT_URI
 from mcpd.install.entry import Entry, as_target
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.protocol.types.base import META
+from mcpd.server.extensions.ui.constants import FLAT_URI
 
 _WINDOWS = (
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from msgspec.structs import replace
 
 from mcpd.errors import RegistrationError, as_told, collects
-from mcpd.extensions.base import Extension
-from mcpd.extensions.builtin import BuiltInMethods, with_help
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Params
 from mcpd.server.core import ServerCore
 from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
+from mcpd.server.extensions.base import Extension
+from mcpd.server.extensions.builtin import BuiltInMethods, with_help
 from mcpd.server.metadata import check_options, decorate, one_of
 from mcpd.server.registry.resources import FunctionTemplate
 
 if TYPE_CHECKING:
-    from mcpd.backplane.base import Backplane
-    from mcpd.dispatcher.announcer import Kind
-    from mcpd.http import HttpApp, HttpSettings
-    from mcpd.http.core import Identify
+    from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.dispatcher.announcer import Kind
     from mcpd.server.functions.dependencies import Override
     from mcpd.server.handlers.middleware import Middleware
+    from mcpd.server.http import HttpApp, HttpSettings
+    from mcpd.server.http.core import Identify
     from mcpd.server.options import RunOptions, ToolOptions
     from mcpd.server.registry.entries import Entries, Problem
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
@@ -417,13 +417,13 @@ class Server(ServerCore, BuiltInMethods):
             access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
         self.catalog.how_to_ask = "pass auth= to asgi_app()"
         if backplane is not None:
-            from mcpd.http import HttpSettings
+            from mcpd.server.http import HttpSettings
 
             settings = replace(settings or HttpSettings(), backplane=backplane)
         companion = None
         if metrics:
-            from mcpd.http import HttpSettings
-            from mcpd.observe.embedded import Embedded
+            from mcpd.server.http import HttpSettings
+            from mcpd.server.observe.watching import Embedded
 
             companion = Embedded(self, access)
             settings = settings or HttpSettings()

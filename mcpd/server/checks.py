@@ -15,10 +15,10 @@ from msgspec.json import encode
 from msgspec.structs import fields
 
 from mcpd.errors import McpdError
-from mcpd.extensions.base import Extension
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.types.prompts import GetPromptResult, PromptMessage
 from mcpd.protocol.wire.headers import mirrors
+from mcpd.server.extensions.base import Extension
 from mcpd.server.functions.annotations import plain_function, untyped_context
 from mcpd.server.functions.docstring import PARAMETER_SECTIONS, parse
 from mcpd.server.functions.results import dec_hook, enc_hook, to_builtins

@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, Any, Unpack
 from msgspec import Raw
 from msgspec.json import encode
 
-from mcpd.dispatcher import ServerConnection
-from mcpd.dispatcher.announcer import Announcer
-from mcpd.dispatcher.connection import Handler, NotificationListener
 from mcpd.errors import RegistrationError
-from mcpd.extensions.base import Extension
-from mcpd.extensions.builtin import make_extensions
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import META, Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
+from mcpd.server.dispatcher import ServerConnection
+from mcpd.server.dispatcher.announcer import Announcer
+from mcpd.server.dispatcher.connection import Handler, NotificationListener
+from mcpd.server.extensions.base import Extension
+from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.handlers.table import bind as bind_handlers
 from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
 from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
-    from mcpd.backplane.base import ChangeBus
-    from mcpd.extensions.ui.options import BuiltInOptions
-    from mcpd.http import HttpApp, HttpSettings
-    from mcpd.http.core import Identify
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.session import SessionHooks
     from mcpd.protocol.wire.headers import Mirror
+    from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.context.request_state import RequestStateCodec
+    from mcpd.server.extensions.options import BuiltInOptions
+    from mcpd.server.http import HttpApp, HttpSettings
+    from mcpd.server.http.core import Identify
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
     from mcpd.server.registry.routes import Route
@@ -181,7 +181,7 @@ class ServerCore:
         """
         hooks: Sequence[SessionHooks] = ()
         if self._observers or log.isEnabledFor(logging.DEBUG):
-            from mcpd.dispatcher.observing import hooks_for
+            from mcpd.server.dispatcher.observing import hooks_for
 
             hooks = hooks_for(self._observers, channel)
         session = Session(
@@ -242,8 +242,8 @@ class ServerCore:
 
         `bound` is the host that is listened on. `is_hosted` means that another ASGI server runs the application.
         """
-        from mcpd.http import HttpApp, HttpSettings
-        from mcpd.http.core import Backend
+        from mcpd.server.http import HttpApp, HttpSettings
+        from mcpd.server.http.core import Backend
         from mcpd.server.http_backend import Hiding, ListDigests
 
         settings = settings or HttpSettings()
@@ -257,7 +257,7 @@ class ServerCore:
         )  # fmt: skip
         make = HttpApp
         if is_hosted:
-            from mcpd.http.hosted import HostedApp
+            from mcpd.server.http.hosted import HostedApp
 
             make = HostedApp
         return make(backend, access, settings, bound=bound, identify=identify)

@@ -13,13 +13,13 @@ from msgspec.json import decode
 from msgspec.structs import fields, replace
 
 from mcpd.errors import RegistrationError
-from mcpd.extensions.base import Extension, ResourceAddition, ToolAddition
 from mcpd.protocol.types.content import Annotations
 from mcpd.protocol.types.prompts import Prompt
 from mcpd.protocol.types.resources import Resource, ResourceTemplate
 from mcpd.protocol.types.tools import CallToolResult, Tool, ToolAnnotations
 from mcpd.server.context import context_type
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.base import Extension, ResourceAddition, ToolAddition
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 from mcpd.server.registry.catalog import Catalog

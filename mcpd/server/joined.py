@@ -17,7 +17,6 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.builtin import BUILT_IN
 from mcpd.protocol.types.interaction import Completion
 from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, Prompt
 from mcpd.protocol.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
@@ -25,6 +24,7 @@ from mcpd.protocol.types.tools import CallToolParams, CallToolResult, Tool
 from mcpd.protocol.wire.headers import Mirror
 from mcpd.server.app import Server
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.registry.entries import Entries, Later, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.resources import FixedResource

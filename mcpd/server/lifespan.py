@@ -21,10 +21,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from mcpd.dispatcher import ServerConnection
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.handlers.table import HandlerTable
 
 log = logging.getLogger("mcpd")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from mcpd.dispatcher.observing import refusal_counter
 from mcpd.protocol.channel import Listener
 from mcpd.serve_options import Settings
+from mcpd.server.dispatcher.observing import refusal_counter
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.guards import Access
 
@@ -81,8 +81,8 @@ def _websocket_listener(
 
 
 def _http_listener(server: ServerCore, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
-    from mcpd.http import HttpSettings
-    from mcpd.http.listener import HttpListener
+    from mcpd.server.http import HttpSettings
+    from mcpd.server.http.listener import HttpListener
     from mcpd.transports.address import parse
 
     parsed = parse(address)

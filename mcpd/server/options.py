@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from socket import socket
 from typing import Any, Literal
 
-from mcpd.extensions.ui.options import BuiltInServeOptions, BuiltInToolOptions
-from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
+from mcpd.server.extensions.options import BuiltInServeOptions, BuiltInToolOptions
+from mcpd.server.http import HttpSettings
 from mcpd.server.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits

@@ -17,21 +17,21 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpd.dispatcher import ServerConnection
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.extensions.base import Extension
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.session import Opening
 from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.serve_options import Settings
+from mcpd.server.dispatcher import ServerConnection
+from mcpd.server.extensions.base import Extension
 from mcpd.server.shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
 
 if TYPE_CHECKING:
-    from mcpd.observe.tracing import Tracing
-    from mcpd.observe.wire_log import WireLog
     from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
     from mcpd.server.core import ServerCore
     from mcpd.server.lifespan import Lifespan
+    from mcpd.server.observe.tracing import Tracing
+    from mcpd.server.observe.wire_log import WireLog
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -221,7 +221,7 @@ def _apply(server: ServerCore, settings: Settings) -> None:
 
         limit_threads(settings.max_threads, settings.thread_timeout)
     if settings.extensions:
-        from mcpd.extensions.serving import configure
+        from mcpd.server.extensions.serving import configure
 
         configure(server.extensions, settings.extensions)
     if settings.max_memory is not None:
@@ -250,20 +250,20 @@ class _Clients:
         if settings.overseer is not None:
             self._watching = settings.overseer.new_watcher(self._server, lambda: self.connections)
         else:
-            from mcpd.observe.watching import Watching
+            from mcpd.server.observe.watching import Watching
 
             self._watching = Watching(self._server, settings, lambda: self.connections)
         await self._watching.start()
 
     def trace(self) -> None:
         """Let each request be a span."""
-        from mcpd.observe.tracing import Tracing
+        from mcpd.server.observe.tracing import Tracing
 
         self._tracing = Tracing.begin(self._server)
 
     def write_wire_log(self, path: str) -> None:
         """Write down each frame. Raises ConfigurationError for a file that cannot be written."""
-        from mcpd.observe.wire_log import WireLog
+        from mcpd.server.observe.wire_log import WireLog
 
         self._wire_log = WireLog(path)
         self._server.add_observer(self._wire_log)
@@ -401,7 +401,7 @@ def settings_for(
     """
     given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
     if given:
-        from mcpd.extensions.serving import by_extension
+        from mcpd.server.extensions.serving import by_extension
 
         said = by_extension(installed, given)
         others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}

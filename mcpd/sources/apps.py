@@ -8,12 +8,11 @@ from typing import cast
 
 from msgspec import Struct
 
-from mcpd.extensions.ui.apps import AppEntry
-from mcpd.extensions.ui.assets import AppFile, load_app
-from mcpd.extensions.ui.constants import UI
-from mcpd.extensions.ui.extension import AppsExtension
-from mcpd.extensions.ui.uris import app_uri
 from mcpd.server import Server
+from mcpd.server.extensions.ui.apps import AppEntry
+from mcpd.server.extensions.ui.assets import AppFile, load_app
+from mcpd.server.extensions.ui.constants import UI, app_uri
+from mcpd.server.extensions.ui.extension import AppsExtension
 from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")

@@ -197,7 +197,7 @@ def _check_folders(found: Configuration, say: Any) -> None:
 
 def serve_keys() -> dict[str, tuple[str, str, Option, Any]]:
     """Map each key of `[serve]` to its extension ("" for none), its member, its `Option` and its type."""
-    from mcpd.extensions.serving import serve_options  # few files have a [serve] table
+    from mcpd.server.extensions.serving import serve_options  # few files have a [serve] table
 
     found = {
         option.flag.removeprefix("--"): ("", name, option, kind) for name, (option, kind) in command_options().items()

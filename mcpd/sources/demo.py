@@ -13,11 +13,11 @@ from msgspec import Meta, Struct, to_builtins
 
 from mcpd import __version__
 from mcpd.errors import ResourceNotFound
-from mcpd.extensions.ui.constants import AppsMode
-from mcpd.extensions.ui.results import ViewResult, view_result
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server import Server
 from mcpd.server.context.context import Context
+from mcpd.server.extensions.ui.constants import AppsMode
+from mcpd.server.extensions.ui.results import ViewResult, view_result
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 

@@ -21,7 +21,7 @@ from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder
 from mcpd.sources.tables import Configuration
 
 if TYPE_CHECKING:
-    from mcpd.extensions.ui.apps import AppEntry
+    from mcpd.server.extensions.ui.apps import AppEntry
     from mcpd.sources.apps import Page
     from mcpd.sources.code import Code
     from mcpd.sources.docs.source import Tree

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Meta, Struct
 
 from mcpd.errors import ToolError
-from mcpd.extensions.ui.apps import AppEntry
-from mcpd.extensions.ui.results import ViewResult, view_result
-from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import TextContent
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
+from mcpd.server.extensions.ui.apps import AppEntry
+from mcpd.server.extensions.ui.results import ViewResult, view_result
+from mcpd.server.extensions.ui.views.pages import bundled_page
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, ToolEntry
 from mcpd.sources.docs.notebook import Notebook, UnreadableNotebook

@@ -11,8 +11,8 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.protocol.printable import printable
+from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.sources.configuration import serve_keys
 from mcpd.sources.tables import PROFILES, Configuration, ToolTable
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from mcpd.client.channels import StartableChannel
-    from mcpd.dispatcher import ServerConnection
+    from mcpd.server.dispatcher import ServerConnection
 
 _CALLS_SECONDS = 5.0
 

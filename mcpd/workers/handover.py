@@ -13,9 +13,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder, decode
 
-from mcpd.backplane.frames import Frame
-from mcpd.observe.families import Family
-from mcpd.observe.status import Status
+from mcpd.server.backplane.shared_memory import Frame
+from mcpd.server.observe.metrics import Family
+from mcpd.server.observe.report import Status
 
 VARIABLE = "_MCPD_WORKER"
 """The environment variable with the descriptor of a worker's control socket. No secret is in the environment."""

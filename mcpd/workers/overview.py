@@ -12,13 +12,11 @@ from typing import Literal
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
-from mcpd.observe.families import Family, Sample, Total
-from mcpd.observe.heartbeat import STUCK_SECONDS
-from mcpd.observe.outside import Outside, Said
-from mcpd.observe.process import process_families
-from mcpd.observe.site import Site
-from mcpd.observe.status import MOST_CALLS, LastErrors, Status, WorkerNow
 from mcpd.serve_options import Options
+from mcpd.server.observe.metrics import Family, Sample, Total, process_families
+from mcpd.server.observe.outside import Outside, Said
+from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerNow
+from mcpd.server.observe.watching import Site
 from mcpd.transports.address import parse
 from mcpd.workers.handover import WorkerReport
 from mcpd.workers.process import Worker

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mcpd.backplane.shared_memory import SharedMemory
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Options
+from mcpd.server.backplane.shared_memory import SharedMemory
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 from mcpd.transports.systemd import has_manager, notify
 from mcpd.workers.handover import Handover

@@ -13,8 +13,7 @@ from typing import Any, Literal
 from msgspec import MsgspecError
 from msgspec.structs import replace
 
-from mcpd.backplane.frames import FrameProtocol, connect_frames, encode_frame
-from mcpd.backplane.shared_memory import SharedMemory
+from mcpd.server.backplane.shared_memory import FrameProtocol, SharedMemory, connect_frames, encode_frame
 from mcpd.transports.child import ChildProcess
 from mcpd.workers.handover import VARIABLE, Handover, WorkerReport, decode_report, encode_body
 

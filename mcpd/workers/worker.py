@@ -19,15 +19,14 @@ from typing import Literal
 
 from msgspec.json import encode
 
-from mcpd.backplane.frames import encode_frame
-from mcpd.backplane.opening import SHARED
 from mcpd.errors import ConfigurationError
-from mcpd.observe.report import JSON
-from mcpd.observe.site import exposed
-from mcpd.observe.watching import Watching
 from mcpd.protocol.channel import Ending
 from mcpd.protocol.state_keys import hand_over_keys
 from mcpd.serve_options import Options, Settings
+from mcpd.server.backplane.opening import SHARED
+from mcpd.server.backplane.shared_memory import encode_frame
+from mcpd.server.observe.report import JSON
+from mcpd.server.observe.watching import Watching, exposed
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.address import Address
 from mcpd.workers.handover import (

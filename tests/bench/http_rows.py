@@ -36,7 +36,7 @@ SERVER = """
 import sys
 from mcpd import Context, Principal, Server
 from mcpd.auth import StaticTokens
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 kind, redis, token = sys.argv[1:4]
 server = Server("bench", auth=StaticTokens({token: Principal("ada")}) if kind == "auth" else None)
 @server.tool

@@ -20,7 +20,7 @@ from support.wires import MODERN, OpenWire, envelope, memory_wire
 from mcpd import Principal, Server, ToolError
 from mcpd.cli.json_log import JsonFormatter, as_records
 from mcpd.cli.stderr import DescriptorWriter
-from mcpd.dispatcher.observing import MOST_ARGUMENT_CHARACTERS, CallLog
+from mcpd.server.dispatcher.observing import MOST_ARGUMENT_CHARACTERS, CallLog
 
 TARGET = """
 import logging, sys

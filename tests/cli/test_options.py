@@ -10,12 +10,12 @@ import pytest
 
 from mcpd.cli.check import command as check
 from mcpd.cli.serve import command as serve, options_of as read_options
-from mcpd.extensions.serving import serve_options
-from mcpd.http import HttpSettings
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
+from mcpd.server.extensions.serving import serve_options
 from mcpd.server.functions import threads
+from mcpd.server.http import HttpSettings
 from mcpd.server.options import RunOptions
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from mcpd.cli import quick
 from mcpd.cli.serve import command, options_of
-from mcpd.extensions.serving import serve_options
 from mcpd.serve_options import Options, command_options
+from mcpd.server.extensions.serving import serve_options
 
 WORDS = [
     "serve", "--stdio", "--log-level", "--log-level=debug", "--ws", ":8080", "server.py", "a.py:server", "package:make",

@@ -20,10 +20,10 @@ from mcpd.apps.host.document import Profile, grant
 from mcpd.apps.host.document_cache import MAX_KEPT
 from mcpd.apps.host.view.events import AppToolsListed, Finding, ModelContextUpdate
 from mcpd.apps.host.view.policy import Denied
-from mcpd.extensions.ui import suffixes
-from mcpd.extensions.ui.assets import load_folder
-from mcpd.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources
 from mcpd.protocol.types.content import TextContent
+from mcpd.server.extensions.ui import csp_sources
+from mcpd.server.extensions.ui.assets import load_folder
+from mcpd.server.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources
 
 MB = 1024 * 1024
 
@@ -143,11 +143,11 @@ SOMEBODYS = ["https://*.example.com", "https://*.example.co.uk", "wss://*.a.gith
 @pytest.mark.parametrize("has_list", [True, False])
 def test_a_wildcard_that_anybody_can_match_is_refused(has_list: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the Public Suffix List and without it."""
-    suffixes._listed.cache_clear()
+    csp_sources._listed.cache_clear()
     if not has_list:
         monkeypatch.setitem(sys.modules, "publicsuffixlist", None)
     try:
-        assert (suffixes._listed() is not None) == has_list
+        assert (csp_sources._listed() is not None) == has_list
         for kind in ("connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"):
             accepted, problems = validate_sources([*EVERYBODYS, *SOMEBODYS], kind)  # type: ignore[arg-type]
             assert accepted == SOMEBODYS
@@ -156,9 +156,9 @@ def test_a_wildcard_that_anybody_can_match_is_refused(has_list: bool, monkeypatc
         # As the official example host does.
         assert validate_sources(["https://*.com"], "connectDomains", compat=True)[0] == ["https://*.com"]
         for listed in ("act.edu.au", "linode.com", "platform.sh", "on.amazonwebservices.eu"):
-            assert suffixes.is_public_suffix(listed) == has_list  # the short list is honest about being short
+            assert csp_sources.is_public_suffix(listed) == has_list  # the short list is honest about being short
     finally:
-        suffixes._listed.cache_clear()
+        csp_sources._listed.cache_clear()
 
 
 @pytest.mark.parametrize("profile", ["strict", "opaque", "compat"])

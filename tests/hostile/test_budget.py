@@ -21,11 +21,11 @@ from support.websocket_peer import CLOSE, frame
 from support.wires import MODERN, OpenWire, Pipes, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
-from mcpd.backplane.memory import MemoryEventStore
-from mcpd.dispatcher import ServerConnection
-from mcpd.http import HttpSettings
 from mcpd.protocol import budget
 from mcpd.protocol.budget import BUDGET, OVER, Budget, Charge, machine_memory
+from mcpd.server.dispatcher import ServerConnection
+from mcpd.server.http import HttpSettings
+from mcpd.server.http.resumable_streams import MemoryEventStore
 from mcpd.transports.stdio import StdioChannel
 
 pytestmark = pytest.mark.slow

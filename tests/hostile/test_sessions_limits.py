@@ -10,7 +10,7 @@ from support.clock import until
 from support.http_peer import Peer, Port, Session, call, initialize, post, serving
 from support.http_stage import Stage
 
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 
 WAIT = call("tools/call", {"name": "wait", "arguments": {"door": "never"}}, 7)
 

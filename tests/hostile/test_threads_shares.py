@@ -18,9 +18,9 @@ from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
-from mcpd.http import HttpSettings
 from mcpd.server.functions import thread_slots, threads
 from mcpd.server.functions.threads import limit_threads
+from mcpd.server.http import HttpSettings
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 

@@ -17,11 +17,11 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Params, Server
 from mcpd.errors import ToolError
-from mcpd.http import HttpSettings
 from mcpd.protocol.budget import BUDGET, OVER, Budget, client_of, weigh
 from mcpd.server.functions import coercion
 from mcpd.server.functions.coercion import DATETIME_FORMATS, coerce
 from mcpd.server.functions.thread_slots import Borrower, ThreadSlots
+from mcpd.server.http import HttpSettings
 
 pytestmark = pytest.mark.slow
 

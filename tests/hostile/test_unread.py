@@ -19,8 +19,8 @@ from support.websocket_peer import frame
 from support.wires import MODERN, websocket_wire
 
 from mcpd import Server
-from mcpd.http.http1 import Http1Protocol
 from mcpd.protocol.budget import BUDGET, SMALL
+from mcpd.server.http.http1 import Http1Protocol
 
 pytestmark = pytest.mark.slow
 

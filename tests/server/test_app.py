@@ -8,7 +8,7 @@ import pytest
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.extensions.ui.extension import AppsExtension
+from mcpd.server.extensions.ui.extension import AppsExtension
 from mcpd.server.metadata import OPTIONS
 from mcpd.server.options import ToolOptions
 from mcpd.server.registry.options import DescribedPrompt, DescribedResource, DescribedTool

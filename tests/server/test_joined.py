@@ -16,7 +16,7 @@ from support.wires import LEGACY, MODERN, memory_wire, process_wire
 
 from mcpd import CallNext, Context, MiddlewareRequest, Principal, RouteRequest, Server
 from mcpd.errors import ConfigurationError, RegistrationError
-from mcpd.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.joined import join
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])

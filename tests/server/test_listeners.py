@@ -21,10 +21,10 @@ from support.wires import LEGACY, MODERN, TIMEOUT, Wire
 
 from mcpd import Context, Server
 from mcpd.errors import ConfigurationError
-from mcpd.http import HttpSettings
-from mcpd.http.listener import HttpListener
 from mcpd.protocol.channel import Accept, HasConnections, Listener, Receiver
 from mcpd.protocol.principal import Origin
+from mcpd.server.http import HttpSettings
+from mcpd.server.http.listener import HttpListener
 from mcpd.server.serving import Settings, serve, settings_for
 from mcpd.transports.stdio import StdioListener
 from mcpd.transports.websocket.server import WebSocketListener

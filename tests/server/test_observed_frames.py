@@ -18,7 +18,7 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, ObservedCall, ObservedFrame, Observer, Server
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from support.folders import opened, problems, write
 from support.wires import LEGACY, MODERN, memory_wire, process_wire, stdio_wire
 
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.sources.folder import Folder, open_folder
 from mcpd.sources.lookup import ServerFolder, place_of
 

@@ -14,8 +14,8 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire
 
 import mcpd
 from mcpd.errors import RegistrationError
-from mcpd.extensions.skills import methods
-from mcpd.extensions.skills.constants import SKILLS
+from mcpd.server.extensions.skills import methods
+from mcpd.server.extensions.skills.constants import SKILLS
 from mcpd.server.joined import join
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])

@@ -20,7 +20,7 @@ from support.folders import problems, write
 from support.wires import LEGACY, MODERN, ProcessWire, Wire, memory_wire, process_wire
 
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.sources.files import folders_below
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import place_of

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.extensions.ui.constants import MIME_TYPE
+from mcpd.server.extensions.ui.constants import MIME_TYPE
 from mcpd.transports.memory import pair
 
 __all__ = ["HTML", "TOOL", "HandServer"]

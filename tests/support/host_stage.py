@@ -13,9 +13,9 @@ from mcpd.apps.host.view import View, ViewPhase
 from mcpd.apps.host.view.context import ContainerDimensions, HostContext, styles
 from mcpd.apps.host.view.events import Event
 from mcpd.apps.host.view.policy import ViewSettings
-from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.tools import Tool
+from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 __all__ = ["APP", "CONTEXT", "DOCUMENT", "HTML", "INITIALIZE", "INITIALIZED", "SETTINGS", "TOOLS", "Stage", "tool"]
 

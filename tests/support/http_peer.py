@@ -16,8 +16,8 @@ from typing import Any
 from support.wire_schema import Conversation
 
 from mcpd import Server
-from mcpd.http import HttpApp, HttpSettings
-from mcpd.http.listener import HttpListener
+from mcpd.server.http import HttpApp, HttpSettings
+from mcpd.server.http.listener import HttpListener
 from mcpd.transports.address import parse
 from mcpd.transports.guards import Access
 

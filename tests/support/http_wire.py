@@ -21,8 +21,8 @@ from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
 from support.wires import META, TIMEOUT, Wire
 
 from mcpd import Server
-from mcpd.http.request import Receive, Scope, Send
 from mcpd.protocol.wire.headers import encode_value
+from mcpd.server.http.request import Receive, Scope, Send
 
 __all__ = ["HttpWire", "http_wire"]
 

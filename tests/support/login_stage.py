@@ -19,7 +19,7 @@ from mcpd import Server
 from mcpd.auth_server.server import AuthorizationServer
 from mcpd.auth_server.settings import Settings, UserFile
 from mcpd.auth_server.users import hash_password
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 from mcpd.transports.guards import Access
 
 __all__ = ["CALLBACK", "VERIFIER", "Browser", "Login", "Stage", "claims_of", "stage", "users_file"]

@@ -1,6 +1,6 @@
 """A server with Apps for the tests of its part, what clients may offer, and every way to reach it.
 
-Lives here: what more than one module of tests/extensions/ui needs. Never here: assertions about rules.
+Lives here: what more than one module of tests/server/extensions/ui needs. Never here: assertions about rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.http_peer import post, serving
 from support.wires import LEGACY, MODERN, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, ViewResult, view_result
-from mcpd.extensions.ui.constants import MIME_TYPE, UI
+from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 
 __all__ = [
     "BOTH_ERAS",

@@ -18,8 +18,8 @@ from support.clock import between_looks
 from support.drills import SERVER, result_text
 from support.http_peer import Port, modern
 
-from mcpd.observe.asking import _runs, ask
-from mcpd.observe.status import Status
+from mcpd.server.observe.control import _runs, ask
+from mcpd.server.observe.report import Status
 
 __all__ = ["HANG", "Daemon", "daemon", "runs", "until_ready"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mcpd import Server
-from mcpd.backplane.frames import connect_frames, encode_frame
 from mcpd.protocol import state_keys
 from mcpd.serve_options import Options
+from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.workers import worker
 from mcpd.workers.handover import VARIABLE, Handover, decode_handover, encode_body, read_frame
 from mcpd.workers.process import Worker

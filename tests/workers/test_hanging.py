@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 from support.clock import until
 
-from mcpd.backplane.frames import connect_frames, encode_frame
 from mcpd.serve_options import Options
+from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.workers import overview as module
 from mcpd.workers.handover import WorkerReport, encode_body, read_frame
 from mcpd.workers.overview import Overview

@@ -21,7 +21,7 @@ from support.http_peer import Answer, Peer, Port, call, envelope, modern, reques
 from support.pseudo_terminal import Typed
 from support.workers_stage import HANG, TIMEOUT, Daemon, daemon, runs, until_ready
 
-from mcpd.observe.asking import ask
+from mcpd.server.observe.control import ask
 
 pytestmark = [
     pytest.mark.slow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpd.observe.families import Family, Sample, Total
+from mcpd.server.observe.metrics import Family, Sample, Total
 
 
 def seconds(value: float, *counts: int) -> list[Family]:

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.constants import MIME_TYPE, is_app_type
-from mcpd.extensions.ui.csp_sources import (
+from mcpd.server.extensions.ui.assets import MAX_HTML_BYTES, WARN_HTML_BYTES
+from mcpd.server.extensions.ui.constants import MIME_TYPE, is_app_type
+from mcpd.server.extensions.ui.csp_sources import (
     SourceProblem,
     UiCsp,
     UiPermissions,
@@ -24,7 +25,6 @@ from mcpd.extensions.ui.csp_sources import (
     validate_csp,
     validate_sources,
 )
-from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 
 
 class ViewDocument(Struct, frozen=True, kw_only=True):

@@ -11,8 +11,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from mcpd.apps.host.document import Profile
 from mcpd.apps.host.view.context import HostContext
-from mcpd.extensions.ui.csp_sources import UiCsp
 from mcpd.protocol.types.base import LogLevel, Wire
+from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 
 class Quirks(Wire, kw_only=True):

@@ -29,10 +29,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpd.apps.host.document import Grant
-from mcpd.extensions.ui.assets import bundled_folder
-from mcpd.http.pages import PageAnswer
-from mcpd.http.request import HttpRequest
 from mcpd.protocol.jsonrpc import encode
+from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.server.http.pages import PageAnswer
+from mcpd.server.http.request import HttpRequest
 from mcpd.transports.authentication import Refusal
 
 PAGE_NAME = "mcpd.localhost"

@@ -19,8 +19,8 @@ from mcpd.apps.host.shown_view import ShownView
 from mcpd.apps.host.view.events import Event
 from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.protocol.channel import Channel, Receiver
+from mcpd.server.extensions.ui.assets import bundled_folder
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -187,8 +187,8 @@ async def open_browser(named: str | None) -> AsyncIterator[AppBrowser]:
     except ImportError:
         text = "showing apps in a browser needs Playwright: pip install 'mcpd-server[apps,http]'; without: --static"
         raise ConfigurationError(text) from None
-    from mcpd.http.listener import HttpListener
-    from mcpd.http.pages import PageApp
+    from mcpd.server.http.listener import HttpListener
+    from mcpd.server.http.pages import PageApp
 
     executable = find_browser(named)
     sandbox = Sandbox()

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mcpd.apps.verdict.policy import Kind, refusal
 from mcpd.apps.verdict.report import Check, Finding, checked
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.csp_sources import UiCsp
-from mcpd.extensions.ui.html import html_problems
+from mcpd.server.extensions.ui.assets import html_problems
+from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

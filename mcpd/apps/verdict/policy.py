@@ -15,7 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from mcpd.apps.verdict.report import Check, Finding, Severity, checked, reported_url
 from mcpd.apps.verdict.trial import Trial, Violation, without_address
-from mcpd.extensions.ui.csp_sources import SourceKind, UiCsp
+from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
+from mcpd.apps.verdict.scene import Scene, Violation, in_app
+from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
 
 Kind: TypeAlias = Literal[
     "script", "style", "image", "font", "media", "resource", "connect", "frame", "base",

@@ -78,7 +78,7 @@ class Serving(ABC):
 
     def http_app(self, path: str | None = None, middleware: Any = None, **options: Any) -> Any:
         """This server as an ASGI application, with its endpoint at `path`; `middleware` is Starlette's."""
-        from mcpd.http import HttpSettings
+        from mcpd.server.http import HttpSettings
 
         stateless = options.get("stateless_http")
         app: Any = self.__mcpd_server__().asgi_app(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 
 if TYPE_CHECKING:
     from mcpd.compat.fastmcp1.settings import Settings

@@ -22,13 +22,13 @@ from mcpd.compat.types import notifications, prompts, resources, tools
 from mcpd.compat.types.base import BaseNotification, BaseRequest, RequestParams
 from mcpd.compat.types.errors import URL_ELICITATION_REQUIRED, ErrorData
 from mcpd.compat.wire import result_of
-from mcpd.dispatcher.connection import NotificationListener
 from mcpd.errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
 from mcpd.protocol.printable import printable
 from mcpd.server import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.input_required import InputRequired, is_failure
+from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.handlers.table import BoundHandler
 from mcpd.server.registry.tools import failed
 

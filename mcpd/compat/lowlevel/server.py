@@ -87,7 +87,7 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
 
     def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
         """This server as an ASGI application, with its endpoint at that path."""
-        from mcpd.http import HttpSettings
+        from mcpd.server.http import HttpSettings
 
         return self.__mcpd_server__().asgi_app(
             settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from msgspec import Meta
 
 from mcpd.errors import ConfigurationError, ToolError
-from mcpd.extensions.ui.apps import AppEntry
-from mcpd.extensions.ui.constants import UI
-from mcpd.extensions.ui.results import ViewResult
-from mcpd.extensions.ui.views.entry import bundled_page
 from mcpd.protocol.types.content import TextContent
 from mcpd.server import Server
+from mcpd.server.extensions.ui.apps import AppEntry
+from mcpd.server.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.results import ViewResult
+from mcpd.server.extensions.ui.views.pages import bundled_page
 from mcpd.server.registry.entries import ToolEntry
 
 if TYPE_CHECKING:
-    from mcpd.extensions.ui.extension import AppsExtension
+    from mcpd.server.extensions.ui.extension import AppsExtension
     from mcpd.sources.docs.library import Library
     from mcpd.sources.docs.page import Page
 

@@ -16,13 +16,16 @@ import msgspec
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError, InternalError, InvalidParams, ResourceNotFound
-from mcpd.extensions.ui.assets import bundled_folder
-from mcpd.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.server.extensions.ui.constants import UI
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.sources.docs.addresses import Addresses, Head, head_of

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, to_builtins
 
-from mcpd.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import ContentBlock, ResourceLink
 from mcpd.protocol.types.tools import CallToolResult
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
+from mcpd.server.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.server.registry.entries import ToolEntry
 from mcpd.sources.docs.answers import Answers
 from mcpd.sources.docs.tool_results import (

@@ -17,7 +17,7 @@ from mcpd.apps.host.document import (
     sandbox_tokens,
 )
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
+from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 EVERYTHING = UiPermissions(camera={}, microphone={}, geolocation={}, clipboard_write={})
 FULL = UiCsp(

@@ -10,9 +10,9 @@ import pytest
 
 from mcpd.apps.host.document import read_document
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.server.extensions.ui.assets import MAX_HTML_BYTES, WARN_HTML_BYTES
+from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 URI = "ui://weather/view"
 MIME = "text/html;profile=mcp-app"

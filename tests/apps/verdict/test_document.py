@@ -6,7 +6,7 @@ import pytest
 
 from mcpd.apps.verdict.document import document_checks, parse_document
 from mcpd.apps.verdict.report import Check
-from mcpd.extensions.ui.csp_sources import UiCsp
+from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 HEAD = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A</title>'
 

@@ -439,7 +439,7 @@ def test_what_cannot_be_served(tmp_path: Path, child: Child) -> None:
 def test_nothing_of_it_is_imported_when_it_is_off(child: Child) -> None:
     """Neither the library nor a server without it loads joserfc, cryptography or the authorization server."""
     code = (
-        "import sys, mcpd\nfrom mcpd.cli.launch import launch\nfrom mcpd.http import HttpApp\n"
+        "import sys, mcpd\nfrom mcpd.cli.launch import launch\nfrom mcpd.server.http import HttpApp\n"
         "mcpd.Server('x').asgi_app()\n"
         "found = [name for name in sys.modules if name.startswith(('joserfc', 'cryptography', 'mcpd.auth_server'))]\n"
         "print(found)"

@@ -6,7 +6,7 @@ import pytest
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.metadata import checked_meta, is_meta_key
 
 

@@ -6,7 +6,7 @@ import mcpd
 from mcpd import Sever  # error
 from mcpd import CacheHint, CallNext, Context, Depends, MiddlewareRequest, Result, Server, TextContent, View
 from mcpd.apps.host.shown_view import ShownView
-from mcpd.http import HttpSettings
+from mcpd.server.http import HttpSettings
 from mcpd.serve_options import Settings
 from mcpd.testing import ClientMaker, mcpd_every_version
 from mcpd.transports.websocket.server import WebSocketLimits

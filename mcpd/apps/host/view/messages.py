@@ -14,9 +14,9 @@ from typing import Any, Literal
 from msgspec import Raw, field
 
 from mcpd.apps.host.view.context import DisplayMode, HostContext
-from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.protocol.types.base import Implementation, ListChanged, Wire
 from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink
+from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 
 class Empty(Wire):

@@ -1,0 +1,309 @@
+"""The backplane of one process, `memory://`: what several servers of a process share, or one keeps for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from time import monotonic
+
+from mcpd.server.backplane.base import Item, Receive
+
+log = logging.getLogger("mcpd")
+
+
+class LocalBus:
+    """The listeners of one process: all of a bus that goes no further, else what a connection's messages go to."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[str, list[Receive]] = {}
+        self._gaps: list[Callable[[], object]] = []
+
+    @property
+    def channels(self) -> list[str]:
+        """All that somebody listens to."""
+        return list(self._receivers)
+
+    def add(self, channel: str, receive: Receive) -> bool:
+        """Somebody listens; gives whether nobody did before."""
+        receivers = self._receivers.setdefault(channel, [])
+        receivers.append(receive)
+        return len(receivers) == 1
+
+    def remove(self, channel: str, receive: Receive) -> bool:
+        """Not any more; gives whether nobody is left who does."""
+        receivers = self._receivers.get(channel)
+        if receivers is None or receive not in receivers:
+            return False
+        receivers.remove(receive)
+        if receivers:
+            return False
+        del self._receivers[channel]
+        return True
+
+    def tell(self, channel: str, data: bytes) -> int:
+        """Tell all of a channel, in the next turn of the event loop: nobody is told before the caller goes on."""
+        receivers = self._receivers.get(channel, ())
+        loop = asyncio.get_running_loop()
+        for receive in receivers:
+            loop.call_soon(self._receive, channel, receive, data)
+        return len(receivers)
+
+    def _receive(self, channel: str, receive: Receive, data: bytes) -> None:
+        if receive not in self._receivers.get(channel, ()):
+            return  # it left meanwhile
+        try:
+            receive(data)
+        except Exception:
+            log.exception("what came over the backplane could not be dealt with")
+
+    def on_gap(self, told: Callable[[], object]) -> None:
+        """See `Backplane`."""
+        self._gaps.append(told)
+
+    def tell_gap(self) -> None:
+        """Something may have been missed."""
+        for told in self._gaps:
+            try:
+                told()
+            except Exception:
+                log.exception("a gap in what the backplane says could not be dealt with")
+
+
+class OwnBus:
+    """The bus of a backplane whose messages reach this process alone, so that none is ever missed."""
+
+    def __init__(self) -> None:
+        self.bus = LocalBus()
+
+    async def publish(self, channel: str, data: bytes) -> int:
+        """See `Backplane`."""
+        return self.bus.tell(channel, data)
+
+    async def subscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        self.bus.add(channel, receive)
+
+    async def unsubscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        self.bus.remove(channel, receive)
+
+    def on_gap(self, told: Callable[[], object]) -> None:
+        """See `Backplane`."""
+        self.bus.on_gap(told)
+
+
+_MOST_BYTES = 64 * 1024 * 1024
+_PER_KEY = 200
+"""What a key takes beside its bytes."""
+
+
+class _Lives:
+    """When what is kept under which name ends. A name that is written again leaves its older end behind for a while."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str]] = []
+        self._ends: dict[str, float] = {}
+
+    def set(self, name: str, ttl: float) -> None:
+        """It lives for so long from now on."""
+        self._ends[name] = end = monotonic() + ttl
+        heappush(self._heap, (end, name))
+        if len(self._heap) > 2 * len(self._ends) + 64:
+            self._heap = [(end, name) for name, end in self._ends.items()]
+            heapify(self._heap)
+
+    def forget(self, name: str) -> None:
+        """It has ended before its time."""
+        self._ends.pop(name, None)
+
+    def take_ended(self) -> list[str]:
+        """The names whose life is over."""
+        found, now = [], monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            end, name = heappop(self._heap)
+            if self._ends.get(name) == end:
+                del self._ends[name]
+                found.append(name)
+        return found
+
+    def next_to_end(self) -> str:
+        """The name whose life ends first."""
+        return min(self._ends, key=self._ends.__getitem__)
+
+
+class _Queued:
+    """Something in a queue, and who has it until when."""
+
+    __slots__ = ("data", "number", "until", "who")
+
+    def __init__(self, number: int, data: bytes) -> None:
+        self.number = number
+        self.data = data
+        self.who = ""
+        self.until = 0.0
+
+    def is_of(self, who: str) -> bool:
+        """Whether this one has it."""
+        return self.who == who
+
+
+class MemoryBackplane(OwnBus):
+    """See `Backplane`. At most so many bytes: over that, what has least of its life before it is forgotten first."""
+
+    away_since: float | None = None
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self.most_bytes = most_bytes
+        super().__init__()
+        self._bytes = 0
+        self._last = 0
+        self._values: dict[str, bytes] = {}
+        self._logs: dict[str, deque[tuple[int, bytes]]] = {}
+        self._queues: dict[str, dict[str, _Queued]] = {}
+        # Names of three kinds: "k", "l" or "q" stands before each.
+        self._lives = _Lives()
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        self._expire()
+        return len(self._values) + len(self._logs) + len(self._queues)
+
+    async def aclose(self) -> None:
+        """See `Backplane`: there is nothing to let go of."""
+
+    def _expire(self) -> None:
+        for name in self._lives.take_ended():
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        kind, key = name[0], name[1:]
+        size = _PER_KEY
+        if kind == "k":
+            size += len(self._values.pop(key))
+        elif kind == "l":
+            size += sum(len(entry) for _, entry in self._logs.pop(key))
+        else:
+            size += sum(len(item.data) for item in self._queues.pop(key).values())
+        self._bytes -= size
+
+    def _grow(self, size: int, besides: str) -> None:
+        """Make room for so many bytes more."""
+        self._bytes += size
+        while self._bytes > self.most_bytes:
+            name = self._lives.next_to_end()
+            if name == besides:
+                return  # what was written last stays, whatever its size
+            self._lives.forget(name)
+            self._forget(name)
+
+    # -- values ------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Backplane`."""
+        self._expire()
+        return self._values.get(key)
+
+    async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
+        """See `Backplane`."""
+        self._expire()
+        if only_new and key in self._values:
+            return False
+        self._put(key, value, ttl)
+        return True
+
+    async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
+        """See `Backplane`."""
+        self._expire()
+        if self._values.get(key) != old:
+            return False
+        self._put(key, new, ttl)
+        return True
+
+    def _put(self, key: str, value: bytes, ttl: float) -> None:
+        before = self._values.get(key)
+        self._values[key] = value
+        self._lives.set("k" + key, ttl)
+        self._grow(len(value) + (_PER_KEY if before is None else -len(before)), "k" + key)
+
+    async def delete(self, key: str) -> None:
+        """See `Backplane`."""
+        self._expire()
+        if key in self._values:
+            self._lives.forget("k" + key)
+            self._forget("k" + key)
+
+    # -- logs --------------------------------------------------------------------------------
+
+    async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
+        """See `Backplane`."""
+        self._expire()
+        size = 0
+        if name not in self._logs:
+            self._logs[name] = deque()
+            size = _PER_KEY
+        kept = self._logs[name]
+        for entry in entries:
+            self._last += 1
+            kept.append((self._last, entry))
+            size += len(entry)
+        while len(kept) > most:
+            size -= len(kept.popleft()[1])
+
+        self._lives.set("l" + name, ttl)
+        self._grow(size, "l" + name)
+
+    async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """See `Backplane`."""
+        self._expire()
+        first = int(after) if after else 0
+        behind = [(str(number), entry) for number, entry in self._logs.get(name, ()) if number > first]
+        return behind[:limit]
+
+    # -- queues ------------------------------------------------------------------------------
+
+    async def push(self, name: str, data: bytes, ttl: float) -> None:
+        """See `Backplane`."""
+        self._expire()
+        size = len(data)
+        if name not in self._queues:
+            self._queues[name] = {}
+            size += _PER_KEY
+        self._last += 1
+        self._queues[name][str(self._last)] = _Queued(self._last, data)
+        self._lives.set("q" + name, ttl)
+        self._grow(size, "q" + name)
+
+    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+        """See `Backplane`."""
+        self._expire()
+        now = monotonic()
+        free = [item for item in self._queues.get(name, {}).values() if item.until <= now]
+        if not free:
+            return None
+        item = min(free, key=lambda item: (not item.who, item.number))  # those that somebody had go first
+        item.who, item.until = who, now + lease
+        return Item(str(item.number), item.data)
+
+    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
+        """See `Backplane`."""
+        found = self._owned(name, who, item)
+        if found is not None:
+            found.until = monotonic() + lease
+        return found is not None
+
+    async def done(self, name: str, who: str, item: Item) -> bool:
+        """See `Backplane`."""
+        found = self._owned(name, who, item)
+        if found is None:
+            return False
+        del self._queues[name][item.id]
+        self._bytes -= len(found.data)
+        return True
+
+    def _owned(self, name: str, who: str, item: Item) -> _Queued | None:
+        self._expire()
+        found = self._queues.get(name, {}).get(item.id)
+        return found if found is not None and found.is_of(who) else None

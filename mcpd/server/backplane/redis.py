@@ -1,0 +1,538 @@
+"""The backplane of several machines: Redis or Valkey by redis-py (the extra `redis`), one server, a cluster, or the
+master that sentinels name.
+
+All that is asked in one turn of the event loop, or while an earlier answer is waited for, leaves as one pipeline, and
+in that order. Used is only what Redis has since 6.2; a script touches one key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.server.backplane.base import BackplaneAway, Item, Receive
+from mcpd.server.backplane.memory import LocalBus
+
+log = logging.getLogger("mcpd")
+
+_QUIET = 1.5
+"""After so many seconds without a word it is asked whether it is there, and given as long again."""
+_CONFIRM = 2.5
+_BACK_OFF = (0.1, 2.0)
+
+
+class _OneConnection(PubSub):
+    """Listens on one connection only: it makes no second one by itself, once something was heard on the first. The
+    library has no option for that; `PubSub` and `on_connect` are names that it documents."""
+
+    has_heard = False
+
+    async def on_connect(self, connection: Any) -> None:
+        if self.has_heard:
+            raise BackplaneAway("the connection of the bus was lost")
+        await super().on_connect(connection)
+
+
+class RedisBus:
+    """What this process listens to. `find` gives the client whose connection is used, anew after each loss, and when
+    `has_moved` says that it would be another one now."""
+
+    def __init__(self, find: Callable[[], Awaitable[Redis]], has_moved: Callable[[], Awaitable[bool]]) -> None:
+        self.local = LocalBus()
+        self._find = find
+        self._has_moved = has_moved
+        self._pubsub: _OneConnection | None = None
+        self._client: Redis | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._confirmed: dict[str, asyncio.Future[None]] = {}
+
+    async def subscribe(self, channel: str, receive: Receive) -> None:
+        """Returns once Redis says so. Raises BackplaneAway; then it is subscribed once that is back."""
+        self.local.add(channel, receive)
+        loop = asyncio.get_running_loop()
+        confirmed = self._confirmed.get(channel)
+        if confirmed is None:
+            confirmed = self._confirmed[channel] = loop.create_future()
+            if self._reader is None:
+                self._reader = loop.create_task(self._read_on(), name="mcpd-backplane-bus")
+            elif self._pubsub is not None:
+                await self._tell(self._pubsub.subscribe, channel)
+        done, _ = await asyncio.wait([confirmed], timeout=_CONFIRM)
+        if not done:
+            raise BackplaneAway("the backplane is away")
+
+    async def unsubscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        if self.local.remove(channel, receive):
+            self._confirmed.pop(channel, None)
+            if self._pubsub is not None:
+                await self._tell(self._pubsub.unsubscribe, channel)
+
+    async def _tell(self, say: Callable[[str], Awaitable[Any]], channel: str) -> None:
+        try:
+            await say(channel)
+        except (OSError, RedisError):
+            pass  # the reader finds out by itself, and subscribes to all anew
+
+    async def publish(self, channel: str, data: bytes) -> int:
+        """By the client of the listening connection: for a cluster, where others would not know all who hear."""
+        try:
+            async with asyncio.timeout(_CONFIRM):
+                client = self._client or await self._find()
+                return int(await client.publish(channel, data))
+        except (OSError, RedisError) as error:
+            raise BackplaneAway(f"the backplane: {printable(error)}") from None
+
+    async def aclose(self) -> None:
+        """Stop listening. A later `subscribe` connects again."""
+        self._confirmed.clear()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.cancel()
+            await asyncio.wait([reader])
+
+    # -- the loop ----------------------------------------------------------------------------
+
+    async def _read_on(self) -> None:
+        """Listen for ever; after a loss say that there is a gap, once all is subscribed again."""
+        wait, is_first = _BACK_OFF[0], True
+        while True:
+            pubsub: _OneConnection | None = None
+            try:
+                async with asyncio.timeout(_CONFIRM):
+                    self._client = await self._find()
+                    pubsub = _OneConnection(self._client.connection_pool)
+                    if self.local.channels:
+                        await pubsub.subscribe(*self.local.channels)
+                self._pubsub = pubsub
+                await self._read(pubsub, is_first)
+            except (OSError, RedisError) as error:
+                log.debug("the bus of the backplane: %s", printable(error))
+            finally:
+                if self._pubsub is not None:
+                    # There was a connection: what comes between now and the next one is missed.
+                    is_first, wait = False, _BACK_OFF[0]
+                self._pubsub = self._client = None
+                if pubsub is not None:
+                    await self._let_go(pubsub)
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _BACK_OFF[1])
+
+    async def _let_go(self, pubsub: PubSub) -> None:
+        try:
+            await pubsub.aclose()  # type: ignore[no-untyped-call, unused-ignore]
+        except (OSError, RedisError):
+            pass
+
+    async def _read(self, pubsub: _OneConnection, is_first: bool) -> None:
+        """Hand on what comes. Raises OSError or RedisError when the connection is lost, or says nothing any more."""
+        loop = asyncio.get_running_loop()
+        awaited, look_at = set(self.local.channels), loop.time() + _QUIET
+        is_asked = False
+        while True:
+            if not awaited and not is_first:
+                is_first = True
+                self.local.tell_gap()
+            if loop.time() >= look_at:
+                if await self._has_moved():
+                    raise BackplaneAway("the bus is at another member now")
+                look_at = loop.time() + _QUIET
+            if not pubsub.subscribed:
+                await asyncio.sleep(_QUIET)  # nobody listens to anything now
+                continue
+            message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=_QUIET)
+            if message is None:
+                if is_asked:
+                    raise BackplaneAway("it says nothing any more")
+                is_asked = True
+                await pubsub.ping()
+                continue
+
+            is_asked, pubsub.has_heard = False, True
+            kind, channel = message["type"], _channel_name(message["channel"])
+            if kind == "message":
+                self.local.tell(channel, message["data"])
+            elif kind == "subscribe":
+                awaited.discard(channel)
+                confirmed = self._confirmed.get(channel)
+                if confirmed is not None and not confirmed.done():
+                    confirmed.set_result(None)
+
+
+def _channel_name(found: bytes | str | None) -> str:
+    return found.decode() if isinstance(found, bytes) else found or ""
+
+
+_CONNECT = 1.0
+_ANSWER = 2.0
+_WHOLE = 2.5
+"""What one pipeline may take with everything, in seconds: nobody is to wait for longer than 3."""
+_PROBE_EVERY = 0.25
+"""While it is away, so often a command is let through to see whether it is back."""
+_MOST_WAITING = 10_000
+
+_GROUP = "workers"
+_SWAP = """
+local found = redis.call('GET', KEYS[1])
+if ARGV[1] == '0' and found then return 0 end
+if ARGV[1] == '1' and found ~= ARGV[2] then return 0 end
+redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
+return 1
+"""
+_RENEW = """
+local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+if #found == 0 or found[1][2] ~= ARGV[3] then return 0 end
+redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2], 'JUSTID')
+return 1
+"""
+_DONE = """
+local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
+if #found == 0 or found[1][2] ~= ARGV[3] then return 0 end
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+redis.call('XDEL', KEYS[1], ARGV[2])
+return 1
+"""
+
+_Command: TypeAlias = tuple[tuple[str | bytes | int, ...], asyncio.Future[Any]]
+
+
+class RedisBackplane:
+    """See `Backplane`. All its names begin with `mcpd:` and the namespace. Raises ConfigurationError for a bad URL.
+
+    Nothing is connected before it is used: a server starts without it, and says that it is away.
+    """
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.away_since: float | None = None
+        self._prefix = f"mcpd:{namespace}:"
+        self._is_closed = False
+        self._probe_at = 0.0
+        self._waiting: list[_Command] = []
+        self._sender: asyncio.Task[None] | None = None
+        self._url = url
+        self._client = _client(url)
+        self._bus = RedisBus(self._bus_client, self._has_bus_moved)
+        self._bus_of_cluster: Redis | None = None
+
+    async def aclose(self) -> None:
+        """See `Backplane`."""
+        self._is_closed = True
+        await self._bus.aclose()
+        if self._sender is not None:
+            self._sender.cancel()
+            await asyncio.wait([self._sender])
+        self._fail(self._waiting, "the backplane is closed")
+        pool = getattr(self._client, "connection_pool", None)
+        manager = getattr(pool, "sentinel_manager", None)
+        sentinels: list[Redis] = [] if manager is None else manager.sentinels
+        for client in (self._client, self._bus_of_cluster, *sentinels):
+            if client is not None:
+                try:
+                    await client.aclose()
+                except (OSError, RedisError):
+                    pass  # it was gone before
+
+        # A later use may be in another event loop: nothing of the old client is kept.
+        self._client, self._bus_of_cluster, self._waiting = _client(self._url), None, []
+        self.away_since, self._is_closed = None, False
+
+    async def _bus_client(self) -> Redis:
+        """Whose connections carry the bus: in a cluster one member for all nodes, which then knows all who hear."""
+        client = self._client
+        if isinstance(client, Redis):
+            return client
+        if self._bus_of_cluster is not None:
+            await self._bus_of_cluster.aclose()
+            self._bus_of_cluster = None
+            await client.aclose()  # after a loss somebody else may have its slots: it looks again
+        await client.initialize()
+        member = client.get_node_from_key(self._prefix + "bus")
+        if member is None:
+            raise BackplaneAway("no member of the cluster has the slot of the bus")
+        kwargs = {name: value for name, value in member.connection_kwargs.items() if name in _OF_A_MEMBER}
+        scheme = "rediss" if "SSL" in member.connection_class.__name__ else "redis"
+        self._bus_of_cluster = Redis.from_url(f"{scheme}://{member.host}:{member.port}", **kwargs)
+        return self._bus_of_cluster
+
+    async def _has_bus_moved(self) -> bool:
+        """Whether the slot of the bus is another member's now. Who listens at the old one hears all the same, but
+        nobody who publishes at the new one would count it."""
+        client, listening = self._client, self._bus_of_cluster
+        if isinstance(client, Redis) or listening is None:
+            return False
+        await self._write("EXISTS", self._prefix + "bus")  # a member that has it no more says who has
+        member = client.get_node_from_key(self._prefix + "bus")
+        where = listening.connection_pool.connection_kwargs
+        return member is None or (member.host, member.port) != (where["host"], where["port"])
+
+    # -- commands ----------------------------------------------------------------------------
+
+    async def _do(self, *command: str | bytes | int) -> Any:
+        """Send a command, and give what it answers. Raises BackplaneAway, and ResponseError for a refusal."""
+        loop = asyncio.get_running_loop()
+        if self._is_closed:
+            raise BackplaneAway("the backplane is closed")
+        if self.away_since is not None:
+            if loop.time() < self._probe_at:
+                raise BackplaneAway("the backplane is away")
+            self._probe_at = loop.time() + _PROBE_EVERY
+        if len(self._waiting) >= _MOST_WAITING:
+            raise BackplaneAway("too much waits for the backplane")
+
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._waiting.append((command, answer))
+        if self._sender is None or self._sender.done():
+            self._sender = loop.create_task(self._send(), name="mcpd-backplane")
+        found = await answer
+        if isinstance(found, ResponseError):
+            raise found
+        if isinstance(found, Exception):
+            raise BackplaneAway(f"the backplane: {printable(found)}") from None
+        return found
+
+    async def _write(self, *command: str | bytes | int) -> Any:
+        """A command that Redis may refuse for its own reasons: it is full, read-only, or loading."""
+        try:
+            return await self._do(*command)
+        except ResponseError as error:
+            raise BackplaneAway(f"the backplane: {printable(error)}") from None
+
+    async def _send(self) -> None:
+        """Send all that waits, pipeline after pipeline: they never overtake each other."""
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                async with asyncio.timeout(_WHOLE):
+                    pipe = self._client.pipeline(transaction=False)
+                    for command, _ in batch:
+                        pipe.execute_command(*command)
+                    answers = await pipe.execute(raise_on_error=False)
+            except (OSError, RedisError) as error:  # TimeoutError is an OSError
+                self._lost(error)
+                self._fail(batch, "the backplane is away")
+                self._fail(self._waiting, "the backplane is away")
+                self._waiting = []
+                return
+            except asyncio.CancelledError:
+                self._fail(batch, "the backplane is closed")
+                raise
+
+            self._found()
+            for (_, answer), result in zip(batch, answers, strict=True):
+                if not answer.done():
+                    answer.set_result(result)
+
+    def _fail(self, commands: list[_Command], why: str) -> None:
+        for _, answer in commands:
+            if not answer.done():
+                answer.set_result(ConnectionError(why))
+
+    def _lost(self, error: Exception) -> None:
+        loop = asyncio.get_running_loop()
+        self._probe_at = loop.time() + _PROBE_EVERY
+        if self.away_since is None:
+            self.away_since = loop.time()
+            log.warning("the backplane is away: %s", printable(str(error) or type(error).__name__))
+
+    def _found(self) -> None:
+        if self.away_since is not None:
+            away = asyncio.get_running_loop().time() - self.away_since
+            self.away_since = None
+            log.warning("the backplane is back after %.1f s", away)
+
+    # -- values ------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Backplane`."""
+        found: bytes | None = await self._write("GET", self._prefix + key)
+        return found
+
+    async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
+        """See `Backplane`."""
+        end = ("PX", _ms(ttl), "NX") if only_new else ("PX", _ms(ttl))
+        return bool(await self._write("SET", self._prefix + key, value, *end))
+
+    async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
+        """See `Backplane`."""
+        has_old = 0 if old is None else 1
+        return bool(await self._write("EVAL", _SWAP, 1, self._prefix + key, has_old, old or b"", new, _ms(ttl)))
+
+    async def delete(self, key: str) -> None:
+        """See `Backplane`."""
+        await self._write("DEL", self._prefix + key)
+
+    # -- logs --------------------------------------------------------------------------------
+
+    async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
+        """See `Backplane`."""
+        key = self._prefix + name
+        written = [self._write("XADD", key, "MAXLEN", most, "*", "d", entry) for entry in entries]
+        await asyncio.gather(*written, self._write("PEXPIRE", key, _ms(ttl)))
+
+    async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """See `Backplane`."""
+        start = f"({after}" if after else "-"
+        found = await self._write("XRANGE", self._prefix + name, start, "+", "COUNT", limit)
+        return [(_text(number), _data(fields)) for number, fields in found or ()]
+
+    # -- the bus -----------------------------------------------------------------------------
+
+    async def publish(self, channel: str, data: bytes) -> int:
+        """See `Backplane`."""
+        if isinstance(self._client, Redis):
+            return int(await self._write("PUBLISH", self._prefix + channel, data))
+        return await self._bus.publish(self._prefix + channel, data)
+
+    async def subscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        await self._bus.subscribe(self._prefix + channel, receive)
+
+    async def unsubscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        await self._bus.unsubscribe(self._prefix + channel, receive)
+
+    def on_gap(self, told: Callable[[], object]) -> None:
+        """See `Backplane`."""
+        self._bus.local.on_gap(told)
+
+    # -- queues ------------------------------------------------------------------------------
+
+    async def push(self, name: str, data: bytes, ttl: float) -> None:
+        """See `Backplane`."""
+        key = self._prefix + name
+        await asyncio.gather(self._write("XADD", key, "*", "d", data), self._write("PEXPIRE", key, _ms(ttl)))
+
+    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+        """See `Backplane`.
+
+        A lease is a time for which an item was left alone: each who claims asks for those that nobody renewed for
+        as long as it would have one itself.
+        """
+        key = self._prefix + name
+        try:
+            return await self._claim(key, who, lease)
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise BackplaneAway(f"the backplane: {printable(error)}") from None
+        if not await self._write("EXISTS", key):
+            return None  # no queue is made by those who ask for something in it
+        try:
+            await self._do("XGROUP", "CREATE", key, _GROUP, "0")
+        except ResponseError:
+            pass  # somebody else was faster
+        try:
+            return await self._claim(key, who, lease)
+        except ResponseError as error:
+            if str(error).startswith("NOGROUP"):
+                return None  # its life ended meanwhile
+            raise BackplaneAway(f"the backplane: {printable(error)}") from None
+
+    async def _claim(self, key: str, who: str, lease: float) -> Item | None:
+        found = await self._do("XAUTOCLAIM", key, _GROUP, who, _ms(lease), "0", "COUNT", 1)
+        entries = found[1] if found else ()
+        if not entries:
+            streams = await self._do("XREADGROUP", "GROUP", _GROUP, who, "COUNT", 1, "STREAMS", key, ">")
+            if not streams:
+                return None
+            entries = next(iter(streams.values()))[0] if isinstance(streams, dict) else streams[0][1]
+        number, fields = entries[0]
+        return Item(_text(number), _data(fields))
+
+    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
+        """See `Backplane`."""
+        return await self._is_ours(_RENEW, name, who, item)
+
+    async def done(self, name: str, who: str, item: Item) -> bool:
+        """See `Backplane`."""
+        return await self._is_ours(_DONE, name, who, item)
+
+    async def _is_ours(self, script: str, name: str, who: str, item: Item) -> bool:
+        try:
+            return bool(await self._do("EVAL", script, 1, self._prefix + name, _GROUP, item.id, who))
+        except ResponseError as error:
+            if "NOGROUP" in str(error) or "No such key" in str(error):
+                return False  # the queue is over
+            raise BackplaneAway(f"the backplane: {printable(error)}") from None
+
+
+_OF_A_MEMBER = ("username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname",
+                "socket_connect_timeout", "socket_timeout")  # fmt: skip
+
+
+def _client(url: str) -> Redis | RedisCluster:
+    # Redis-py's own would hold a request for many seconds: 5 s for an answer, and ten tries.
+    settings: dict[str, Any] = {
+        "socket_connect_timeout": _CONNECT,
+        "socket_timeout": _ANSWER,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 1),
+    }
+    try:
+        if "+sentinel://" in url:
+            return _of_sentinels(url, settings)
+        if "+cluster://" in url:
+            found: Redis | RedisCluster = RedisCluster.from_url(url.replace("+cluster", "", 1), **settings)
+        else:
+            found = Redis.from_url(url, **settings)
+    except (ValueError, TypeError, RedisError) as error:
+        raise ConfigurationError(f"backplane: {printable(error)}; write redis://HOST:PORT/0") from None
+    return found
+
+
+def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
+    """Whoever is the master of a service, asked anew for each connection. Raises ValueError for a URL of another form.
+
+    The user, the password and the options of the URL are for Redis; `sentinel_password` is for the sentinels, TLS for
+    both.
+    """
+    places = urlsplit(url)
+    hosts = [host.rpartition(":") for host in places.netloc.rpartition("@")[2].split(",")]
+    service, _, number = places.path.strip("/").partition("/")
+    if not service or not (number or "0").isdigit() or not all(host and port.isdigit() for host, _, port in hosts):
+        raise ValueError("write redis+sentinel://HOST:26379,HOST:26379/SERVICE/0")
+
+    # What redis-py makes of the rest of the URL, as if it were of one server.
+    scheme = places.scheme.partition("+")[0]
+    user = places.netloc.rpartition("@")[0]
+    query = dict(parse_qsl(places.query))
+    password = query.pop("sentinel_password", None)
+    plain = f"{scheme}://{user}{'@' if user else ''}localhost/{number or 0}?{urlencode(query)}"
+    options = {**parse_url(plain), **settings}
+    for name in ("host", "port", "connection_class"):
+        options.pop(name, None)
+    tls = {name: value for name, value in options.items() if name.startswith("ssl")}
+    if scheme == "rediss":
+        options["ssl"] = tls["ssl"] = True
+    asked = {**settings, **tls, "password": password}
+    where = [(host, int(port)) for host, _, port in hosts]
+    sentinel = Sentinel(where, sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call, unused-ignore]
+    found: Redis = sentinel.master_for(service)
+    return found
+
+
+def _ms(ttl: float) -> int:
+    return max(1, int(ttl * 1000))
+
+
+def _text(found: bytes | str) -> str:
+    return found.decode() if isinstance(found, bytes) else found
+
+
+def _data(fields: Any) -> bytes:
+    """The one field of an entry of ours, however this version of redis-py gives fields."""
+    value: bytes = next(iter(fields.values())) if isinstance(fields, dict) else fields[1]
+    return value

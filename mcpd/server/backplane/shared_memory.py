@@ -1,0 +1,450 @@
+"""The backplane of `--workers`, as a worker has it: the memory is the parent's, and each worker has a socket to it.
+
+The other end is `shared_memory.SharedMemory`. What is asked leaves at once and in its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Annotated, Any, TypeAlias, cast
+
+from msgspec import Meta, MsgspecError, convert
+from msgspec.msgpack import Decoder, Encoder
+
+from mcpd.server.backplane.base import BackplaneAway, Item, Receive
+from mcpd.server.backplane.memory import LocalBus, MemoryBackplane
+
+MOST_FRAME_BYTES = 80 * 1024 * 1024
+"""More than the largest message that is taken over any transport."""
+
+_HEAD_BYTES = 4
+
+Frame: TypeAlias = tuple[int, str, Any]
+"""A number, a word, and what belongs to it."""
+
+_encode = Encoder().encode
+_decode = Decoder(Frame).decode
+
+
+def encode_frame(number: int, word: str, body: object) -> bytes:
+    """A frame as bytes. Raises ValueError for one that is too large."""
+    data = _encode((number, word, body))
+    if len(data) > MOST_FRAME_BYTES:
+        raise ValueError(f"a frame of {len(data)} bytes is too large")
+    return len(data).to_bytes(_HEAD_BYTES, "big") + data
+
+
+class FrameProtocol(asyncio.Protocol):
+    """One end of a connection. `take` is given each frame, `lost` is told once that no more will come.
+
+    A frame that cannot be read ends the connection.
+    """
+
+    def __init__(self, take: Callable[[int, str, Any], object], lost: Callable[[], object]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._take = take
+        self._lost = lost
+        self._data = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        held = self._data
+        held += data
+        at = 0
+        while len(held) - at >= _HEAD_BYTES:
+            size = int.from_bytes(held[at : at + _HEAD_BYTES], "big")
+            if size > MOST_FRAME_BYTES:
+                self._abort()
+                return
+            end = at + _HEAD_BYTES + size
+            if len(held) < end:
+                break
+            try:
+                number, word, body = _decode(bytes(held[at + _HEAD_BYTES : end]))
+            except (MsgspecError, RecursionError):  # the latter: nested deeper than anything of ours
+                self._abort()
+                return
+            at = end
+            self._take(number, word, body)
+        del held[:at]
+
+    def _abort(self) -> None:
+        self._data.clear()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self.transport = None
+        self._lost()
+
+
+async def connect_frames(protocol: FrameProtocol, connected: socket.socket) -> None:
+    """Let a protocol have one end of a pair of sockets, which is its own from now on. Raises OSError."""
+    connected.setblocking(False)
+    await asyncio.get_running_loop().create_unix_connection(lambda: protocol, sock=connected)
+
+
+log = logging.getLogger("mcpd")
+
+GAP = "gap"
+"""The word of a frame that says: something was left out for you, which did not read."""
+
+_ANSWER = 2.5
+"""In seconds: nobody is to wait for longer than 3."""
+_PROBE_EVERY = 0.25
+"""While it is away, so often something is asked all the same, to see whether it is back."""
+_MOST_WAITING = 10_000
+_MOST_UNSENT_BYTES = 128 * 1024 * 1024
+
+
+class SharedBackplane:
+    """See `Backplane`. `connected` is the worker's end, which is its own from now on.
+
+    Once the parent has ended it stays away: nobody will ever be at the other end again.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.away_since: float | None = None
+        self._socket = connected
+        self._is_over = ""
+        """Why nothing can be asked any more; empty while it can."""
+        self._probe_at = 0.0
+        self._number = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._unsent: list[bytes] = []
+        self._local = LocalBus()
+        self._protocol: FrameProtocol | None = None
+        self._connecting: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """See `Backplane`."""
+        self._end("the backplane is closed")
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        transport = None if self._protocol is None else self._protocol.transport
+        if transport is None:
+            self._socket.close()
+        else:
+            transport.close()
+
+    # -- asking ------------------------------------------------------------------------------
+
+    async def _ask(self, word: str, *body: object) -> Any:
+        loop = asyncio.get_running_loop()
+        if self._is_over:
+            raise BackplaneAway(self._is_over)
+        if self.away_since is not None:
+            if loop.time() < self._probe_at:
+                raise BackplaneAway("the backplane is away")
+            self._probe_at = loop.time() + _PROBE_EVERY
+        if len(self._waiting) >= _MOST_WAITING or self._unsent_bytes() > _MOST_UNSENT_BYTES:
+            raise BackplaneAway("too much waits for the backplane")
+
+        self._number += 1
+        number = self._number
+        try:
+            frame = encode_frame(number, word, body)
+        except ValueError as error:
+            raise BackplaneAway(f"the backplane: {error}") from None
+
+        answer = self._waiting[number] = loop.create_future()
+        self._send(frame)
+        try:
+            async with asyncio.timeout(_ANSWER):
+                found, why = await answer
+        except TimeoutError:
+            self._lost()
+            raise BackplaneAway("the backplane does not answer") from None
+        finally:
+            self._waiting.pop(number, None)
+        if why:
+            raise BackplaneAway(f"the backplane: {why}")
+        return found
+
+    def _send(self, frame: bytes) -> None:
+        transport = None if self._protocol is None else self._protocol.transport
+        if transport is not None:
+            transport.write(frame)
+            return
+        self._unsent.append(frame)
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect(), name="mcpd-backplane")
+
+    def _unsent_bytes(self) -> int:
+        transport = None if self._protocol is None else self._protocol.transport
+        return sum(map(len, self._unsent)) if transport is None else transport.get_write_buffer_size()
+
+    async def _connect(self) -> None:
+        protocol = FrameProtocol(self._take, self._ended)
+        try:
+            await connect_frames(protocol, self._socket)
+        except OSError as error:
+            self._end(f"the backplane: {error.strerror or error}")
+            return
+        self._protocol = protocol
+        unsent, self._unsent = self._unsent, []
+        if protocol.transport is not None:  # else the parent has ended already
+            protocol.transport.writelines(unsent)
+
+    def _take(self, number: int, word: str, body: Any) -> None:
+        if number:
+            answer = self._waiting.get(number)
+            if answer is not None and not answer.done():
+                answer.set_result((body, word))
+            self._found()
+        elif word == GAP:
+            self._local.tell_gap()
+        else:
+            self._local.tell(word, body)
+
+    # -- being away --------------------------------------------------------------------------
+
+    def _lost(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._probe_at = loop.time() + _PROBE_EVERY
+        if self.away_since is None:
+            self.away_since = loop.time()
+            log.warning("the backplane is away: the parent process does not answer")
+
+    def _found(self) -> None:
+        if self.away_since is not None:
+            away = asyncio.get_running_loop().time() - self.away_since
+            self.away_since = None
+            log.warning("the backplane is back after %.1f s", away)
+
+    def _ended(self) -> None:
+        """The other end is closed."""
+        self.away_since = self.away_since or asyncio.get_running_loop().time()
+        self._end("the backplane has ended with the parent process")
+
+    def _end(self, why: str) -> None:
+        self._is_over = self._is_over or why
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_result((None, why))
+
+    # -- values ------------------------------------------------------------------------------
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Backplane`."""
+        found: bytes | None = await self._ask("get", key)
+        return found
+
+    async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
+        """See `Backplane`."""
+        return bool(await self._ask("set", key, value, ttl, only_new))
+
+    async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
+        """See `Backplane`."""
+        return bool(await self._ask("swap", key, old, new, ttl))
+
+    async def delete(self, key: str) -> None:
+        """See `Backplane`."""
+        await self._ask("delete", key)
+
+    # -- logs --------------------------------------------------------------------------------
+
+    async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
+        """See `Backplane`."""
+        await self._ask("append", name, list(entries), most, ttl)
+
+    async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """See `Backplane`."""
+        return [(number, entry) for number, entry in await self._ask("read", name, after, limit)]
+
+    # -- the bus -----------------------------------------------------------------------------
+
+    async def publish(self, channel: str, data: bytes) -> int:
+        """See `Backplane`."""
+        return int(await self._ask("publish", channel, data))
+
+    async def subscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        self._local.add(channel, receive)
+        await self._ask("subscribe", channel)
+
+    async def unsubscribe(self, channel: str, receive: Receive) -> None:
+        """See `Backplane`."""
+        if self._local.remove(channel, receive):
+            try:
+                await self._ask("unsubscribe", channel)
+            except BackplaneAway:
+                pass  # what comes for it is for nobody
+
+    def on_gap(self, told: Callable[[], object]) -> None:
+        """See `Backplane`."""
+        self._local.on_gap(told)
+
+    # -- queues ------------------------------------------------------------------------------
+
+    async def push(self, name: str, data: bytes, ttl: float) -> None:
+        """See `Backplane`."""
+        await self._ask("push", name, data, ttl)
+
+    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+        """See `Backplane`."""
+        found = await self._ask("claim", name, who, lease)
+        return None if found is None else Item(*found)
+
+    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
+        """See `Backplane`."""
+        return bool(await self._ask("renew", name, who, item.id, lease))
+
+    async def done(self, name: str, who: str, item: Item) -> bool:
+        """See `Backplane`."""
+        return bool(await self._ask("done", name, who, item.id))
+
+
+_MOST_UNREAD_BYTES = 16 * 1024 * 1024
+"""What waits for a worker that does not read: over that nothing more is read from it, and what others say is left out
+for it, which it is told afterwards."""
+
+
+class SharedMemory:
+    """The parent's side; `join` lets a worker take part, until its end is closed."""
+
+    def __init__(self, memory: MemoryBackplane | None = None) -> None:
+        self.memory = MemoryBackplane() if memory is None else memory
+        self._members: set[_Member] = set()
+
+    async def join(self, connected: socket.socket) -> None:
+        """Answer what comes over this end, which is ours from now on. Raises OSError."""
+        member = _Member(self.memory, self._members.discard)
+        self._members.add(member)
+        try:
+            await connect_frames(member, connected)
+        except OSError:
+            self._members.discard(member)
+            raise
+
+    def close(self) -> None:
+        """Let go of all workers."""
+        for member in list(self._members):
+            if member.transport is not None:
+                member.transport.abort()
+
+
+class _Member(FrameProtocol):
+    """One worker."""
+
+    def __init__(self, memory: MemoryBackplane, left: Callable[[_Member], object]) -> None:
+        super().__init__(self._answer, partial(self._leave, left))
+        self._memory = memory
+        self._hears: dict[str, Callable[[bytes], object]] = {}
+        self._is_full = False
+        self._has_missed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        assert self.transport is not None
+        self.transport.set_write_buffer_limits(_MOST_UNREAD_BYTES)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._is_full = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._is_full = False
+        if self.transport is not None:
+            self.transport.resume_reading()
+        if self._has_missed:
+            self._has_missed = False
+            self._write(0, GAP, None)
+
+    def _leave(self, left: Callable[[_Member], object]) -> None:
+        left(self)
+        for channel, hear in self._hears.items():
+            self._memory.bus.remove(channel, hear)
+        self._hears.clear()
+
+    def _answer(self, number: int, word: str, body: Any) -> None:
+        try:
+            if word not in _BODIES:
+                raise ValueError(f"{word[:20]} is not known")
+            # As a whole, before anything is done: nothing half done may stay in what all have.
+            found = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
+            self._write(number, "", found)
+        except (
+            MsgspecError,
+            TypeError,
+            ValueError,
+            OSError,
+        ) as error:  # of another version of this program, or too large
+            self._write(number, f"{type(error).__name__}: {error}", None)
+
+    async def _do(self, word: str, name: str, *rest: Any) -> object:
+        memory = self._memory
+        if word == "subscribe":
+            if name not in self._hears:
+                hear = self._hears[name] = partial(self._tell, name)
+                await memory.subscribe(name, hear)
+            return None
+        if word == "unsubscribe":
+            heard = self._hears.pop(name, None)
+            if heard is not None:
+                await memory.unsubscribe(name, heard)
+            return None
+        if word == "set":
+            value, ttl, only_new = rest
+            return await memory.set(name, value, ttl, only_new=only_new)
+        if word == "renew":
+            who, id, lease = rest
+            return await memory.renew(name, who, Item(id, b""), lease)
+        if word == "done":
+            who, id = rest
+            return await memory.done(name, who, Item(id, b""))
+        do: Callable[..., Coroutine[Any, Any, object]] = getattr(memory, word)
+        return await do(name, *rest)
+
+    def _tell(self, channel: str, data: bytes) -> None:
+        if self._is_full:
+            self._has_missed = True
+        else:
+            self._write(0, channel, data)
+
+    def _write(self, number: int, word: str, body: object) -> None:
+        if self.transport is not None:
+            self.transport.write(encode_frame(number, word, body))
+
+
+_Ttl = Annotated[float, Meta(ge=0, le=1e10)]
+_BODIES: dict[str, Any] = {
+    "get": tuple[str],
+    "set": tuple[str, bytes, _Ttl, bool],
+    "swap": tuple[str, bytes | None, bytes, _Ttl],
+    "delete": tuple[str],
+    "append": tuple[str, list[bytes], Annotated[int, Meta(ge=0)], _Ttl],
+    "read": tuple[str, str, Annotated[int, Meta(ge=0)]],
+    "publish": tuple[str, bytes],
+    "subscribe": tuple[str],
+    "unsubscribe": tuple[str],
+    "push": tuple[str, bytes, _Ttl],
+    "claim": tuple[str, str, _Ttl],
+    "renew": tuple[str, str, str, _Ttl],
+    "done": tuple[str, str, str],
+}
+"""What belongs to each word."""
+
+
+def _at_once(work: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine gives that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value
+    work.close()
+    raise TypeError("what is kept in memory waits for nothing")

@@ -1,0 +1,271 @@
+"""The backplane of one machine that outlives restarts, `sqlite:///path`: values, logs and queues in a file.
+
+Processes may share the file, but nothing is told from one to another: its bus ends with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from time import time
+from typing import TypeVar
+
+from mcpd.errors import ConfigurationError
+from mcpd.server.backplane.base import BackplaneAway, Item
+from mcpd.server.backplane.memory import OwnBus
+
+_T = TypeVar("_T")
+_WAIT = 2.0
+_SWEEP_EVERY = 256
+"""After so many writes what is over is taken out of the file."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, ends REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS kv_ends ON kv (ends);
+CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, entry BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS log_name ON log (name, id);
+CREATE TABLE IF NOT EXISTS queue (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, data BLOB NOT NULL,
+                                  who TEXT NOT NULL DEFAULT '', until REAL NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS queue_name ON queue (name, id);
+CREATE TABLE IF NOT EXISTS life (name TEXT PRIMARY KEY, ends REAL NOT NULL) WITHOUT ROWID;
+"""
+
+
+class SqliteBackplane(OwnBus):
+    """See `Backplane`. Raises ConfigurationError for a file that cannot be opened, or is something else.
+
+    Times in the file are those of the machine's clock, which all processes have.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__()
+        self.away_since: float | None = None
+        self._writes = 0
+        self._open()
+
+    def _open(self) -> None:
+        self._is_closed = False
+        try:
+            self._db = _opened(self.path)
+        except (OSError, sqlite3.Error) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ConfigurationError(
+                f"backplane sqlite://{self.path}: {why}; name a file that can be written"
+            ) from None
+        # One thread: SQLite has one writer at a time, and a statement takes less time than to change threads.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
+
+    async def aclose(self) -> None:
+        """See `Backplane`."""
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
+            self._thread.shutdown(wait=False)
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        if self._is_closed:
+            try:
+                self._open()
+            except ConfigurationError as error:
+                raise BackplaneAway(str(error)) from None
+        loop = asyncio.get_running_loop()
+        try:
+            result = await loop.run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            self.away_since = self.away_since or loop.time()
+            raise BackplaneAway(f"the backplane's file cannot be used: {error}") from None
+        self.away_since = None
+        return result
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction, in which nobody else writes; now and then it begins with taking out what is over."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            if self._writes % _SWEEP_EVERY == 0:
+                self._sweep()
+            self._writes += 1
+            yield self._db
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _sweep(self) -> None:
+        now = time()
+        self._db.execute("DELETE FROM kv WHERE ends <= ?", (now,))
+        for (name,) in self._db.execute("SELECT name FROM life WHERE ends <= ?", (now,)).fetchall():
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Forget a log, or a queue, that is over: "l" or "q" stands before its name."""
+        self._db.execute("DELETE FROM log WHERE name = ?", (name,))
+        self._db.execute("DELETE FROM queue WHERE name = ?", (name,))
+        self._db.execute("DELETE FROM life WHERE name = ?", (name,))
+
+    def _is_over(self, name: str) -> bool:
+        row = self._db.execute("SELECT ends FROM life WHERE name = ?", (name,)).fetchone()
+        return row is None or row[0] <= time()
+
+    def _live(self, name: str, ttl: float) -> None:
+        """It lives on, and what is left of an earlier one of that name is forgotten."""
+        if self._is_over(name):
+            self._drop(name)
+        self._db.execute("INSERT OR REPLACE INTO life VALUES (?, ?)", (name, time() + ttl))
+
+    # -- values ------------------------------------------------------------------------------
+
+    def _get(self, key: str) -> bytes | None:
+        row = self._db.execute("SELECT value FROM kv WHERE key = ? AND ends > ?", (key, time())).fetchone()
+        return None if row is None else row[0]
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Backplane`."""
+        return await self._run(lambda: self._get(key))
+
+    async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
+        """See `Backplane`."""
+
+        def work() -> bool:
+            with self._writing() as db:
+                if only_new and self._get(key) is not None:
+                    return False
+                db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, value, time() + ttl))
+                return True
+
+        return await self._run(work)
+
+    async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
+        """See `Backplane`."""
+
+        def work() -> bool:
+            with self._writing() as db:
+                if self._get(key) != old:
+                    return False
+                db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, new, time() + ttl))
+                return True
+
+        return await self._run(work)
+
+    async def delete(self, key: str) -> None:
+        """See `Backplane`."""
+
+        def work() -> None:
+            with self._writing() as db:
+                db.execute("DELETE FROM kv WHERE key = ?", (key,))
+
+        await self._run(work)
+
+    # -- logs --------------------------------------------------------------------------------
+
+    async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
+        """See `Backplane`."""
+        name = "l" + name
+
+        def work() -> None:
+            with self._writing() as db:
+                self._live(name, ttl)
+                db.executemany("INSERT INTO log (name, entry) VALUES (?, ?)", [(name, entry) for entry in entries])
+                db.execute(
+                    "DELETE FROM log WHERE name = ? AND id <= "
+                    "(SELECT id FROM log WHERE name = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                    (name, name, most),
+                )
+
+        await self._run(work)
+
+    async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
+        """See `Backplane`."""
+        name = "l" + name
+
+        def work() -> list[tuple[str, bytes]]:
+            if self._is_over(name):
+                return []
+            found = self._db.execute(
+                "SELECT id, entry FROM log WHERE name = ? AND id > ? ORDER BY id LIMIT ?",
+                (name, int(after) if after else 0, limit),
+            )
+            return [(str(number), entry) for number, entry in found]
+
+        return await self._run(work)
+
+    # -- queues ------------------------------------------------------------------------------
+
+    async def push(self, name: str, data: bytes, ttl: float) -> None:
+        """See `Backplane`."""
+        name = "q" + name
+
+        def work() -> None:
+            with self._writing() as db:
+                self._live(name, ttl)
+                db.execute("INSERT INTO queue (name, data) VALUES (?, ?)", (name, data))
+
+        await self._run(work)
+
+    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+        """See `Backplane`."""
+        name = "q" + name
+
+        def work() -> Item | None:
+            with self._writing() as db:
+                if self._is_over(name):
+                    return None
+                row = db.execute(
+                    "SELECT id, data FROM queue WHERE name = ? AND until <= ? ORDER BY who = '', id LIMIT 1",
+                    (name, time()),
+                ).fetchone()
+                if row is None:
+                    return None
+                db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (who, time() + lease, row[0]))
+                return Item(str(row[0]), row[1])
+
+        return await self._run(work)
+
+    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
+        """See `Backplane`."""
+        name = "q" + name
+
+        def work() -> bool:
+            with self._writing() as db:
+                if self._is_over(name):
+                    return False
+                changed = db.execute(
+                    "UPDATE queue SET until = ? WHERE name = ? AND id = ? AND who = ?",
+                    (time() + lease, name, int(item.id), who),
+                )
+                return changed.rowcount == 1
+
+        return await self._run(work)
+
+    async def done(self, name: str, who: str, item: Item) -> bool:
+        """See `Backplane`."""
+        name = "q" + name
+
+        def work() -> bool:
+            with self._writing() as db:
+                if self._is_over(name):
+                    return False
+                changed = db.execute(
+                    "DELETE FROM queue WHERE name = ? AND id = ? AND who = ?", (name, int(item.id), who)
+                )
+                return changed.rowcount == 1
+
+        return await self._run(work)
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what is in it is nobody else's business
+    db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(_TABLES)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db

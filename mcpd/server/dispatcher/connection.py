@@ -1,0 +1,664 @@
+"""The asyncio side of a connection: it runs the handlers, and sends responses, notifications and requests.
+
+A handler is a function (exchange, params) that returns a result or a coroutine. A result is sent at once. A coroutine
+becomes a task, see `tasks`. An exception becomes a JSON-RPC error: the exceptions of `errors` keep their code and text,
+all others are logged, and the client receives an InternalError with a fixed text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from time import perf_counter
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Raw, to_builtins
+
+from mcpd.errors import (
+    FrameTooLarge,
+    InternalError,
+    InvalidRequest,
+    LocalProtocolError,
+    McpdError,
+    MethodNotFound,
+    ProtocolError,
+    RequestTimeout,
+    ResultTooLarge,
+    ToolError,
+    forget_frames,
+)
+from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, weigh
+from mcpd.protocol.jsonrpc import (
+    MALFORMED,
+    Batch,
+    Failure,
+    Id,
+    Message,
+    Notification,
+    Request,
+    Response,
+    as_json,
+    decode_batch,
+    decode_other,
+    decode_request,
+    replace_lone_surrogates,
+)
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Call, Session
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.input_required import InputRequired, questions_of
+from mcpd.server.dispatcher.tasks import EagerTaskRunner, Resumption
+
+if TYPE_CHECKING:
+    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
+    from mcpd.server.context.request_state import RequestStateCodec
+    from mcpd.server.dispatcher.outgoing import OutgoingRequests
+    from mcpd.server.dispatcher.subscriptions import Subscriptions
+
+log = logging.getLogger("mcpd")
+
+# Raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` removes both.
+_NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
+
+_YIELD_BYTES = 64 * 1024
+"""After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up."""
+
+Handler: TypeAlias = Callable[[Exchange, Any], Any]
+
+NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
+"""Handles a notification: (exchange that belongs to no request, params)."""
+
+_NO_LISTENERS: Mapping[str, NotificationListener] = {}
+
+
+class ServerConnection:
+    """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
+
+    It is the `Peer` of every request of the connection. `listeners` handle the client's notifications by method, except
+    for those of the protocol itself. `to_builtins` converts log data to JSON values.
+    """
+
+    __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",
+                 "_runner", "_running", "_subscriptions", "_tasks", "channel", "handlers", "listeners", "loop",
+                 "session", "to_builtins")  # fmt: skip
+
+    def __init__(
+        self,
+        session: Session,
+        handlers: Mapping[str, Handler],
+        channel: Channel,
+        get_state_codec: Callable[[], RequestStateCodec] | None = None,
+        listeners: Mapping[str, NotificationListener] = _NO_LISTENERS,
+        to_builtins: Callable[[Any], Any] = to_builtins,
+    ) -> None:
+        self.session = session
+        self.handlers = handlers
+        self.channel = channel
+        self.loop = asyncio.get_running_loop()
+        self.listeners = listeners
+        self.to_builtins = to_builtins
+        self._get_state_codec = get_state_codec
+        self._frame_hooks = [hooks for hooks in session.hooks if hooks.observes_frames] if session.hooks else ()
+        self._is_ending = False
+        # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
+        self._tasks: set[asyncio.Task[Any]] | None = None
+        """The tasks of calls and of notification listeners that are not done."""
+        self._running: dict[Call, asyncio.Task[Any]] | None = None
+        """The calls that wait for something, with their tasks. Over HTTP the task is that of the POST."""
+        self._batches: dict[Call, _BatchResponse] | None = None
+        """The calls whose responses belong to a batch."""
+        self._on_closed: tuple[Callable[[Any], object], ...] = ()
+        self._subscriptions: Subscriptions | None = None
+        self._outgoing: OutgoingRequests | None = None
+        self._ended: asyncio.Future[McpdError | None] | None = None
+        self._runner: EagerTaskRunner | None = None
+
+    # -- for transports ----------------------------------------------------------------------
+
+    def receive(self, frame: bytes) -> None:
+        """Handle one frame: start what it requests, or send an error response."""
+        message: Message | Batch
+        try:
+            message = decode_request(frame)
+        except MALFORMED:
+            try:
+                message = decode_other(frame)
+            except ProtocolError as error:
+                self.frame_received(frame, error)
+                self.receive_error(error)
+                return
+
+        for hooks in self._frame_hooks:
+            hooks.frame_received(self, frame, message)
+        if isinstance(message, Request):
+            if len(frame) > SMALL:
+                self._start_large(message, weigh(frame))
+            else:
+                self._start(message)
+        elif isinstance(message, Batch):
+            self._receive_batch(message, weigh(frame))
+        else:
+            self.receive_message(message)
+
+    def receive_error(self, error: ProtocolError) -> None:
+        """Respond to a frame that could not be decoded. If it was a response, the request of the server fails."""
+        if isinstance(error, FrameTooLarge) and error.is_answer:
+            if self._outgoing is not None:
+                self._outgoing.fail(error)
+            return
+        self.send(self.session.refuse(error), error.request_id)
+
+    def closed(self, error: McpdError | None = None) -> None:
+        """The client sends nothing more; running calls continue until `finish` or `abort`."""
+        if self._outgoing is not None:
+            self._outgoing.fail_all()
+        if not self.ended.done():
+            self.ended.set_result(error)
+            for callback in self._on_closed:
+                callback(self)
+
+    @property
+    def ended(self) -> asyncio.Future[McpdError | None]:
+        """Done when the client sends nothing more; the result is the error that ended the connection, or None."""
+        if self._ended is None:
+            self._ended = self.loop.create_future()
+        return self._ended
+
+    def on_closed(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` with the connection, immediately, when the client sends nothing more.
+
+        Unlike `ended` this needs no future, of which there would be one for each of thousands of idle connections.
+        """
+        self._on_closed = (*self._on_closed, callback)
+
+    # -- observers ---------------------------------------------------------------------------
+
+    def report_life(self) -> None:
+        """Call the hooks of the session now, and when the connection has ended."""
+        opened = perf_counter()
+        for hooks in self.session.hooks:
+            hooks.connection_opened()
+
+        def report_end(connection: Any) -> None:
+            for hooks in self.session.hooks:
+                hooks.connection_closed(self.session, perf_counter() - opened)
+
+        self.on_closed(report_end)
+
+    def frame_received(self, frame: bytes, message: object) -> None:
+        """Report a frame to observers, for frames that did not arrive through `receive`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_received(self, frame, message)
+
+    def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
+        """Report a frame to observers, for frames that are not sent by `send`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+
+    def method_of(self, request_id: object) -> str:
+        """Return the method of the server's own request with this id; empty if there is none."""
+        return "" if self._outgoing is None else self._outgoing.method_of(request_id)
+
+    # -- ending ------------------------------------------------------------------------------
+
+    def end_subscriptions(self) -> None:
+        """End all subscriptions with their result."""
+        if self._subscriptions is not None:
+            self._subscriptions.end_all()
+
+    async def finish(self, grace: float | None) -> None:
+        """End subscriptions, let running calls answer for `grace` seconds (None: no limit), then `abort` the others."""
+        self._is_ending = True
+        self.end_subscriptions()
+
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        self.abort()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1)
+
+    async def settle(self) -> None:
+        """Wait until all running work has ended, then end the connection."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.closed()
+
+    def abort(self) -> None:
+        """Cancel all running calls. They are answered with errors, unless the client has closed the connection."""
+        self._is_ending = True
+        if self._ended is not None and self._ended.done():
+            # Nobody would read the errors; a closed call sends nothing when its task ends.
+            self.session.cancel_all()
+
+        for task in self._tasks or ():
+            task.cancel()
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _start(self, request: Request, batch: _BatchResponse | None = None, charge: Charge | None = None) -> None:
+        session = self.session
+        try:
+            if self._is_ending:
+                raise InternalError("The server is shutting down")
+            call = session.receive_request(request, charge)
+        except ProtocolError as error:
+            frame = session.refuse(error, request.id)
+            if batch is None:
+                self.send(frame, request.id, request.method)
+            else:
+                batch.add(frame)
+            return
+
+        if batch is not None:
+            self._batches = self._batches or {}
+            self._batches[call] = batch
+        response = self._begin(call)
+        if response.__class__ is not CoroutineType:
+            self._respond(call, response)  # type: ignore[arg-type]
+        elif (task := (self._runner or self._make_runner()).start(response)) is not None:
+            self._running[call] = task  # type: ignore[index]  # created together with the runner
+
+    def _charge(self, size: int) -> Charge | None:
+        """Charge the size of a message to the memory budget; None if the budget is used up."""
+        charge = Charge(id(self.session), self.session.owner)
+        return charge if charge.set(size) else None
+
+    def _start_large(self, request: Request, size: int) -> None:
+        charge = self._charge(size)
+        if charge is None:
+            refusal = self.session.refuse(InternalError(OVER), request.id)
+            self.send(refusal, request.id, request.method)
+        else:
+            self._start(request, charge=charge)
+
+    def _make_runner(self) -> EagerTaskRunner:
+        self._runner = EagerTaskRunner(self.loop, self._make_tables()[0])
+        return self._runner
+
+    def _make_tables(self) -> tuple[set[asyncio.Task[Any]], dict[Call, asyncio.Task[Any]]]:
+        if self._tasks is None or self._running is None:
+            self._tasks, self._running = set(), {}
+        return self._tasks, self._running
+
+    async def answer(self, call: Call, on_wait: Callable[[], None] | None = None) -> bytes | None:
+        """Run an open call inside the calling task, and return its response; None if the client has cancelled it.
+
+        For transports that have a task per request. `on_wait` is called if the call has to wait for something; most
+        calls do not.
+        """
+        response = self._begin(call, hand_back=True)
+        if response.__class__ is not CoroutineType:
+            return response  # type: ignore[return-value]
+
+        try:
+            # The first step without a task of its own: most calls have no second one.
+            waits_for = response.send(None)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+        # The call waits: from here on the task can be cancelled as the call's own.
+        task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
+        assert task is not None
+        tasks, running = self._make_tables()
+        running[call] = task
+        tasks.add(task)
+        if on_wait is not None:
+            on_wait()
+            on_wait = None  # the call may last for hours
+        try:
+            return await Resumption(response, waits_for)  # type: ignore[no-any-return]
+        finally:
+            tasks.discard(task)
+
+    def cancel(self, call: Call) -> None:
+        """Stop a call that the client has cancelled, by a notification or by leaving. No response is sent."""
+        if call.is_open and self.session.cancel(call.id) is not None:
+            self._stop(call, None)
+
+    def stop(self, call: Call, error: ProtocolError) -> bytes | None:
+        """Stop a call whose client still waits, and return the error response.
+
+        Returns None if the response belongs to a batch, or the call was answered before.
+        """
+        response = self.session.fail(call, error)
+        return None if response is None or self._stop(call, response) else response
+
+    def _stop(self, call: Call, response: bytes | None) -> bool:
+        """Cancel the task of a closed call. Returns whether the response was added to a batch."""
+        task = self._running.get(call) if self._running else None
+        if task is not None:
+            task.cancel()
+        batch = self._batches.pop(call, None) if self._batches else None
+        if batch is None:
+            return False
+
+        # Now, and only once: the other responses of the batch do not wait for the task to end.
+        batch.add(response)
+        return True
+
+    def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
+        """Run a call's handler. Returns the response, or a coroutine if the handler has to be awaited."""
+        session = self.session
+        try:
+            handler = self.handlers.get(call.method)
+            if handler is None:
+                raise MethodNotFound(f"Method not found: {call.method}")
+
+            exchange = Exchange(call, self)
+            if getattr(call.params, "request_state", None) is not None:
+                exchange.asking  # noqa: B018  # a state that was tampered with is refused before anything runs (S26-086)
+
+            result = handler(exchange, call.params)
+            if result.__class__ is CoroutineType:
+                return self._finish(call, exchange, result, hand_back)
+            try:
+                return session.respond(call, result)
+            except _NOT_ENCODABLE:
+                return session.respond(call, replace_lone_surrogates(result))
+        except (Exception, SystemExit) as error:
+            return _fail_call(call, error)
+
+    async def _finish(
+        self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
+    ) -> bytes | None:
+        session = self.session
+        response: bytes | None
+        try:
+            result = await work
+            try:
+                response = session.respond(call, result)
+            except _NOT_ENCODABLE:
+                response = session.respond(call, replace_lone_surrogates(result))
+        except asyncio.CancelledError:
+            # If the client cancelled, the call is closed and `fail` returns None. If the server did, it gets an error.
+            is_ours = self._is_ending or not call.is_open
+            reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
+            response = session.fail(call, InternalError(reason))
+            task = self._running.get(call) if hand_back and self._running else None
+            if task is not None and task.cancelling():
+                # The task is the transport's. We cancel only the call in it; if anyone else did, the task must end.
+                if not is_ours:
+                    raise
+                task.uncancel()
+        except InputRequired as needed:
+            response = self._ask_again(call, exchange, needed)
+        except Exception as error:
+            response = _fail_call(call, error)
+        except BaseExceptionGroup as group:  # of a task group that asked several questions
+            response = self._ask_again(call, exchange, group)
+        except BaseException as error:  # whatever it is, it ends its call, not the server
+            if not self.loop.is_running():
+                raise  # the coroutine is dropped unfinished, after its loop has ended
+            response = _fail_call(call, error)
+        finally:
+            if self._running:
+                self._running.pop(call, None)
+            exchange.has_ended = True
+            if exchange.pending is not None:
+                exchange.end()
+
+        if hand_back:
+            return response
+        self._respond(call, response)
+        return None
+
+    def _ask_again(
+        self, call: Call, exchange: Exchange, needed: InputRequired | BaseExceptionGroup[BaseException]
+    ) -> bytes | None:
+        """Return the response that asks the client to send the request again with answers."""
+        questions = questions_of(needed)
+        if isinstance(questions, BaseException):
+            response = _fail_call(call, questions)
+        else:
+            try:
+                response = self.session.respond(call, exchange.asking.required(questions))
+            except BaseException as error:
+                response = _fail_call(call, error)
+
+        forget_frames(needed)
+        return response
+
+    def _respond(self, call: Call, response: bytes | None) -> None:
+        """Send the response to a call, or add it to its batch."""
+        if self._batches and (batch := self._batches.pop(call, None)) is not None:
+            batch.add(response)
+        elif response is not None:
+            for hooks in self._frame_hooks:
+                hooks.frame_sent(response, call.id, call.method)
+            send = self.channel.send_apart if call.bytes_sent else self.channel.send
+            send(response, call.id, call.method)
+
+    # -- notifications of the client, and batches --------------------------------------------
+
+    def receive_message(self, message: Message) -> bool:
+        """Handle a decoded message that is not a request. Returns False if there is no memory for it."""
+        if isinstance(message, Notification):
+            params = self.session.receive_notification(message)
+            if params is None:
+                return True
+
+            if message.method == "notifications/cancelled":
+                # The call may have been answered already: the two messages have crossed.
+                call = self.session.cancel(params.request_id)
+                if call is not None:
+                    self._stop(call, None)
+            else:
+                return self._run_listener(message, params)
+        elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
+            self._outgoing.receive(message)
+        return True
+
+    def _run_listener(self, message: Notification, params: Any) -> bool:
+        """Run the listener of a notification. Returns False if too many calls and listeners run already."""
+        version = self.session.version
+        listener = self.listeners.get(message.method)
+        if version is None or listener is None:
+            return True
+
+        no_id: Any = None  # the listener's questions belong to no request
+        call = Call(no_id, message.method, self.session, message.params, version, params, params.meta)
+        try:
+            if len(self._tasks or ()) >= 2 * self.session.max_in_flight:
+                raise InternalError("the connection has reached its limit of running calls and notifications")
+            call.hold(CALL + weigh(bytes(message.params)))
+        except InternalError as error:
+            log.warning("Dropped %s: %s", printable(message.method), printable(error))
+            return False
+
+        (self._runner or self._make_runner()).start(listener(Exchange(call, self), params))
+        return True
+
+    def _receive_batch(self, batch: Batch, size: int) -> None:
+        try:
+            self.check_batches()
+        except ProtocolError as error:
+            self.receive_error(error)
+            return
+
+        charge = self._charge(size)
+        if charge is None:
+            self.receive_error(InternalError(OVER))
+            return
+        self.receive_batch(decode_batch(batch), partial(self._send_batch, charge))
+
+    def _send_batch(self, charge: Charge, frame: bytes | None) -> None:
+        """Send the response to a batch. `charge` is held until all parts of it are there."""
+        if frame is not None:
+            self.send(frame, apart=True)
+
+    def check_batches(self) -> None:
+        """Raise InvalidRequest unless the version of the connection is 2025-03-26, the only one with batches."""
+        version = self.session.version
+        if version is None or not version.has_batches:
+            raise InvalidRequest("JSON-RPC batches exist in protocol version 2025-03-26 only")
+
+    def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
+        """Start all requests of a batch. `done` is called with the response, or None if there is nothing to answer.
+
+        Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
+        """
+        response = _BatchResponse(done, len(parts), self.session)
+        for part in parts:
+            if isinstance(part, Request) and part.method == "initialize":
+                error = InvalidRequest("initialize cannot be part of a batch")
+                error.request_id = part.id
+                part = error
+            if isinstance(part, ProtocolError):
+                response.add(self.session.refuse(part))
+            elif isinstance(part, Request):
+                self._start(part, response)
+            else:
+                self.receive_message(part)
+                response.add(None)
+
+    # -- messages to the client --------------------------------------------------------------
+
+    def send(
+        self, frame: bytes, related_request_id: Id | None = None, method: str | None = None, *, apart: bool = False
+    ) -> None:
+        """Send a frame, see `Channel.send`; with `apart` by `Channel.send_apart`."""
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+        if apart:
+            self.channel.send_apart(frame, related_request_id, method)
+        else:
+            self.channel.send(frame, related_request_id, method)
+
+    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+        """Send a notification. Returns a coroutine that the caller must await before it sends more; usually None.
+
+        The coroutine waits while the client does not read, and lets other calls run if one call sends much.
+        """
+        frame = self.session.notify(method, params, related_request)
+        if frame is None:
+            return None
+
+        related_request_id = None if related_request is None else related_request.id
+        for hooks in self._frame_hooks:
+            hooks.frame_sent(frame, related_request_id, method)
+        self.channel.send(frame, related_request_id, method)
+        if related_request is None:
+            return self._pause(None)
+
+        related_request.bytes_sent += len(frame)
+        needs_pause = related_request.bytes_sent > _YIELD_BYTES or self.channel.is_congested
+        return self._pause(related_request) if needs_pause else None
+
+    async def _pause(self, related_request: Call | None) -> None:
+        if self.channel.is_congested:
+            await self.channel.drain()
+        else:
+            await asyncio.sleep(0)
+
+        if related_request is not None:
+            related_request.bytes_sent = 1  # not 0: the response is still sent apart from its notifications
+
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """Send a notification, and wait as long as `say` demands."""
+        pause = self.say(method, params, related_request)
+        if pause is not None:
+            await pause
+
+    def as_json(self, data: Any) -> Any:
+        """Convert any object to JSON values; the fallback is its `repr`. Never raises."""
+        return as_json(data, self.to_builtins)
+
+    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
+        """Send a request to the client as part of `related_request`, and return the raw result.
+
+        `timeout` is in seconds, None for no limit. Raises RemoteError for an error response, RequestTimeout, and
+        ConnectionLost.
+        """
+        if self._outgoing is None:
+            from mcpd.server.dispatcher.outgoing import (
+                OutgoingRequests,  # few servers send requests, and this costs start-up
+            )
+
+            self._outgoing = OutgoingRequests(self.session, self.send, getattr(self.channel, "request_prefix", ""))
+        return await self._outgoing.request(method, params, related_request, timeout)
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The change notifications that this client has subscribed to."""
+        if self._subscriptions is None:
+            from mcpd.server.dispatcher.subscriptions import (
+                Subscriptions,  # many clients never receive a change notification
+            )
+
+            self._subscriptions = Subscriptions(self.session, self.channel, self.send)
+        return self._subscriptions
+
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
+        """Keep a subscription open until the client cancels it or the server ends it."""
+        return self.subscriptions.listen(call, wanted)
+
+    @property
+    def state_codec(self) -> RequestStateCodec:
+        """The codec that seals the states of multi round-trip requests. Raises LocalProtocolError if there is none."""
+        if self._get_state_codec is None:
+            raise LocalProtocolError("this connection has no key to seal states with")
+        return self._get_state_codec()
+
+
+class _BatchResponse:
+    """Collects the responses of one batch into one array, up to the size that a message may have.
+
+    Spec: 2025-03-26 basic/index, batching.
+    """
+
+    def __init__(self, done: Callable[[bytes | None], object], size: int, session: Session) -> None:
+        self._done = done
+        self._missing = size
+        self._session = session
+        self._responses: list[bytes] = []
+        self._bytes = 2
+
+    def add(self, response: bytes | None) -> None:
+        """Add the response to one part, or None for a part without a response."""
+        if response is not None:
+            self._bytes += len(response) + 1
+            if self._bytes > self._session.max_frame_bytes:
+                # Replace the response that is too large by an error: the others still arrive.
+                size, self._bytes = self._bytes, self._bytes - len(response)
+                response = self._session.replace(response, ResultTooLarge(size, self._session.max_frame_bytes))
+                self._bytes += len(response)
+            self._responses.append(response)
+
+        self._missing -= 1
+        if self._missing == 0:
+            self._done(b"[" + b",".join(self._responses) + b"]" if self._responses else None)
+
+
+def _fail_call(call: Call, error: BaseException) -> bytes | None:
+    """Close a call that ended with an exception. Returns the error response, None if the call was cancelled."""
+    try:
+        return call.session.fail(call, _protocol_error(error, call))
+    except Exception as not_encodable:
+        # The text or data of the error is not valid JSON, but the client still waits for a response.
+        log.error(
+            "%s (id %s) failed with an error that cannot be sent",
+            call.method,
+            printable(call.id),
+            exc_info=not_encodable,
+        )
+        return call.session.fail(call, InternalError())
+    finally:
+        forget_frames(error)
+
+
+def _protocol_error(error: BaseException, call: Call) -> ProtocolError:
+    """Return the error to send for a call that ended with an exception."""
+    if isinstance(error, ResultTooLarge):
+        log.warning("%s (id %s): %s", call.method, printable(call.id), printable(error.message))
+    if isinstance(error, ProtocolError):
+        return error if call.version.has_error(type(error)) else error.without_code()
+    if isinstance(error, (RequestTimeout, ToolError)):
+        # Only results of tools/call have `isError`. The text of a ToolError is meant for the client anyway.
+        return InternalError(str(error))
+
+    log.error("%s (id %s) failed", call.method, printable(call.id), exc_info=error)
+    return InternalError()

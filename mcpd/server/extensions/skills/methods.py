@@ -1,0 +1,172 @@
+"""`skills/list`, `skills/get` and `resources/directory/read`: what clients see of the skills in the catalog.
+
+Each looks at the resources that are there for the request, so what a rule hides or a switch turns off is in none.
+Pages are in the order of URIs, and a cursor is the URI of the last one: what comes or goes makes none repeat.
+Spec: SEP-2640.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error, a2b_base64, b2a_base64
+from typing import Any, TypeVar
+
+from msgspec import structs
+
+from mcpd.errors import InvalidParams
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result
+from mcpd.protocol.types.resources import Resource
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.base import Method
+from mcpd.server.extensions.skills.constants import DIRECTORY, SCHEME
+from mcpd.server.extensions.skills.entries import Skill, of_skills, source_of
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.registry.catalog import Catalog
+
+T = TypeVar("T")
+
+MOST_NAMED = 10_000
+"""How many files the skills of one page have, if it is more than one skill: an answer has its limit."""
+
+
+class GetSkillParams(Params, kw_only=True):
+    """Which skill, by the URI of its SKILL.md."""
+
+    uri: str
+
+
+class ReadDirectoryParams(PageParams, kw_only=True):
+    """Which folder; its URI has no slash at its end."""
+
+    uri: str
+
+
+class ListSkillsResult(CacheableResult, kw_only=True):
+    """One page of skills."""
+
+    skills: list[Skill]
+    next_cursor: str | None = None
+
+
+class GetSkillResult(CacheableResult, kw_only=True):
+    """One skill."""
+
+    skill: Skill
+
+
+class ReadDirectoryResult(Result, kw_only=True):
+    """What is in a folder, not what is in folders in it."""
+
+    resources: list[Resource]
+    next_cursor: str | None = None
+
+
+async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
+    """The catalog as a request may see it."""
+    if catalog.rules is None:
+        return catalog
+    from mcpd.server.registry.visibility import view  # few servers have rules
+
+    return await view(catalog, exchange, "resources/list", None)
+
+
+async def _list(catalog: Catalog, exchange: Exchange, params: PageParams) -> Result:
+    found: Result = await run_in_thread(_list_now, catalog, params.cursor, exchange=exchange)
+    return found
+
+
+def _list_now(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
+    files = of_skills(catalog.resources)
+    roots = {uri: source for uri, entry in files.items() if (source := source_of(entry)) is not None}
+    skills: list[Skill] = []
+    named = 0
+    shown, following = _page(roots, cursor, catalog.resources.page_size)
+    for uri, source in shown.items():
+        skill = source.describe()
+        if skill is None:
+            continue
+        skills.append(_visible(skill, files))
+        named += 1 if skill.resources == "dynamic" else len(skill.resources)
+        if named >= MOST_NAMED and uri != next(reversed(shown)):
+            following = _cursor(uri)
+            break
+    return ListSkillsResult(skills=skills, next_cursor=following)
+
+
+async def _get(catalog: Catalog, exchange: Exchange, params: GetSkillParams) -> Result:
+    files = of_skills(catalog.resources)
+    entry = files.get(params.uri)
+    source = None if entry is None else source_of(entry)
+    skill: Skill | None = None if source is None else await run_in_thread(source.describe, exchange=exchange)
+    if skill is None:
+        text = f"uri: no skill is served at {printable(params.uri, 300)}; skills/list has those that are"
+        raise InvalidParams(text, {"uri": params.uri})
+    return GetSkillResult(skill=_visible(skill, files))
+
+
+def _visible(skill: Skill, files: dict[str, Any]) -> Skill:
+    """The skill with those files that can be read."""
+    if skill.resources == "dynamic" or all(one.uri in files for one in skill.resources):
+        return skill
+    return structs.replace(skill, resources=[one for one in skill.resources if one.uri in files])
+
+
+async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDirectoryParams) -> Result:
+    above = f"{params.uri}/"
+    active = catalog.active_extensions(exchange)
+    files = of_skills(catalog.resources)
+    children: dict[str, Resource] = {}
+    for uri, entry in files.items():
+        name, is_deeper, _ = uri.removeprefix(above).partition("/")
+        if not uri.startswith(above):
+            continue
+        if not is_deeper:
+            children[uri] = entry.listed(active)
+        elif above + name not in children:
+            children[above + name] = Resource(uri=above + name, name=_unescaped(name), mime_type=DIRECTORY)
+    if not children or params.uri in (SCHEME[:-1], SCHEME[:-2]):
+        what = "is a file, not a folder" if params.uri in files else "is no folder of a skill"
+        raise InvalidParams(f"uri: {printable(params.uri, 300)} {what}", {"uri": params.uri})
+
+    shown, following = _page(dict(sorted(children.items())), params.cursor, catalog.resources.page_size)
+    shape = exchange.call.version.shape
+    return ReadDirectoryResult(resources=[shape(child) for child in shown.values()], next_cursor=following)
+
+
+def _page(items: dict[str, T], cursor: str | None, size: int) -> tuple[dict[str, T], str | None]:
+    """One page of items that are in the order of their URIs, and the cursor of the next. Raises InvalidParams."""
+    after = "" if cursor is None else _last_in(cursor)
+    left = {uri: item for uri, item in items.items() if uri > after}
+    shown = dict(list(left.items())[:size])
+    return shown, _cursor(next(reversed(shown))) if len(left) > len(shown) else None
+
+
+def _last_in(cursor: str) -> str:
+    try:
+        uri = a2b_base64(cursor, strict_mode=True).decode()
+    except (ValueError, Base64Error):
+        uri = ""
+    if not uri.startswith(SCHEME) or _cursor(uri) != cursor:
+        raise InvalidParams("cursor: not a cursor of this server; start again without one")
+    return uri
+
+
+def _cursor(uri: str) -> str:
+    return b2a_base64(uri.encode(), newline=False).decode()
+
+
+def _unescaped(name: str) -> str:
+    from urllib.parse import unquote  # few clients read folders
+
+    return printable(unquote(name), 300)
+
+
+# These see a catalog and an exchange, as `SkillsExtension.handler` gives them.
+_ROWS: dict[str, tuple[type[Params], Any]] = {
+    "skills/list": (PageParams, _list),
+    "skills/get": (GetSkillParams, _get),
+    "resources/directory/read": (ReadDirectoryParams, _read_directory),
+}
+
+METHODS = {name: Method(params=params, run=run) for name, (params, run) in _ROWS.items()}
+"""What clients may ask."""

@@ -1,0 +1,322 @@
+"""The Views of one server, and the tools that open them.
+
+A View is a resource like any other in the catalog, under its plain URI; what is listed and linked is the URI
+with the hash of what it holds now. Every form it ever had is answered, with what it holds now, because that
+is what fits the tool that is called now. Spec: MCP Apps 2026-01-26, "UI Resource Format".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from msgspec import convert, structs
+
+from mcpd.errors import RegistrationError
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.content import TextResourceContents
+from mcpd.protocol.types.resources import ReadResourceResult, Resource
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.base import ExtensionHost, ResourceAddition
+from mcpd.server.extensions.ui.assets import AppFile, html_problems, load_folder
+from mcpd.server.extensions.ui.constants import (
+    MIME_TYPE,
+    SCHEME,
+    UI,
+    AppsMode,
+    app_uri,
+    checked_uri,
+    is_app_type,
+    unversioned,
+    versioned,
+)
+from mcpd.server.extensions.ui.meta import ViewMeta, read_view_meta, view_meta
+from mcpd.server.extensions.ui.tools import ToolUi, Visibility, tool_ui
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.resources import FixedResource
+
+if TYPE_CHECKING:
+    from mcpd.server.extensions.options import AppOptions
+    from mcpd.server.registry.catalog import Catalog
+    from mcpd.server.registry.entries import ToolEntry
+
+
+log = logging.getLogger("mcpd.apps")
+
+FRESH_MS: Final = 24 * 60 * 60 * 1000
+"""How long a client may keep what it read under a URI with the hash of just that: a day, though it never changes."""
+
+
+class AppEntry(FixedResource):
+    """The HTML of one View with its metadata; `resource.uri` is the plain URI."""
+
+    def __init__(self, resource: Resource, html: str, meta: ViewMeta, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(resource, html, requires=UI)
+        self._html = html
+        self.meta = meta
+        self.problems = tuple(problems)
+        self._listed: Resource | None = None
+
+    @property
+    def html(self) -> str:
+        """The document."""
+        return self._html
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        """The resource with the URI of its content."""
+        if self._listed is None:
+            resource = self.resource
+            self._listed = structs.replace(resource, uri=versioned(resource.uri, self.html, resource.meta))
+        return self._listed
+
+    @property
+    def versioned_uri(self) -> str:
+        """The URI that is listed and linked."""
+        return self.listed(frozenset()).uri
+
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        """The HTML, as text, with the metadata that the listing has too (APP-S-03, APP-S-10)."""
+        item = TextResourceContents(uri, self.html, MIME_TYPE, meta=self.resource.meta)
+        result = ReadResourceResult(contents=[item])
+        if uri == self.versioned_uri:
+            result.ttl_ms = FRESH_MS
+        return result
+
+
+class AppsChoices(Protocol):
+    """What was chosen for the Apps of a server, see `extension.AppsExtension`."""
+
+    mode: AppsMode
+    strict_list: bool
+
+
+class Apps:
+    """What a server knows about MCP Apps, over its catalog. Views that are given by name are in its namespace."""
+
+    def __init__(self, server: ExtensionHost, extension: AppsChoices) -> None:
+        self.catalog = server.catalog
+        self.namespace = server.name
+        self.extension = extension
+        self._server = server
+        self._found: dict[str, list[Problem]] = {}
+        self._told: set[tuple[str, str]] = set()
+        self.catalog.registered_uri = self._registered_uri
+
+    def configured(self) -> None:
+        """Who gets Apps may have changed, and whether app-only tools are left out of every list."""
+        tools = self.catalog.tools
+        is_unlisted = _is_app_only if self.extension.strict_list else None
+        if tools.is_unlisted is not is_unlisted:
+            tools.is_unlisted = is_unlisted
+            if len(tools):
+                tools.changed()
+
+    # -- Views -------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> list[AppEntry]:
+        """All Views with fixed HTML, in order of registration."""
+        return [entry for entry in self.catalog.resources if isinstance(entry, AppEntry)]
+
+    def add_html(self, app: str, html: str | bytes, options: AppOptions) -> str:
+        """Add a View, and give its URI. Raises RegistrationError for what no host could show."""
+        left: dict[str, Any] = {**options}
+        uri = checked_uri("app", app, self.namespace)
+        where = f"app {uri}"
+        ui, others = _take_meta(where, left)
+        text = _as_text(where, html)
+        found = html_problems(where, text)
+        for problem in found:
+            if problem.is_error:
+                raise RegistrationError(str(problem))
+
+        # Each option that is known is taken out; what is left is a mistake of the author's.
+        replace = left.pop("replace", False)
+        icons = left.pop("icons", ())
+        resource = Resource(
+            uri=uri,
+            name=left.pop("name", None) or uri.rpartition("/")[2] or uri.removeprefix(SCHEME),
+            title=left.pop("title", None),
+            description=left.pop("description", None),
+            icons=[convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None,
+            meta=others,
+        )
+        if left:
+            from mcpd.server.extensions import options as known_options  # on the way to an error only
+
+            known = ", ".join(known_options.AppOptions.__annotations__)
+            raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
+
+        self._add(_entry(resource, text, ui, [*ui.problems, *found]), replace)
+        return uri
+
+    def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> str | None:
+        """Add a View from a folder, and give its URI; None if another app has that URI."""
+        uri = app_uri(namespace or self.namespace, file.name)
+        if uri in self.catalog.resources and not replace:
+            problem = Problem(f"app {file.path}", f"there is an app {uri} already; this one is left out")
+            self._report(file.path, [problem])
+            return None
+        self._found.pop(file.path, None)
+        self._add(self.file_entry(file, uri), replace)
+        return uri
+
+    def file_entry(self, file: AppFile, uri: str) -> AppEntry:
+        """The View that a file is, which is not added yet. What is unusual about it is logged."""
+        problems = [*file.problems, *html_problems(f"app {file.path}", file.html)]
+        resource = Resource(uri=uri, name=file.name, title=file.title, description=file.description)
+        return _entry(resource, file.html, file.meta, problems)
+
+    def add_folder(self, folder: str, namespace: str | None, *, replace: bool) -> list[str]:
+        """Add every HTML file of a folder, and give their URIs. Never raises (APP-S-18)."""
+        files, problems = load_folder(folder)
+        self._found.pop(folder, None)
+        if problems:
+            self._report(folder, problems)
+        added = [self.add_file(file, namespace, replace=replace) for file in files]
+        return [uri for uri in added if uri is not None]
+
+    def _add(self, entry: AppEntry, replace: bool) -> None:
+        before = self.catalog.resources.find(entry.key)
+        self.catalog.resources.add(entry, replace=replace)
+        self.changed(entry.key)
+        if isinstance(before, AppEntry):
+            # Tools link the URI with the hash of what it holds, so a client may watch either.
+            self._server.resource_updated(before.key)
+            self._server.resource_updated(before.versioned_uri)
+
+    def changed(self, uri: str, *, is_removed: bool = False) -> None:
+        """The View of that URI came, went or holds something else: the tools that link it are listed otherwise."""
+        if is_removed:
+            self._found.pop(uri, None)
+        is_template = "{" in uri
+        if any(ui.uri is not None and (is_template or ui.uri == uri) for ui in self.tools.values()):
+            self.catalog.tools.changed()
+
+    def dynamic(self, uri: str, mime_type: str | None, meta: dict[str, Any] | None) -> ResourceAddition:
+        """For a View whose HTML a function makes: its type, its `_meta`, and what finishes its content.
+
+        Raises RegistrationError for a MIME type that is not the one of Apps.
+        """
+        if mime_type is not None and not is_app_type(mime_type):
+            raise RegistrationError(f"resource {uri!r}: what is under ui:// is {MIME_TYPE}, not {mime_type}")
+        others = dict(meta or {})
+        found = read_view_meta(f"resource {uri}", others.pop("ui", None))
+        _say(found.problems)
+        self._found[uri] = list(found.problems)
+        whole = {**others, **(found.meta() or {})} or None
+
+        def finish(part: Any) -> Any:
+            if isinstance(part, dict):
+                return {**part, "mimeType": MIME_TYPE, "_meta": {**(whole or {}), **(part.get("_meta") or {})}}
+            return structs.replace(part, mime_type=MIME_TYPE, meta={**(whole or {}), **(part.meta or {})} or None)
+
+        return ResourceAddition(mime_type=MIME_TYPE, meta=whole, finish=finish)
+
+    def _registered_uri(self, uri: str) -> str | None:
+        plain = unversioned(uri)
+        if plain is None:
+            return None
+        return plain if isinstance(self.catalog.resources.find(plain), AppEntry) else None
+
+    # -- tools -------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> dict[str, ToolUi]:
+        """What Apps add to each tool that has something to do with them, by its name."""
+        return {entry.key: ui for entry in self.catalog.tools if isinstance(ui := entry.extension_meta.get(UI), ToolUi)}
+
+    def add_view(self, entry: AppEntry) -> None:
+        """Add the page of a bundled view, in the place of what had its URI."""
+        self.catalog.add_part(entry)
+        self.changed(entry.key)
+
+    def tool_ui(
+        self,
+        name: str,
+        given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
+        meta: dict[str, Any] | None,
+    ) -> ToolUi:
+        """What Apps add to a tool that is being registered; takes what is theirs out of `meta`."""
+        ui = tool_ui(name, given, meta, self.namespace, self.link)
+        _say(ui.problems)
+        return ui
+
+    def link(self, tool: str, uri: str) -> str | None:
+        """The URI to send for a tool's View, with the hash of what it holds where that is known.
+
+        None for a View that is not there, which is logged: no tool links what cannot be read (APP-S-05, APP-S-18).
+        """
+        entry = self.catalog.resources.find(uri)
+        if isinstance(entry, AppEntry):
+            return entry.versioned_uri
+        if self.catalog.has_resource(uri, frozenset((UI,))):
+            return uri
+        if (tool, uri) not in self._told:
+            self._told.add((tool, uri))
+            log.error("%s", printable(dangling(self.catalog, tool, uri), 2000))
+        return None
+
+    @property
+    def load_problems(self) -> list[Problem]:
+        """What could not be loaded."""
+        return [problem for problems in self._found.values() for problem in problems]
+
+    def _report(self, key: str, problems: list[Problem]) -> None:
+        """Something is missing altogether."""
+        self._found[key] = problems
+        for problem in problems:
+            log.error("%s", printable(problem, 2000))
+
+
+def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem]) -> AppEntry:
+    whole = {**(resource.meta or {}), **(meta.meta() or {})}
+    described = structs.replace(resource, mime_type=MIME_TYPE, size=len(html.encode()), meta=whole or None)
+    _say(problems)
+    return AppEntry(described, html, meta, problems)
+
+
+def _take_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
+    """What the options say of a View, and the members of its `_meta` that are not of MCP Apps; takes them out."""
+    others = dict(options.pop("meta", None) or {})
+    said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
+    if "ui" not in others:
+        return view_meta(where, **said), others
+    if any(value is not None for value in said.values()):
+        raise RegistrationError(f"{where}: give csp=, permissions= and the like, or _meta.ui, but not both")
+    return read_view_meta(where, others.pop("ui")), others
+
+
+def _as_text(where: str, html: str | bytes) -> str:
+    """HTML is always sent as text (APP-S-03): official hosts decode a blob as Latin-1, or refuse it."""
+    if isinstance(html, str):
+        return html.removeprefix("\ufeff")
+    try:
+        return html.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise RegistrationError(f"{where}: the HTML is not UTF-8 (byte {error.start})") from None
+
+
+def _is_app_only(entry: ToolEntry) -> bool:
+    ui = entry.extension_meta.get(UI)
+    return isinstance(ui, ToolUi) and ui.is_app_only
+
+
+def _say(problems: Iterable[Problem]) -> None:
+    """What is left out or unusual, for the log; the rest is served."""
+    for problem in problems:
+        log.warning("%s", printable(problem, 2000))
+
+
+def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:
+    """A tool names a View that is not there, and is listed without one (APP-S-05)."""
+    known = [entry.key for entry in catalog.resources if entry.key.startswith(SCHEME)]
+    near = get_close_matches(uri, known, 1)
+    others = f"there is {', '.join(known)}" if known else "there is no app at all"
+    hint = f"did you mean {near[0]}?" if near else others
+    text = f"its View {uri} is not registered: {hint}; add it with server.app() or server.add_apps()"
+    return Problem(f"tool {tool}", text)

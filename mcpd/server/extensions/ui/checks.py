@@ -1,0 +1,225 @@
+"""What would not work for hosts in the Apps of one server, for `mcpd check`.
+
+Registration refuses most of it; what comes from data, or only shows once all is registered, is found here.
+Rules: APP-S-01 to APP-S-18 of docs/rules.toml.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from mcpd.protocol.references import is_local, target_of
+from mcpd.server.extensions.ui.apps import AppEntry, Apps, dangling
+from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
+from mcpd.server.extensions.ui.tools import ToolUi
+from mcpd.server.extensions.ui.views.view import View
+from mcpd.server.registry.entries import Problem, metadata_of
+from mcpd.server.registry.tools import FunctionTool
+
+
+def app_problems(apps: Apps) -> list[Problem]:
+    """All of it, what is about one thing together."""
+    found = list(apps.load_problems)
+    tools = apps.tools
+    for entry in apps.entries:
+        found += entry.problems
+        found += _of_view(entry, tools)
+
+    found += _of_other_resources(apps)
+    for name, ui in tools.items():
+        found += ui.problems
+        found += _of_tool(apps, name, ui)
+
+    for tool in apps.catalog.tools:
+        if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
+            text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
+            found.append(Problem(f"tool {tool.key}", text))
+
+    found += _of_server(apps)
+    return found
+
+
+def _of_view(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
+    where = f"app {entry.key}"
+    if all(ui.uri != entry.key for ui in tools.values()):
+        yield Problem(where, f"no tool opens it; register one with ui={entry.key!r}", is_error=False)
+    domain = entry.meta.domain
+    if domain is not None:
+        text = f"domain {domain!r}: a host that expects another format refuses the app; leave it out for such hosts"
+        yield Problem(where, text, is_error=False)
+
+
+def _of_other_resources(apps: Apps) -> Iterator[Problem]:
+    """Resources that did not come as apps: registration sees to these, but a source may add to the catalog itself."""
+    for entry in apps.catalog.resources:
+        if isinstance(entry, AppEntry):
+            continue
+        resource = entry.listed(frozenset())
+
+        where, kind = f"resource {entry.key}", resource.mime_type
+        if not entry.key.startswith(SCHEME):
+            if is_app_type(kind):
+                yield Problem(where, f"is {kind}, so its URI has to begin with ui://")
+            elif has_ui(resource.meta):
+                yield Problem(where, "_meta.ui means something under ui:// only", is_error=False)
+        elif kind != MIME_TYPE:
+            yield Problem(where, f"is under ui://, so its type has to be {MIME_TYPE}, not {kind}")
+
+
+def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
+    where, uri = f"tool {name}", ui.uri
+    entry = apps.catalog.tools.find(name)
+    if ui.view is not None and isinstance(entry, FunctionTool):
+        yield from misfits(entry, ui.view)
+    if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
+        yield dangling(apps.catalog, name, uri)
+    if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):
+        text = "only an app may call it, and no tool opens one: give a tool ui=, or this one the model"
+        yield Problem(where, text, is_error=False)
+
+
+def _of_server(apps: Apps) -> Iterator[Problem]:
+    extension = apps.extension
+    if extension.mode == "never" and (apps.entries or apps.tools):
+        by = "MCP_APPS_ENABLED=false" if os.environ.get("MCP_APPS_ENABLED") else "apps='never'"
+        yield Problem("apps", f"are off ({by}): every client gets text only", is_error=False)
+    hidden = [name for name, ui in apps.tools.items() if ui.is_app_only]
+    if apps.catalog.tools.is_unlisted is not None and hidden:
+        text = f"the list leaves out {', '.join(hidden)}: hosts that look tools up in the list cannot call them"
+        yield Problem("strict model list", text, is_error=False)
+
+
+_PLAIN: Final = frozenset(("integer", "number", "boolean", "null"))
+_TEXT: Final = (str, bytes, type(None))
+_WANTS: Final = {
+    "table": "a table is made of a list of objects, of lists, or of a dict of lists",
+    "chart": "a chart is made of a list of objects, of lists, or of a dict of lists, with numbers in it",
+    "markdown": "Markdown is text",
+    "image": "an image is image content, base64 with its type, or an address",
+}
+
+
+def misfits(tool: FunctionTool, view: View) -> list[Problem]:
+    """What of the tool's results the view could not show."""
+    where, kind = f"tool {tool.key}", view.view
+    if kind == "form":
+        return []
+
+    schema = tool.tool.output_schema or tool.callee.output_schema
+    if not isinstance(schema, dict):
+        returns = tool.callee.returns
+        if kind in ("table", "chart") and any(returns is text for text in _TEXT):
+            gives = "nothing" if returns in (None, type(None)) else returns.__name__
+            return [_problem(where, kind, gives)]
+        return []
+
+    shape = _inside(schema, schema)
+    if not shape or _can_be(shape, schema, kind):
+        return list(_unknown_columns(where, shape, schema, view))
+    return [_problem(where, kind, _named(shape))]
+
+
+def _problem(where: str, kind: str, gives: str) -> Problem:
+    text = f"view={kind!r} cannot show {gives}: {_WANTS[kind]}. Return that, or take another view"
+    return Problem(where, text, is_error=False)
+
+
+def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> bool:
+    types = _types(shape)
+    if kind in ("markdown", "image"):
+        return not types or not types <= (_PLAIN | ({"array"} if kind == "markdown" else set()))
+    if types and not types & {"array", "object"}:
+        return False
+    columns = _columns(shape, root)
+    return kind == "table" or columns is None or any(_may_be_number(each, root) for each in columns.values())
+
+
+def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The columns that a schema promises, with the schema of their values; None where any may come."""
+    if "array" in _types(shape):
+        return _of_items(_inside(shape.get("items"), root), root)
+    members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
+    if not members or shape.get("additionalProperties"):
+        return None
+    lists = {name: member for name, member in members.items() if "array" in _types(member)}
+    if len(lists) == 1:
+        return _of_items(_inside(next(iter(lists.values())).get("items"), root), root)
+    if len(lists) == len(members):
+        return {name: member.get("items", {}) for name, member in lists.items()}
+    return None
+
+
+def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+    types = _types(items)
+    if types and not types & {"object", "array"}:
+        return {"value": items}
+    properties = items.get("properties")
+    additional = items.get("additionalProperties")
+    if isinstance(properties, Mapping) and properties and not additional:
+        return dict(properties)
+    if not properties and isinstance(additional, Mapping) and not _may_be_number(additional, root):
+        return {"": additional}
+    return None
+
+
+def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, Any], view: View) -> Iterator[Problem]:
+    """Columns that the view names and the schema does not have."""
+    if "rows" in view.options or view.view not in ("table", "chart"):
+        return
+    columns = _columns(shape, root)
+    if columns is None or "" in columns:
+        return
+
+    named: Sequence[str] = [*view.options.get("columns", ()), *view.options.get("y", ())]
+    for name in [*named, *([view.options["x"]] if "x" in view.options else [])]:
+        if name not in columns:
+            text = f"view={view.view!r} names the column {name!r}; results have {', '.join(columns)}"
+            yield Problem(where, text, is_error=False)
+
+    for name in view.options.get("y", ()):
+        if name in columns and not _may_be_number(columns[name], root):
+            yield Problem(where, f"view='chart' draws {name!r}, which is no number", is_error=False)
+
+
+def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
+    shape = _inside(schema, root)
+    types = _types(shape)
+    if "array" in types:
+        return _may_be_number(shape.get("items"), root)
+    return not types or bool(types & {"number", "integer"}) or ("anyOf" in shape and not shape.get("type"))
+
+
+def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
+    """Through references, and through the null beside the only real branch of an Optional; {} for whatever it be."""
+    for _ in range(16):
+        if not isinstance(schema, Mapping):
+            return {}
+        branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+
+        reference = schema.get("$ref")
+        if is_local(reference):
+            schema = target_of(reference, root)
+        elif len(branches) == 1:
+            schema = branches[0]
+        else:
+            return dict(schema)
+    return {}
+
+
+def _types(shape: Mapping[str, Any]) -> set[str]:
+    given = shape.get("type")
+    if isinstance(given, str):
+        return {given}
+    if isinstance(given, Sequence):
+        return set(map(str, given)) - {"null"}
+    return {name for branch in shape.get("anyOf", ()) for name in _types(branch)}
+
+
+def _named(shape: Mapping[str, Any]) -> str:
+    """What a schema gives, in a few words."""
+    types = sorted(_types(shape))
+    if types in (["array"], ["object"]):
+        return f"this {types[0]}: it has no numbers" if types == ["array"] else "this object"
+    return " or ".join(types) or "what it gives"

@@ -1,0 +1,299 @@
+"""What a View may reach: the `csp` and `permissions` members of `_meta.ui`, and the check of each source.
+
+A source that passes can be joined into a Content-Security-Policy header as it is. The server checks with
+this at registration, the host before it builds a policy; neither trusts the other to have done so. How a
+policy is built from granted sources is the host's business (`mcpd.apps.host.document`).
+
+Spec: MCP Apps 2026-01-26, "UI Resource Format" and "Content Security Policy Enforcement"; the list of
+what is accepted is our own and narrower than CSP Level 3 section 2.3.1, which has no notion of hostile input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from mcpd.protocol.types.base import Wire
+
+SourceKind: TypeAlias = Literal["connectDomains", "resourceDomains", "frameDomains", "baseUriDomains"]
+
+SOURCE_KINDS: Final[tuple[SourceKind, ...]] = get_args(SourceKind)
+MAX_SOURCES: Final = 64
+MAX_SOURCE_CHARS: Final = 253
+
+
+class UiCsp(Wire, kw_only=True):
+    """The origins a View declares. An absent list and an empty one mean the same: nothing."""
+
+    connect_domains: list[str] | None = None
+    resource_domains: list[str] | None = None
+    frame_domains: list[str] | None = None
+    base_uri_domains: list[str] | None = None
+
+    def sources(self, kind: SourceKind) -> list[str]:
+        """The list of one kind, empty if absent."""
+        return getattr(self, _FIELDS[kind]) or []
+
+
+class UiPermissions(Wire, kw_only=True):
+    """The browser features a View asks for; a member that is present, however empty, asks."""
+
+    camera: dict[str, Any] | None = None
+    microphone: dict[str, Any] | None = None
+    geolocation: dict[str, Any] | None = None
+    clipboard_write: dict[str, Any] | None = None
+
+    def names(self) -> list[str]:
+        """The features asked for, in their wire names."""
+        return [wire for wire, name in _PERMISSIONS.items() if getattr(self, name) is not None]
+
+
+class SourceProblem(Struct, frozen=True):
+    """What is wrong with one entry, in words; `dropped` is False where it was corrected instead."""
+
+    kind: str
+    source: str
+    reason: str
+    dropped: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.source!r} {'dropped' if self.dropped else 'changed'}: {self.reason}"
+
+
+_FIELDS: Final[dict[str, str]] = {
+    "connectDomains": "connect_domains",
+    "resourceDomains": "resource_domains",
+    "frameDomains": "frame_domains",
+    "baseUriDomains": "base_uri_domains",
+}
+_PERMISSIONS: Final[dict[str, str]] = {
+    "camera": "camera",
+    "microphone": "microphone",
+    "geolocation": "geolocation",
+    "clipboardWrite": "clipboard_write",
+}
+
+# Compiled when the first source is checked, and kept by `re`: compiling costs start-up, and few servers declare any.
+_SOURCE: Final = (
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<wild>\*\.)?(?P<host>[^/:?#@*\[\]]*)(?::(?P<port>[^/?#@]*))?(?P<rest>[/?#].*)?"
+)
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_IPV4: Final = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_SCHEMES: Final = ("http", "https", "ws", "wss")
+_LOCAL_SCHEMES: Final = ("data:", "blob:")
+_COMPAT: Final = ("*", "http:", "https:", "ws:", "wss:")
+_KEYWORD: Final = r"(?:self|none|unsafe-\w+|strict-dynamic|report-sample|(?:nonce|sha256|sha384|sha512)-.*)"
+
+# Each of these ends or opens something in a header: a source, a directive, a policy or an attribute.
+_FORBIDDEN: Final[tuple[tuple[str, str], ...]] = (
+    (";", "a semicolon would end the directive"),
+    (",", "a comma would end the policy in a header"),
+    ("'", "quotes mark keywords, which cannot be declared"),
+    ('"', "quotes are not part of an origin"),
+    ("<", "angle brackets are not part of an origin"),
+    (">", "angle brackets are not part of an origin"),
+    ("\\", "a backslash is not part of an origin"),
+)
+
+
+def validate_sources(
+    sources: Iterable[object], kind: SourceKind, *, compat: bool = False
+) -> tuple[list[str], list[SourceProblem]]:
+    """The entries of one list that may stand in a policy, each once, and what is wrong with the others.
+
+    `compat` also lets bare `*`, scheme sources such as `https:` and wildcards under public suffixes such as
+    `https://*.com` pass, as the reference host does.
+    """
+    accepted: dict[str, None] = {}
+    problems: list[SourceProblem] = []
+    for index, entry in enumerate(sources):
+        if index == MAX_SOURCES:
+            problems.append(SourceProblem(kind, "…", f"a list may have {MAX_SOURCES} entries; the rest is ignored"))
+            break
+        if not isinstance(entry, str):
+            problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
+            continue
+        source, reason = _normalise(entry, kind, compat)
+        if source is None:
+            problems.append(SourceProblem(kind, _show(entry), reason))
+            continue
+        if reason:
+            problems.append(SourceProblem(kind, _show(entry), reason, dropped=False))
+        accepted[source] = None
+
+    return list(accepted), problems
+
+
+def validate_csp(csp: UiCsp, *, compat: bool = False) -> tuple[UiCsp, list[SourceProblem]]:
+    """All four lists checked: what can be granted at most, and every problem found."""
+    granted: dict[str, list[str] | None] = {}
+    problems: list[SourceProblem] = []
+    for kind in SOURCE_KINDS:
+        accepted, found = validate_sources(csp.sources(kind), kind, compat=compat)
+        granted[_FIELDS[kind]] = accepted or None
+        problems += found
+    return UiCsp(**granted), problems
+
+
+def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
+    """The `csp` member as another party wrote it; None where it is absent or no object.
+
+    A list that is no list counts as absent: both readings grant nothing.
+    """
+    if value is None:
+        return None, []
+    if not isinstance(value, Mapping):
+        return None, [SourceProblem("csp", _show(repr(value)), "must be an object; the restrictive default applies")]
+
+    lists: dict[str, list[str] | None] = {}
+    problems: list[SourceProblem] = []
+    for kind in SOURCE_KINDS:
+        entries = value.get(kind)
+        if entries is None:
+            continue
+        if not isinstance(entries, (list, tuple)):
+            problems.append(SourceProblem(kind, _show(repr(entries)), "must be an array of strings"))
+            continue
+        for entry in entries:
+            if not isinstance(entry, str):
+                problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
+        lists[_FIELDS[kind]] = [entry for entry in entries if isinstance(entry, str)]
+
+    return UiCsp(**lists), problems
+
+
+def read_permissions(value: object) -> UiPermissions | None:
+    """The `permissions` member as another party wrote it; what is no object asks for nothing."""
+    if not isinstance(value, Mapping):
+        return None
+    return UiPermissions(**{name: {} for wire, name in _PERMISSIONS.items() if isinstance(value.get(wire), Mapping)})
+
+
+def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, str]:
+    """(source, "") if good, (source, warning) if corrected, (None, reason) if not usable."""
+    if reason := _unsafe(entry):
+        return None, reason
+    source = entry.lower()
+    if source in _LOCAL_SCHEMES:
+        if kind in ("connectDomains", "resourceDomains"):
+            return source, ""
+        return None, f"{source} can only be declared in connectDomains and resourceDomains"
+
+    if source in _COMPAT:
+        return (source, "") if compat else (None, "matches every host; declare the origins that are needed")
+    match = re.fullmatch(_SOURCE, source)
+    if match is None:
+        return None, _why_no_match(source)
+
+    scheme, host, port = match["scheme"], match["host"], match["port"]
+    if scheme not in _SCHEMES:
+        return None, f"the scheme must be one of {', '.join(_SCHEMES)}"
+    if reason := _bad_host(host, wild=match["wild"] is not None):
+        return None, reason
+    if match["wild"] is not None and not compat and _is_public_suffix(host):
+        return None, f"anybody may have a host under {host}: that is no narrower than every host; name the one needed"
+    if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
+        return None, "the port must be a number up to 65535 or *"
+
+    origin = source[: match.start("rest")] if match["rest"] else source
+    return origin, "" if origin == source else "a policy is about origins; path and query are cut off"
+
+
+def _unsafe(entry: str) -> str:
+    """Why this text must not come near a header, or ""."""
+    if not entry:
+        return "is empty"
+    if len(entry) > MAX_SOURCE_CHARS:
+        return f"is longer than {MAX_SOURCE_CHARS} characters"
+    if not entry.isascii():
+        return "must be ASCII; write an international name in its xn-- form"
+    if any(char <= " " or char == "\x7f" for char in entry):
+        return "white space and control characters would end the source"
+    return next((reason for char, reason in _FORBIDDEN if char in entry), "")
+
+
+def _why_no_match(source: str) -> str:
+    if re.fullmatch(_KEYWORD, source):
+        return "keywords cannot be declared"
+    authority = source.partition("://")[2].partition("/")[0]
+    if "@" in authority:
+        return "user names and passwords are not part of an origin"
+    if "[" in authority:
+        return "an IPv6 address is not a host in CSP; use a name or an IPv4 address"
+    return "is not scheme://host[:port]"
+
+
+def _bad_host(host: str, *, wild: bool) -> str:
+    """Why this is no host of a CSP source, or ""."""
+    labels = host.split(".")
+    if labels[-1].isdigit():
+        if wild:
+            return "an IPv4 address has no subdomains"
+        return "" if re.fullmatch(_IPV4, host) else "is not a valid IPv4 address"
+    if all(re.fullmatch(_LABEL, label) for label in labels):
+        return ""
+    return f"{host!r} is not a host name" if host else "has no host"
+
+
+def _show(text: str) -> str:
+    """An entry for a message: shortened, so that a hostile one cannot flood a log."""
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _is_public_suffix(host: str) -> bool:
+
+    return is_public_suffix(host)
+
+
+_COMMON = """
+ac asn bank co com ed edu firm gen go gob gov gouv govt gv id ind info int k12 lg ltd me med mil ne net nhs nic nom or
+org plc police pro res sch web
+"""
+_HOSTS = """
+amplifyapp.com appspot.com azureedge.net azurewebsites.net azurestaticapps.net blogspot.com cloudapp.net cloudfront.net
+deno.dev duckdns.org firebaseapp.com fly.dev github.io gitlab.io glitch.me googleapis.com herokuapp.com hf.space loca.lt
+netlify.app ngrok-free.app ngrok.app ngrok.dev ngrok.io nip.io onrender.com pages.dev r2.dev railway.app repl.co
+replit.app replit.dev run.app sslip.io surge.sh trycloudflare.com ts.net vercel.app web.app windows.net workers.dev
+"""
+_SECOND_LEVELS = frozenset(_COMMON.split())
+_HOSTING = frozenset(_HOSTS.split())
+_ALL_HOSTING = ("amazonaws.com", "on.aws", "windows.net")
+"""All names below these are other people's, however many labels they have."""
+
+
+def is_public_suffix(domain: str) -> bool:
+    """Whether anybody may have a host below this domain, at whatever depth; it is in lower case and ASCII."""
+    labels = domain.split(".")
+    if len(labels) == 1 or domain in _HOSTING or ".".join(labels[-2:]) in _ALL_HOSTING:
+        return True
+    listed = _listed()
+    if listed is not None:
+        return listed(domain)
+    return len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVELS
+
+
+@cache
+def _listed() -> Callable[[str], bool] | None:
+    """The Public Suffix List that is installed. Reading it takes a moment: done when the first wildcard is seen."""
+    try:
+        from publicsuffixlist import PSLFILE, PublicSuffixList
+    except ImportError:
+        return None
+    is_public = PublicSuffixList().is_public
+    with open(PSLFILE, encoding="utf-8") as lines:
+        parents = frozenset(_parents(lines))
+    return lambda domain: domain in parents or is_public(domain)
+
+
+def _parents(lines: Iterable[str]) -> Iterator[str]:
+    """What stands above public suffixes, as `core.windows.net` above `blob.core.windows.net`: it matches both."""
+    for line in lines:
+        name = line.partition(" ")[0].strip().removeprefix("*.")
+        if name.isascii() and not name.startswith(("//", "!")):
+            for _ in range(name.count(".") - 1):
+                name = name.partition(".")[2]
+                yield name

@@ -1,0 +1,114 @@
+"""Results of tools that have a View: text for the model, data for the View, and something to read for everybody.
+
+What is for the View goes through two channels, because each is dropped by some host: `structuredContent`,
+and a copy in `_meta` (APP-S-16). Clients without Apps get neither: some show a model the data instead of the text.
+
+Spec: MCP Apps 2026-01-26, "Data Passing", "Graceful Degradation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Raw, structs
+
+from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
+from mcpd.protocol.types.tools import CallToolResult
+from mcpd.server.extensions.ui.constants import SCHEME
+from mcpd.server.registry.content import encode_data
+
+VIEW_DATA: Final = "mcpd/data"
+"""The key of `_meta` under which a View finds its data if `structuredContent` was lost on the way."""
+
+
+class ViewResult(CallToolResult, kw_only=True):
+    """A result with a part for the View; `view_meta` is that part of `_meta`. Made by `view_result`."""
+
+    view_meta: dict[str, Any] = {}
+
+
+def view_result(
+    text: str | ContentBlock | Sequence[str | ContentBlock],
+    data: Any = UNSET,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    is_error: bool = False,
+) -> ViewResult:
+    """A result of which the model reads `text` and the View gets `data`.
+
+    `data` is anything that becomes JSON, best an object. It comes as `structuredContent` and once more as
+    `_meta["mcpd/data"]`; `meta` are further members of `_meta`. Clients without MCP Apps get the text only, and
+    the structured content if the tool has an output schema.
+    """
+    parts = [text] if isinstance(text, str) or not isinstance(text, Sequence) else text
+    content = [TextContent(part) if isinstance(part, str) else part for part in parts]
+    for_view = dict(meta or {})
+    if data is not UNSET:
+        data = Raw(encode_data(data))
+        for_view.setdefault(VIEW_DATA, data)
+    return ViewResult(content=content, structured_content=data, is_error=is_error, view_meta=for_view)
+
+
+def finished(result: CallToolResult, *, has_apps: bool, has_schema: bool, name: str) -> CallToolResult:
+    """A tool's result as a client gets it, with Apps or without.
+
+    `name` is the tool's, for the text that stands in where the tool gave nothing to read (APP-S-06).
+    """
+    content, structured, meta = result.content, result.structured_content, result.meta
+    if isinstance(result, ViewResult):
+        if has_apps:
+            meta = {**result.view_meta, **_members(meta)} or None
+        elif not has_schema:
+            structured = UNSET
+
+    if not has_apps:
+        if any(map(_is_of_a_view, content)):
+            content = [block for block in content if not _is_of_a_view(block)]
+        if any(map(_is_for_a_view, _members(meta))):
+            meta = {key: value for key, value in _members(meta).items() if not _is_for_a_view(key)}
+
+    if not any(map(_can_be_read, content)):
+        content = [*content, TextContent(_fallback(structured, result.is_error, name))]
+    if result.__class__ is CallToolResult:
+        if content is result.content and meta is result.meta:
+            return result
+        return structs.replace(result, content=content, meta=meta or None)
+
+    return CallToolResult(
+        result_type=result.result_type,
+        content=content,
+        structured_content=structured,
+        is_error=result.is_error,
+        meta=meta or None,
+    )
+
+
+def _members(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
+    return meta if isinstance(meta, dict) else {}
+
+
+def _is_for_a_view(key: str) -> bool:
+    return key == "ui" or key.startswith("ui/") or key == VIEW_DATA
+
+
+def _is_of_a_view(block: object) -> bool:
+    """Whether a block shows or names the resource of a View."""
+    if isinstance(block, ResourceLink):
+        return block.uri.startswith(SCHEME)
+    if isinstance(block, EmbeddedResource):
+        resource = block.resource
+        uri = resource.get("uri") if isinstance(resource, dict) else getattr(resource, "uri", "")
+        return str(uri).startswith(SCHEME)
+    return False
+
+
+def _can_be_read(block: object) -> bool:
+    """Whether a block says something to a model that sees no View."""
+    return bool(block.text.strip()) if isinstance(block, TextContent) else not _is_of_a_view(block)
+
+
+def _fallback(structured: Any, is_error: bool, name: str) -> str:
+    if structured is not UNSET and structured is not None:
+        return encode_data(structured).decode()
+    return f"The tool {name} failed, and said nothing more." if is_error else f"The tool {name} is done."

@@ -1,0 +1,461 @@
+"""Streamable HTTP as an ASGI application: which requests are admitted to the endpoint; what is beside it is `routes`'.
+
+The checks come in this order: `Host` and `Origin`, credentials, method, `Accept` and `Content-Type`, size of the
+body, JSON. What follows is answered by the era that `eras` finds.
+Spec: 2026-07-28 and 2025-11-25 basic/transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Raw
+
+from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
+from mcpd.protocol.channel import Channel, Ending, Receiver
+from mcpd.protocol.envelope import has_envelope
+from mcpd.protocol.jsonrpc import ABSENT, Batch, Failure, Message, Notification, Request, Response, decode, decode_batch
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
+from mcpd.server.http.core import Backend, Companion, Core, Facts, HttpSettings, Identify
+from mcpd.server.http.legacy import LegacyEndpoint
+from mcpd.server.http.modern import ModernEndpoint
+from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.server.http.routes import Cors, Router
+from mcpd.server.http.websocket import serve_websocket
+from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+if TYPE_CHECKING:
+    from mcpd.server.dispatcher.connection import ServerConnection
+
+
+Step: TypeAlias = Coroutine[Any, Any, Any]
+"""A part of the work on a request; it gives the next one, or None."""
+
+Other: TypeAlias = Notification | Response | Failure | list[Message | ProtocolError]
+"""What may be posted beside a request; the list is a batch."""
+
+
+class EraEndpoint(Protocol):
+    """How one era answers."""
+
+    def post(self, request: HttpRequest, message: Request, /) -> Step:
+        """A POST of one request."""
+
+    def post_other(self, request: HttpRequest, message: Other, /) -> Step:
+        """A POST of anything else."""
+
+    def get(self, request: HttpRequest, /) -> Step:
+        """A GET: a client that wants to listen."""
+
+    def delete(self, request: HttpRequest, /) -> Step:
+        """A DELETE: a client that ends its session."""
+
+
+class Eras:
+    """The endpoints of both eras. `named` has those that a request's `MCP-Protocol-Version` alone decides for."""
+
+    def __init__(self, core: Core) -> None:
+        self.legacy = LegacyEndpoint(core)
+        self._modern = ModernEndpoint(core)
+        self.named: dict[bytes | None, EraEndpoint] = {name.encode(): self._modern for name in table.MODERN}
+        self._only_modern = table.modern_requests()
+
+    def of_request(self, request: HttpRequest, message: Request, body: bytes) -> EraEndpoint:
+        """For a request whose header names no modern version: by its `_meta`, or by a method that one era has."""
+        if b"protocolVersion" in body and has_envelope(message.params):
+            return self._modern
+        if message.method in self._only_modern and b"mcp-session-id" not in request.headers:
+            return self._modern
+        return self.legacy
+
+    def of_other(self, message: Other, body: bytes) -> EraEndpoint:
+        """The same for anything else: by the `_meta` of any of it."""
+        parts = message if isinstance(message, list) else [message]
+        return self._modern if b"protocolVersion" in body and any(map(_has_envelope, parts)) else self.legacy
+
+
+def _has_envelope(part: Message | ProtocolError) -> bool:
+    params: Raw = getattr(part, "params", ABSENT)
+    return params is not ABSENT and has_envelope(params)
+
+
+log = logging.getLogger("mcpd.http")
+
+_MOST_CHECKED = 1024
+_LONGEST_CHECKED = 1024
+_DEFAULT_ACCESS = Access()
+_DEFAULT_SETTINGS = HttpSettings()
+
+_Known: TypeAlias = Principal | Refusal
+_Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
+
+
+class _HeaderCheck(NamedTuple):
+    """What is wrong with requests that have these headers: `refusal` by Host and Origin, `fault` of a POST."""
+
+    refusal: Refusal | None
+    fault: tuple[int, str] | None
+
+
+class HttpApp:
+    """The application: give it to any ASGI server, or to `listener.HttpListener`.
+
+    `server` is what it serves, `bound` the host that is listened on. `identify` gives the sender of a request, where
+    something before this application authenticates.
+    """
+
+    def __init__(
+        self,
+        server: Backend,
+        access: Access = _DEFAULT_ACCESS,
+        settings: HttpSettings = _DEFAULT_SETTINGS,
+        *,
+        bound: str = "",
+        identify: Identify | None = None,
+    ) -> None:
+        if not settings.path.startswith("/"):
+            raise ConfigurationError(f"path {settings.path!r}: write the endpoint's path from the root, such as /mcp")
+        self.settings = settings
+
+        self.guard = Guard(access, bound)
+        if identify is not None and access.authenticate is not None:
+            raise ConfigurationError("identify= and authenticate= both say who sends a request: give one of them")
+        self._identify = identify
+        self._authentication = self.guard.authentication
+        if identify is not None:
+            self._authentication = self._authentication or Authentication(None, access.authenticate_timeout)
+
+        protection = self.guard.protection
+        self._known_by: Callable[[bytes], Principal | None] | None = None if protection is None else protection.known
+
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.core = Core(server, settings, knows_users=self._authentication is not None, protection=protection)
+        if protection is not None:
+            protection.on_forget.append(self.forget)
+        self._lifespan = server.lifespan
+        """Started and ended with the ASGI server's lifespan; without one the first call starts it."""
+        self._cors = Cors(access.origins)
+
+        path = settings.path.rstrip("/")
+        self.paths = (path, path + "/") if path else ("/", "")
+        """Where the endpoint is, first as it is told to people."""
+        self._eras = Eras(self.core)
+        find_sender = None if self._authentication is None else partial(self._who, self._authentication)
+        self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
+        self.sessions = self._eras.legacy.sessions
+        self.companion: Companion | None = None
+        """What is started and ended with it."""
+        self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
+
+    # -- what the ASGI server calls ----------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, WebSocket, or life of the server. Spec: ASGI 3."""
+        if scope["type"] == "http":
+            began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
+            request = HttpRequest(scope, receive, send, self.core.on_refused)
+            step: Step | None = self._route(request)
+            try:
+                while step is not None:
+                    # One after the other, not inside each other: a call that lasts keeps nothing of its way here.
+                    step = await step
+            except ClientDisconnected:
+                pass
+            finally:
+                request.charge = request.watch = None  # the server may keep the request as long as its connection
+
+            if began:
+                took = (perf_counter() - began) * 1000
+                log.debug(
+                    "%s %s %s %.1f ms",
+                    printable(request.method),
+                    printable(request.path),
+                    request.status or "gone",
+                    took,
+                )
+        elif scope["type"] == "websocket":
+            request = HttpRequest({**scope, "method": "GET"}, receive, send)
+            refusal = await self._refuse_websocket(request)
+            if refusal is not None:
+                self.refused(refusal.status)
+            await serve_websocket(self.core, request, send, refusal)
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    async def start(self) -> None:
+        """Serve from now on, also after `aclose`, in this event loop; safe to call again."""
+        self._begin()
+
+        if self.companion is not None:
+            self.companion.start()
+        if self.core.sharing is not None:
+            await self.core.sharing.start()
+
+    def _begin(self) -> None:
+        """Take clients again, and forget what belongs to an event loop that was closed without a shutdown."""
+        if self._loop is not None:
+            self.core.is_draining = False
+            if self._loop.is_closed():
+                self.core.keep_alive.stop()
+                self.sessions.end_all()
+        self._loop = asyncio.get_running_loop()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        lifespan = self._lifespan
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.aclose(0)
+                if lifespan is not None:
+                    await lifespan.let_go(self)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+            if lifespan is not None:
+                lifespan.hold(self)
+                try:
+                    await lifespan.open()
+                except ConfigurationError as error:
+                    await lifespan.let_go(self)
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+
+            await self.start()
+            await send({"type": "lifespan.startup.complete"})
+
+    def _route(self, request: HttpRequest) -> Step:
+        """Decide by its head how a request is answered."""
+        check = self._check_headers(request)
+        refusal = check.refusal
+        if request.path not in self.paths:
+            return self.routes.serve(request, refusal)
+        if refusal is not None:
+            log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
+            return request.refuse(refusal)
+
+        if self._cors.is_enabled:
+            request.response_headers = self._cors.headers(request)
+            if request.method == "OPTIONS" and self._cors.is_preflight(request):
+                return request.answer_empty(204, self._cors.preflight(request))
+
+        if self._authentication is not None:
+            if self._known_by is not None:
+                # Most requests: their token came before. One that came twice is joined by a comma, and never known.
+                authorization = request.headers.get(b"authorization")
+                user = None if authorization is None else self._known_by(authorization)
+                if user is not None:
+                    request.user = user
+                    return self._serve(request, check)
+            return self._admit(request, check, self._who(self._authentication, request))
+        return self._serve(request, check)
+
+    def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
+        """The sender of a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+        path = "" if request.path in self.paths else request.path
+        found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
+        if self._identify is None or not isinstance(found, Principal):
+            return found
+        return authentication.call(_identified, (self._identify, request.scope))
+
+    def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
+        """Answer a request whose sender is known, refuse it, or wait for the authenticator first."""
+        if isinstance(found, Principal):
+            request.user = found
+            return self._serve(request, check)
+        if isinstance(found, Refusal):
+            if self.guard.lets_in(found):
+                return self._serve(request, check)  # as nobody, who may use little
+            log.warning("Refused a request: %d", found.status)
+            return request.refuse(found)
+        return self._admit_later(request, check, found)
+
+    async def _admit_later(
+        self, request: HttpRequest, check: _HeaderCheck, pending: Coroutine[Any, Any, _Known]
+    ) -> Step:
+        return self._admit(request, check, await pending)
+
+    def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
+        """Answer a request to the endpoint that was admitted."""
+        if request.method == "POST":
+            return self._post(request) if check.fault is None else request.fail_plainly(*check.fault)
+        if request.method not in ("GET", "DELETE"):
+            text = f"{request.method[:20]} means nothing here.\n"
+            return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
+        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"), self._eras.legacy)
+        return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
+
+    async def _refuse_websocket(self, request: HttpRequest) -> Refusal | None:
+        found: _Found = self._check_headers(request).refusal or ANONYMOUS
+        if isinstance(found, Principal) and self._authentication is not None:
+            found = self._who(self._authentication, request)
+        known = await found if isinstance(found, Coroutine) else found
+        if isinstance(known, Refusal):
+            log.warning("Refused a WebSocket: %d", known.status)
+            return known
+
+        request.user = known
+        if request.path not in self.paths and request.path != "/":
+            return Refusal(404, f"Nothing is served at this path: connect to {self.paths[0]}.\n")
+        if self.core.is_draining:
+            return Refusal(503, "The server is shutting down.\n")
+        return None
+
+    def _check_headers(self, request: HttpRequest) -> _HeaderCheck:
+        """Check the headers that need nothing else. Most clients send the same each time: the result is cached."""
+        get = request.headers.get
+        key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
+        check = self._checked.get(key)
+        if check is None:
+            fault: tuple[int, str] | None = None
+            if not request.accepts_both:
+                fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
+            elif not request.has_json:
+                wanted = "send Content-Type: application/json, and the body in UTF-8 and not compressed"
+                fault = 415, f"Unsupported media type: {wanted}"
+            refusal = self.guard.check_source(request.header(b"host"), request.header(b"origin"))
+            check = _HeaderCheck(refusal, fault)
+            if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # anybody may send them, and long ones
+                if len(self._checked) >= _MOST_CHECKED:
+                    self._checked.clear()
+                self._checked[key] = check
+
+        return check
+
+    # -- the endpoint ------------------------------------------------------------------------
+
+    async def _post(self, request: HttpRequest) -> Step:
+        """Read and decode a message; gives the next step, which answers it."""
+        forgotten = self.core.forgotten
+        try:
+            body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
+            if not body.isascii():
+                _check_utf8(body)
+            message = decode(body)
+        except BadBody as bad:
+            return request.fail_plainly(bad.status, bad.text)
+        except ProtocolError as error:
+            return request.fail(400, error, error.request_id)
+
+        if forgotten is not self.core.forgotten and forgotten.has(request.user):
+            # Let in before, with a body that came after: it might listen for as long as the token lasts.
+            return request.refuse(self.core.deny(request, AccessDenied("Say again who you are", error="invalid_token")))
+
+        watch_post = self.core.watch_post
+        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
+        if isinstance(message, Request):
+            if watch_post is not None:
+                request.watch = watch_post(body, message)
+            endpoint = endpoint or self._eras.of_request(request, message, body)
+            return endpoint.post(request, message)
+
+        other = decode_batch(message) if isinstance(message, Batch) else message
+        if watch_post is not None:
+            request.watch = watch_post(body, other)
+        endpoint = endpoint or self._eras.of_other(other, body)
+        return endpoint.post_other(request, other)
+
+    # -- ending ------------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> list[ServerConnection]:
+        """Everything that may have calls running."""
+        return [*self.core.open, *(session.connection for session in self.sessions)]
+
+    @property
+    def endings(self) -> Iterable[Ending]:
+        """Those connections, and the routes."""
+        return [*self.connections, self.routes]
+
+    def facts(self) -> Facts:
+        """What is open here, and how the backplane is."""
+        sharing = self.core.sharing
+        if sharing is None or not sharing.is_shared:
+            return Facts(self.core.keep_alive.streams, None)
+        return Facts(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
+
+    def new_endpoint(
+        self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
+    ) -> Endpoint:
+        """Who may connect by WebSocket on the same port: those who may use the endpoint."""
+        return Endpoint(accept, self.guard, limits, (*self.paths, "/"), connection_limit, self.core.on_refused)
+
+    def refused(self, status: int) -> None:
+        """Something was refused before it was a request here."""
+        if self.core.on_refused is not None:
+            self.core.on_refused(str(status))
+
+    def drain(self) -> None:
+        """Begin no more sessions, and say so at /readyz; what runs goes on."""
+        self.core.is_draining = True
+
+    def forget(self, is_meant: Callable[[Principal], bool]) -> None:
+        """End the sessions, streams and WebSockets of these principals."""
+        self.core.forgotten = self.core.forgotten.add(is_meant)
+        for session in self.sessions:
+            if is_meant(session.user):
+                self.sessions.end(session)
+        for connection, user in list(self.core.listening.items()):
+            if is_meant(user):
+                connection.end_subscriptions()
+        for channel in list(self.core.sockets):
+            if is_meant(channel.origin().user):
+                self.core.spawn(channel.aclose("token revoked"))
+
+    def end_streams(self) -> None:
+        """End what has no end of its own: subscriptions, streams that listen, WebSockets. Calls get their answers."""
+        for connection in self.connections:
+            connection.end_subscriptions()
+        for session in self.sessions:
+            for stream in session.listening:
+                if stream.response is not None:
+                    self.core.spawn(stream.response.end())
+        while self.core.sockets:
+            self.core.spawn(_end_socket(*self.core.sockets.popitem()))
+
+    async def aclose(self, grace: float = 0) -> None:
+        """End everything: calls and routes get `grace` seconds, subscriptions their result, the rest just ends."""
+        self.drain()
+        ending = self.endings
+        await asyncio.gather(*(running.finish(grace) for running in ending))
+        self.sessions.end_all()
+        for channel in list(self.core.sockets):
+            await channel.aclose("the server is shutting down")
+        self.core.keep_alive.stop()
+        await self.core.settle()
+        if self.core.sharing is not None:
+            await self.core.sharing.aclose()
+        if self.companion is not None:
+            self.companion.stop()
+
+
+async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
+    """Take no more requests on a WebSocket, and close it when those that run are answered."""
+    await connection.finish(None)
+    await channel.aclose("the server is shutting down")
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raise ParseError for what is no UTF-8 (S25-026, S26-043): parts that are passed on undecoded would hide it."""
+    try:
+        str(body, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"Parse error: not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _identified(asked: tuple[Identify, Scope]) -> object:
+    """The principal that an application's `identify` gives."""
+    identify, scope = asked
+    who = identify(scope)
+    if isinstance(who, str) or who is None:
+        return Principal(who) if who else ANONYMOUS
+    return who

@@ -1,0 +1,251 @@
+"""The HTTP response that carries an event stream; all that waits is written in one piece."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Protocol
+
+from mcpd.protocol.budget import SMALL, Charge, client_of
+from mcpd.protocol.wire.sse import KEEP_ALIVE
+from mcpd.server.http.request import EVENT_STREAM, Header, HttpRequest, Send
+
+log = logging.getLogger("mcpd")
+
+_HIGH_WATER = 1024 * 1024
+_MOST_WAITING = 64 * 1024 * 1024
+
+
+class Outbox(ABC):
+    """The queue of one client. A subclass writes it, in `_hand_on`; `close` drops it.
+
+    A tool that waits in `drain` may hold a thread: if the client takes nothing for `write_timeout` seconds meanwhile,
+    the queue closes (0: never).
+    """
+
+    __slots__ = ("_charge", "_drained", "_peer", "_waiting", "_waiting_bytes", "_write_timeout", "_writer", "is_open")
+
+    def __init__(self, peer: str, write_timeout: float = 0) -> None:
+        self._peer = peer
+        self._write_timeout = write_timeout
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._charge: Charge | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self.is_open = True
+
+    @property
+    def is_congested(self) -> bool:
+        """More waits than a client that reads would leave waiting."""
+        return self._waiting_bytes > _HIGH_WATER
+
+    async def drain(self) -> None:
+        """Wait until the client has taken most of what waits, or is gone."""
+        while self.is_open and self.is_congested:
+            if self._drained is None:
+                self._drained = asyncio.get_running_loop().create_future()
+            if self._write_timeout <= 0:
+                await asyncio.shield(self._drained)
+            elif not (await asyncio.wait([self._drained], timeout=self._write_timeout))[0] and self.is_open:
+                log.info("A client took nothing of what waits for it for %g s: its stream ends", self._write_timeout)
+                self.close()
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self.is_open = False
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        self._charge = None
+        self._wake()
+        if self._writer is not None:
+            self._writer.cancel()
+
+    # -- for what writes ---------------------------------------------------------------------
+
+    def _put(self, data: bytes) -> None:
+        if self._waiting_bytes > _MOST_WAITING:
+            self.close()  # it does not read, and could hold any amount of memory
+            return
+
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > SMALL and not self._count():
+            self.close()  # there is no memory left for what it does not read
+            return
+
+        self._waiting.append(data)
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def _count(self) -> bool:
+        """Take of the budget what waits; False if that is not to be had."""
+        if self._waiting_bytes <= SMALL:
+            self._charge = None
+            return True
+        if self._charge is None:
+            self._charge = Charge(id(self), client_of(self._peer))
+        return self._charge.set(self._waiting_bytes)
+
+    @abstractmethod
+    async def _hand_on(self) -> None:
+        """Write all that waits, and say so by `_taken`."""
+
+    def _taken(self, waiting_bytes: int) -> None:
+        """The server has taken something; so much waits still."""
+        self._waiting_bytes = waiting_bytes
+        if self._charge is not None:
+            self._count()
+        self._wake()
+
+    async def _write(self) -> None:
+        try:
+            await self._hand_on()
+        except Exception:
+            # Whatever a server raises when it cannot send: for us the client is gone.
+            self._writer = None
+            self.close()
+        finally:
+            self._writer = None
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+
+HEADERS: tuple[Header, ...] = (
+    EVENT_STREAM,
+    # no-transform: a proxy that compresses would hold events back. X-Accel-Buffering says the same to nginx.
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+_PIECE_BYTES = 256 * 1024
+
+
+class EventStreamResponse(Outbox):
+    """The body of one answer. `close` is for a client that is gone, `end` for a stream that is complete."""
+
+    __slots__ = ("_is_ending", "_request", "_send", "is_quiet")
+
+    is_stream = True
+
+    def __init__(self, request: HttpRequest, write_timeout: float = 0) -> None:
+        super().__init__(request.peer, write_timeout)
+        self._request = request
+        self._send: Send | None = None
+        self._is_ending = False
+        self.is_quiet = False
+        """Nothing was pushed since this was last set."""
+
+    def push(self, data: bytes) -> None:
+        """Queue the bytes of an event, or nothing to have the stream begin.
+
+        A client that does not read its stream is disconnected; it can resume what it missed on another connection.
+        """
+        if self.is_open and not self._is_ending:
+            self.is_quiet = False
+            self._put(data)
+
+    def keep_alive(self) -> None:
+        """Push a comment if nothing else was pushed since the last time."""
+        if self.is_quiet and not self._waiting:
+            self.push(KEEP_ALIVE)
+        self.is_quiet = True
+
+    async def end(self, last: Iterable[bytes] = ()) -> None:
+        """Write what waits and `last`, and complete the answer. Nothing can be pushed after it."""
+        if self.is_open and not self._is_ending:
+            self._waiting.extend(last)
+            self._is_ending = True
+            if self._writer is None:
+                await self._write()
+        if self._writer is not None:
+            # Not cancelled with the task that waits here: the client would see half an event.
+            await asyncio.wait([self._writer])
+
+    async def _hand_on(self) -> None:
+        """Hand on all that waits, then if the stream is ending complete it."""
+        if self._send is None:
+            self._send = await self._request.begin(HEADERS)
+
+        while True:
+            # Even if there is nothing yet: some servers hold the head back until something of the body comes.
+            body = b"".join(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
+            self._waiting.clear()
+            is_last = self._is_ending
+            if len(body) > _PIECE_BYTES:
+                body = await self._send_pieces(body)
+            await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+            # What is being written counts as waiting until the server has taken it.
+            self._taken(sum(map(len, self._waiting)))
+            if is_last:
+                self.is_open = False
+                return
+            if not (self._waiting or self._is_ending):
+                return
+
+    async def _send_pieces(self, body: bytes) -> bytes:
+        """Send all but the last piece of a large body: an ASGI server does not tell how much of one piece was taken."""
+        assert self._send is not None
+        last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
+        for start in range(0, last, _PIECE_BYTES):
+            piece = body[start : start + _PIECE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._taken(len(body) - start - len(piece) + sum(map(len, self._waiting)))
+        return body[last:]
+
+
+class _Member(Protocol):
+    """What lasts: a reply or an event stream."""
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is an event stream: a reply becomes one once something is said before the answer."""
+
+    def keep_alive(self) -> None:
+        """An interval has passed: send a comment if nothing else was sent meanwhile."""
+
+
+class KeepAlive:
+    """Every `interval` seconds each member is asked to send a comment if it was quiet (0: never).
+
+    `write_timeout` is for how many seconds a client may take nothing while a tool waits for it (0: for ever).
+    """
+
+    def __init__(self, interval: float, write_timeout: float = 0) -> None:
+        self.write_timeout = write_timeout
+        self._interval = interval
+        self._members: set[_Member] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: _Member) -> None:
+        """From now on `keep_alive` is called on it, once in each interval."""
+        self._members.add(member)
+        if self._timer is None and self._interval > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
+
+    def discard(self, member: _Member) -> None:
+        """It has ended."""
+        self._members.discard(member)
+
+    @property
+    def streams(self) -> int:
+        """How many event streams are open; counted when it is asked."""
+        return sum(member.is_stream for member in self._members)
+
+    def _tick(self) -> None:
+        self._timer = None
+        for member in list(self._members):
+            member.keep_alive()
+        if self._members:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
+
+    def stop(self) -> None:
+        """Call it on none of them any more."""
+        self._members.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

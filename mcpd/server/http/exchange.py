@@ -1,0 +1,322 @@
+"""One request on a connection of ours, and its answer: the `receive` and `send` of ASGI.
+
+`Exchange` writes heads and bodies as HTTP/1.1; when and where it is answered is its connection's, in `http1`.
+Spec: ASGI 3, RFC 9112.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, MutableMapping
+from contextvars import copy_context
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from mcpd.protocol.channel import Channel, Ending, Receiver
+from mcpd.server.http.core import HttpSettings
+from mcpd.server.http.request import Departure, Header, Receive, Scope, Send
+from mcpd.transports.accepting import ConnectionLimit, CountedConnections
+from mcpd.transports.authentication import Refusal
+from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+
+class Application(Protocol):
+    """An ASGI application, with what its listener has to know of it."""
+
+    settings: HttpSettings
+
+    async def start(self) -> None:
+        """Begin: its listener listens, and nobody was answered yet."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Spec: ASGI 3."""
+
+    def refused(self, status: int) -> None:
+        """Something was refused before it was a request here."""
+
+    @property
+    def endings(self) -> Iterable[Ending]:
+        """All that may have work running, which gets the time to be answered."""
+
+    def new_endpoint(
+        self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
+    ) -> Endpoint:
+        """Who may connect by WebSocket on the same port; `accept` is what the listener was given."""
+
+    def drain(self) -> None:
+        """Begin nothing new; what runs goes on."""
+
+    async def aclose(self) -> None:
+        """End everything."""
+
+
+STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+def wishes_for_websocket(fields: dict[bytes, bytes]) -> bool:
+    """Whether a head asks for a WebSocket."""
+    named = [token.strip() for token in fields.get(b"connection", b"").lower().split(b",")]
+    return b"upgrade" in named and fields.get(b"upgrade", b"").lower() == b"websocket"
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, headers: list[Header]) -> bytes:
+    """A head without the wish for another protocol."""
+    kept = []
+    for name, value in headers:
+        if name == b"connection":
+            tokens = value.split(b",")
+            value = b",".join(one for one in tokens if one.strip().lower() not in (b"upgrade", b"http2-settings"))
+        if name not in (b"upgrade", b"http2-settings"):
+            kept.append((name, value))
+    return head_bytes(method, url, version, kept)
+
+
+def head_bytes(method: bytes, url: bytes, version: str, headers: list[Header]) -> bytes:
+    """The bytes of a head."""
+    lines = [b"%b: %b\r\n" % header for header in headers]
+    return b"".join((b"%b %b HTTP/%b\r\n" % (method, url, version.encode()), *lines, b"\r\n"))
+
+
+def least_size(method: bytes, url: bytes, headers: list[Header]) -> int:
+    """The bytes that such a head takes at least: without blanks round the values."""
+    line = len(method) + len(url) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(":\r\n") for name, value in headers) + len("\r\n")
+
+
+def bad_framing(headers: list[Header], version: str) -> Refusal | None:
+    """Why a request that names a transfer coding cannot be read: only `chunked` is known here.
+
+    A proxy before us may read another coding differently, and find another request behind this one. Spec: RFC
+    9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
+    """
+    codings = b",".join(value for name, value in headers if name == b"transfer-encoding").lower()
+    named = [coding.strip(b" \t") for coding in codings.split(b",")]
+    if version != "1.1" or any(name == b"content-length" for name, _ in headers):
+        return Refusal(400, "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n")
+    if any(coding != b"chunked" for coding in named):
+        return Refusal(501, "Only the transfer coding chunked is supported.\n")
+    return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
+
+
+def refusal_bytes(refusal: Refusal, headers: Iterable[Header]) -> bytes:
+    """A refusal of a request with these headers, as far as they came; the connection ends after it."""
+    accept = b",".join(value for name, value in headers if name == b"accept")
+    kind, body = refusal.body(accept.decode("latin-1"))
+    fields = {
+        "content-type": kind,
+        "content-length": str(len(body)),
+        "connection": "close",
+        **{name.lower(): value for name, value in refusal.headers},
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return STATUS_LINES[refusal.status] + lines.encode("latin-1") + b"\r\n" + body
+
+
+def address_of(found: Any) -> tuple[str, int | None] | None:
+    """The address of a socket, as scopes have it."""
+    if isinstance(found, tuple):
+        return str(found[0]), int(found[1])
+    return (found, None) if found and isinstance(found, str) else None
+
+
+log = logging.getLogger("mcpd.http")
+
+_MOST_JOINED = 64 * 1024
+"""A larger body is written apart from its head: a copy of it would cost more than a second write."""
+_NO_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]')
+_NO_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close"))
+
+
+class HttpState:
+    """State that the connections of one listener share."""
+
+    def __init__(self, connection_limit: ConnectionLimit | None = None) -> None:
+        self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self.connections: CountedConnections[Any] = CountedConnections(self.connection_limit)
+        self.context = copy_context()
+        """Each request begins in a copy of it, so that none sees the variables of another."""
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Those of requests that are answered."""
+        self.is_draining = False
+        """Each connection ends with its next answer."""
+        self.lingering: set[asyncio.Protocol] = set()
+        """Those on which a request may be on its way, while it is draining."""
+        self.settled = asyncio.Event()
+        """None of them is left."""
+        self._second = 0
+        self._date = b""
+
+    def date(self) -> bytes:
+        """The header `Date`, made once a second."""
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._date = now, b"date: " + formatdate(now, usegmt=True).encode() + b"\r\n"
+        return self._date
+
+
+class Connection(Protocol):
+    """The part of a connection that an exchange uses."""
+
+    state: HttpState
+    transport: asyncio.Transport
+    paused: asyncio.Event | None
+
+    def write(self, data: bytes) -> None:
+        """Write a part of an answer."""
+
+    def answered(self, exchange: Exchange) -> None:
+        """This one's answer is complete."""
+
+    def close(self) -> None:
+        """Close after what was written."""
+
+    def resume_reading(self) -> None:
+        """Go on reading: the application takes what comes."""
+
+
+class Exchange:
+    """One request and its answer: what ASGI calls `receive` and `send`."""
+
+    def __init__(
+        self, connection: Connection, scope: dict[str, Any], *, keep_alive: bool, waits_to_continue: bool
+    ) -> None:
+        self._connection = connection
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.waits_to_continue = waits_to_continue
+        """The client sends its body only after `100 Continue` (RFC 9110 10.1.1)."""
+        self.body = bytearray()
+        """What came of the body, and was not received yet."""
+        self.more_body = True
+        self.is_gone = False
+        """The client has left, or is answered by somebody else: nothing more is written."""
+        self.is_begun = False
+        """The application answers it."""
+        self.is_started = False
+        self.is_complete = False
+        self.departure: Departure | None = None
+        self._has_news = False
+        self._event: asyncio.Event | None = None  # made when somebody waits: most requests come whole
+        self._head = b""
+        self._is_chunked = False
+        self._left: int | None = None
+        """How much of the body is to be written yet; None where that is not known."""
+
+    def tell(self) -> None:
+        """More of the body came, or the client has left, or the answer is complete."""
+        self._has_news = True
+        if self._event is not None:
+            self._event.set()
+        if self.departure is not None:
+            self.departure.set()
+
+    async def run(self, app: Application) -> None:
+        """Have the application answer."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        except Exception:
+            log.exception("The application failed")
+        else:
+            if self.is_complete or self.is_gone:
+                return
+            log.error("The application returned without a whole answer")
+        await self._fail()
+
+    async def _fail(self) -> None:
+        if self.is_started or self.is_gone:
+            self._connection.close()
+            return
+        await self.send({"type": "http.response.start", "status": 500, "headers": _FAILED})
+        await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """Return the part of the body that came since the last call, or `http.disconnect` once the client has left."""
+        connection = self._connection
+        if self.waits_to_continue and not connection.transport.is_closing():
+            connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.waits_to_continue = False
+
+        if not (self.is_gone or self.is_complete):
+            connection.resume_reading()
+            if not self._has_news:
+                if self._event is None:
+                    self._event = asyncio.Event()
+                self._event.clear()
+                await self._event.wait()
+            self._has_news = False
+        if self.is_gone or self.is_complete:
+            return {"type": "http.disconnect"}
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": self.more_body}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Write the head, or a piece of the body. Raises RuntimeError for messages in a wrong order."""
+        paused = self._connection.paused
+        if paused is not None:
+            await paused.wait()
+        if self.is_gone:
+            return
+        kind = message["type"]
+        if kind == "http.response.start" and not self.is_started:
+            self.is_started = True
+            if self.waits_to_continue and self.more_body and not self.body:
+                self.keep_alive = False  # the body may come now, or the next request
+            self.waits_to_continue = False
+            self._head = self._head_of(message["status"], message.get("headers", ()))
+        elif kind == "http.response.body" and self.is_started and not self.is_complete:
+            self._write(message.get("body", b""), bool(message.get("more_body")))
+        else:
+            raise RuntimeError(f"{kind} does not fit here: an answer is one http.response.start, and then its body")
+
+    def _head_of(self, status: int, headers: Iterable[Header]) -> bytes:
+        lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.state.date()]
+        has_length = says_close = False
+        for name, value in headers:
+            if _NO_NAME.search(name) or _NO_VALUE.search(value):
+                raise RuntimeError(f"{name!r}: {value!r} is no header")
+            name = name.lower()
+            if name == b"content-length":
+                self._left, has_length = int(value), True
+            elif name == b"transfer-encoding":
+                self._is_chunked = True
+            elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
+                self.keep_alive, says_close = False, True
+            lines.append(b"%b: %b\r\n" % (name, value))
+
+        if not self.keep_alive and not says_close:
+            lines.append(b"connection: close\r\n")
+        if self.scope["method"] == "HEAD" or status in (204, 304):
+            self._left = 0
+        elif not has_length and not self._is_chunked and self.scope["http_version"] != "1.0":
+            # Chunks are not known in 1.0 (RFC 9112 6.1): what has no length ends with the connection there.
+            self._is_chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines)
+
+    def _write(self, body: bytes, more: bool) -> None:
+        head, self._head = self._head, b""
+        if self.scope["method"] == "HEAD":
+            body = b""
+        elif self._is_chunked:
+            body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            body = body if more else body + b"0\r\n\r\n"
+        elif self._left is not None:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("The body is not as long as content-length says")
+
+        # In one write: it is a call of the system, and the dearest part of an answer.
+        if head and len(body) >= _MOST_JOINED:
+            self._connection.write(head)
+            head = b""
+        self._connection.write(head + body)
+        if not more:
+            self.is_complete = True
+            self.tell()
+            self._connection.answered(self)

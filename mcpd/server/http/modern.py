@@ -1,0 +1,357 @@
+"""POST in the modern era (2026-07-28 and later): one request, its own connection, nothing remembered.
+
+The order of the checks is the specification's: `_meta`, headers against body, version, method, mirrored
+arguments, params. All that can be served is decoded once, by the session; only what cannot is looked at again
+to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports/streamable-http.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from mcpd.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedVersion,
+    forget_frames,
+)
+from mcpd.protocol.budget import OVER
+from mcpd.protocol.envelope import check_envelope
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
+from mcpd.protocol.methods import SUBJECTS
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
+from mcpd.protocol.versions import table
+from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
+from mcpd.server.http.core import Core, status_for, status_of
+from mcpd.server.http.reply import Reply
+from mcpd.server.http.request import HttpRequest
+from mcpd.server.http.resumable_streams import NOT_RESUMABLE
+from mcpd.transports.authentication import at_expiry
+from mcpd.transports.guards import Refusal
+
+if TYPE_CHECKING:
+    from mcpd.server.dispatcher.connection import ServerConnection
+
+
+_VERSION, _METHOD, _NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
+
+
+_decode = Decoder(dict[str, Any]).decode
+
+
+def check_standard(
+    request: HttpRequest, version: str, method: str, params: Raw, name: str | None = None, member: str | None = None
+) -> None:
+    """Hold `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` against the body (S26-060, S26-063, S26-072, S26-073).
+
+    `name` is the expected `Mcp-Name`, if it was decoded already; else it is taken from `params`. `member` says
+    where it stands there, for methods of extensions. Raises HeaderMismatch.
+    """
+    fields = request.headers
+    member = SUBJECTS.get(method, member)
+    if (
+        not request.repeated
+        and fields.get(_VERSION) == version.encode()
+        and fields.get(_METHOD) == method.encode()
+        and (member is None or (name is not None and _is_plainly(fields.get(_NAME), name)))
+    ):
+        return
+
+    if request.repeated:
+        for header, spelled in ((_VERSION, "MCP-Protocol-Version"), (_METHOD, "Mcp-Method"), (_NAME, "Mcp-Name")):
+            if header in request.repeated:
+                raise HeaderMismatch(f"Header mismatch: {spelled} came more than once")
+
+    _compare("MCP-Protocol-Version", fields.get(_VERSION), version, is_encoded=False)
+    _compare("Mcp-Method", fields.get(_METHOD), method, is_encoded=False)
+    if member is not None:
+        if name is None:
+            name = _named(params, member)
+        if name is not None or _NAME in fields:
+            _compare("Mcp-Name", fields.get(_NAME), name, is_encoded=True)
+
+
+def _compare(header: str, raw: bytes | None, value: str | None, *, is_encoded: bool) -> None:
+    if raw is None:
+        raise HeaderMismatch(f"Header mismatch: {header} is missing; the body says {_show(value)}")
+    try:
+        text = decode_value(raw) if is_encoded else _plain(raw)
+    except ValueError as error:
+        raise HeaderMismatch(f"Header mismatch: {header} {error}") from None
+    if text != value:
+        raise HeaderMismatch(f"Header mismatch: {header} says {_show(text)}, the body {_show(value)}")
+
+
+def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Raw) -> None:
+    """Hold the `Mcp-Param-*` headers of a tool against its arguments (S26-064 to S26-069). Raises HeaderMismatch.
+
+    Headers that mirror nothing are none of our business (S26-070).
+    """
+    values: dict[str, Any] = {}
+    if arguments is not ABSENT and len(arguments) > 0:
+        try:
+            values = _decode(arguments)
+        except MALFORMED:
+            pass  # no object: it mirrors nothing, and the tool will say what is wrong with it
+    for mirror in mirrors:
+        raw = request.headers.get(mirror.key)
+        value = _at(values, mirror.path)
+        if mirror.key in request.repeated:
+            raise HeaderMismatch(f"Header mismatch: {mirror.header} came more than once")
+
+        if raw is None:
+            if value is not None:
+                raise HeaderMismatch(
+                    f"Header mismatch: {mirror.header} is missing; it repeats the argument {'.'.join(mirror.path)}"
+                )
+            continue
+
+        try:
+            text = decode_value(raw)
+        except ValueError as error:
+            raise HeaderMismatch(f"Header mismatch: {mirror.header} {error}") from None
+
+        if value is None:
+            raise HeaderMismatch(
+                f"Header mismatch: {mirror.header} is there, the argument {'.'.join(mirror.path)} is not"
+            )
+
+        if not is_same(text, value):
+            raise HeaderMismatch(
+                f"Header mismatch: {mirror.header} says {_show(text)}, "
+                f"the argument {'.'.join(mirror.path)} something else"
+            )
+
+
+def _is_plainly(raw: bytes | None, value: str) -> bool:
+    """Whether a header says the value as it is; False also where it may still say it in Base64."""
+    return raw is not None and raw == value.encode() and value.isascii() and value.isprintable() and raw[:2] != b"=?"
+
+
+def _plain(raw: bytes) -> str:
+    try:
+        return raw.strip(b" \t").decode("ascii")
+    except UnicodeDecodeError:
+        raise ValueError("contains invalid characters") from None
+
+
+def _named(params: Raw, member: str) -> str | None:
+    try:
+        value = _decode(params).get(member)
+    except MALFORMED:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _at(values: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        if not isinstance(values, dict):
+            return None
+        values = values.get(key)
+    return values
+
+
+def _show(text: str | None) -> str:
+    if text is None:
+        return "nothing"
+    return repr(text if len(text) <= 100 else text[:100] + "…")
+
+
+class _CallHead(Wire):
+    """As much of a tool call as says which headers it needs."""
+
+    name: str
+    arguments: Raw = NO_JSON
+
+
+_decode_head = Decoder(Params).decode
+_decode_call = Decoder(_CallHead).decode
+
+
+class _NullChannel:
+    """The channel of a notification, which has no answer: what is sent is dropped."""
+
+    is_congested = False
+    is_multiplexed = False
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Drop it."""
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Drop it."""
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        """The request that brought it."""
+        return self._request.origin()
+
+    async def drain(self) -> None:
+        """Nothing is queued."""
+
+    async def aclose(self, reason: str = "") -> None:
+        """There is nothing to close."""
+
+
+class _GivenUp:
+    """Cancels a call whose client has left."""
+
+    __slots__ = ("_call", "_connection")
+
+    def __init__(self, connection: ServerConnection, call: Call) -> None:
+        self._connection = connection
+        self._call = call
+
+    def __call__(self) -> None:
+        self._connection.cancel(self._call)
+
+
+class ModernEndpoint:
+    """Answers requests that bring their version along."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._newest = table.get(table.MODERN[-1])
+        """Fixes the era of a connection; its request names its own version."""
+
+    async def post(self, request: HttpRequest, message: Request) -> None:
+        """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
+        core = self._core
+        is_listening = message.method == "subscriptions/listen"
+
+        reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
+        connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
+        if request.watch is not None:
+            request.watch.begin(connection)
+        session = connection.session
+        member = session.vocabulary.named.get(message.method)
+        try:
+            call = session.receive_request(message, request.charge)
+            known = SUBJECTS.get(call.method)
+            name: str | None = None if known is None else getattr(call.params, known)
+            check_standard(request, call.version.name, call.method, message.params, name, member)
+            if call.method == "tools/call" and name is not None:
+                mirrors = core.mirrors(name)
+                if mirrors and not (core.hiding and await core.hiding.hides_tool(call, connection)):
+                    check_mirrors(request, mirrors, call.params.arguments)
+        except ProtocolError as error:
+            status, first = self._first_fault(request, message, error, member)
+            forget_frames(first)  # or this frame and its traceback would hold each other, and the request
+            await request.fail(status, first, message.id)
+            return
+
+        expiry = at_expiry(request.user, connection.end_subscriptions) if is_listening else None
+        if is_listening:
+            core.listening[connection] = request.user
+        try:
+            answer = await connection.answer(call, partial(self._waits, reply, connection, call))
+        finally:
+            if reply.is_watched:
+                core.open.discard(connection)
+                reply.stop()
+            if is_listening:
+                core.listening.pop(connection, None)
+                connection.closed()
+            if expiry is not None:
+                expiry.cancel()
+
+        if call.denied is not None and reply.is_unsaid:
+            await request.refuse(core.deny(request, call.denied))
+            return
+        await reply.finish(answer, status_of(answer))
+
+    def _waits(self, reply: Reply, connection: ServerConnection, call: Call) -> None:
+        self._core.open.add(connection)
+        reply.watch_for_disconnect(_GivenUp(connection, call))
+
+    async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
+        """Take a notification; of the protocol's own none means anything here: to give up is to leave (S26-053)."""
+        if isinstance(message, list):
+            await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message by itself"))
+            return
+        if not isinstance(message, Notification):
+            text = f"In {self._newest} the server asks nothing: there is no answer to send"
+            await request.fail(400, InvalidRequest(text))
+            return
+
+        core = self._core
+        connection = core.connect(_NullChannel(request), core.opening(request, self._newest, subscribes=False))
+        if request.watch is not None:
+            request.watch.begin(connection)
+        if not connection.receive_message(message):
+            await request.fail_plainly(503, OVER)
+            return
+
+        # Answered at once; what it started goes on by itself.
+        core.open.add(connection)
+        core.spawn(self._settle(connection))
+        await request.answer_empty(202)
+
+    async def get(self, request: HttpRequest) -> None:
+        """Refuse a GET or DELETE."""
+        version = request.header(b"mcp-protocol-version")
+        text = f"In {version} there is only POST: listen with subscriptions/listen.\n"
+        await request.refuse(Refusal(405, text, (("Allow", "POST"),)))
+
+    delete = get
+
+    async def _settle(self, connection: ServerConnection) -> None:
+        try:
+            await connection.settle()
+        finally:
+            self._core.open.discard(connection)
+
+    def _first_fault(
+        self, request: HttpRequest, message: Request, error: ProtocolError, member: str | None
+    ) -> tuple[int, ProtocolError]:
+        """The status and error for a request that cannot be served: of all its faults the first in the order."""
+        if isinstance(error, HeaderMismatch):
+            return 400, error
+        try:
+            meta = _decode_head(b"{}" if message.params is ABSENT else message.params).meta
+        except MALFORMED:
+            return 400, error
+
+        # A version that is not served is a later fault than a header that does not match, but hides all after it.
+        late: UnsupportedVersion | None = None
+        try:
+            check_envelope(meta, is_fixed=True)
+        except InvalidParams as missing:
+            return 400, missing
+        except UnsupportedVersion as unserved:
+            late = unserved
+        assert isinstance(meta, RequestMeta)
+
+        try:
+            check_standard(request, str(meta.protocol_version), message.method, message.params, member=member)
+            if late is not None:
+                return 400, late
+            if isinstance(error, MethodNotFound):
+                return 404, error
+            self._check_call(request, message)
+        except HeaderMismatch as mismatch:
+            return 400, mismatch
+        return status_for(error.code), error
+
+    def _check_call(self, request: HttpRequest, message: Request) -> None:
+        """The mirrored arguments of a tool call whose params are not all as they should be."""
+        if message.method == "tools/call":
+            try:
+                call = _decode_call(message.params)
+            except MALFORMED:
+                return
+            mirrors = self._core.mirrors(call.name)
+            # Where something is hidden, an answer about a header could tell that there is a tool of that name.
+            if mirrors and not (self._core.hiding and self._core.hiding.has_rules):
+                check_mirrors(request, mirrors, call.arguments)

@@ -1,0 +1,207 @@
+"""The answer to one POST: JSON if that is all there is to say, an event stream as soon as anything comes before it.
+
+What the dispatcher sends while a request is worked on arrives here; when the work is done, `finish` gets the
+answer. A request that is answered at once never becomes more than one JSON body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.principal import Origin
+from mcpd.protocol.wire.sse import KEEP_ALIVE
+from mcpd.server.http.event_stream import HEADERS, EventStreamResponse, KeepAlive
+from mcpd.server.http.request import Departure, Header, HttpRequest, on_departure
+from mcpd.server.http.resumable_streams import ResumableStream, StreamMaker
+
+_MOST_EARLY = 64 * 1024
+_MORE_HEADERS = HEADERS[1:]
+
+
+class Reply:
+    """The answer to one POST, and what is sent before it. A connection with no other request has it as its channel."""
+
+    is_multiplexed = False
+
+    __slots__ = ("_early", "_early_bytes", "_ending", "_is_disconnected", "_is_done", "_is_quiet", "_keep_alive",
+                 "_maker", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
+
+    def __init__(self, request: HttpRequest, maker: StreamMaker, keep_alive: KeepAlive) -> None:
+        self.request = request
+        self.stream: ResumableStream | None = None
+        """The stream, once it is one."""
+        self._maker = maker
+        self._keep_alive = keep_alive
+        self._early: list[bytes] = []
+        self._early_bytes = 0
+        self._own: EventStreamResponse | None = None
+        self._on_disconnect: Callable[[], None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._watcher: Departure | asyncio.Task[None] | None = None
+        self._is_done = False
+        self._is_disconnected = False
+        self._is_quiet = False
+
+    # -- as a channel ------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the client is behind with reading."""
+        stream = self.stream
+        return stream is not None and stream.response is not None and stream.response.is_congested
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Say something before the answer."""
+        if self.stream is not None:
+            self.stream.push(frame)
+            return
+
+        self._early.append(frame)
+        self._early_bytes += len(frame)
+        if self._early_bytes > _MOST_EARLY:
+            # A tool that reports much and never waits: only a stream can make it wait for its client.
+            self.begin()
+        elif len(self._early) == 1 and self._watcher is not None:
+            # A tool that does not wait has reported all in a moment, and needs no stream for it.
+            asyncio.get_running_loop().call_soon(self.begin)
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """The same: the answer to a POST comes by `finish`, in an event of its own."""
+        self.send(frame)
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        """The request that this answers."""
+        return self.request.origin()
+
+    async def drain(self) -> None:
+        """Wait until the client has read most of what was sent."""
+        if self.stream is not None and self.stream.response is not None:
+            await self.stream.response.drain()
+
+    async def aclose(self, reason: str = "") -> None:
+        """Nothing to do: a reply ends with its answer."""
+
+    # -- the life of a reply -----------------------------------------------------------------
+
+    def watch_for_disconnect(self, on_disconnect: Callable[[], None] | None = None) -> None:
+        """The work takes time: watch the client meanwhile; `on_disconnect` is called if it leaves before the end."""
+        loop = asyncio.get_running_loop()
+        self._on_disconnect = on_disconnect
+        self._keep_alive.add(self)
+        self._watcher = on_departure(self.request, self._left)
+        if self._early:
+            loop.call_soon(self.begin)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the client is watched, which `stop` ends."""
+        return self._watcher is not None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the client reads an event stream here."""
+        return self._own is not None and not self._is_disconnected
+
+    @property
+    def is_unsaid(self) -> bool:
+        """Whether nothing was said yet, so that the answer may have any status."""
+        return self.stream is None and not self._early and not self._is_disconnected
+
+    def begin(self) -> None:
+        """Become an event stream, unless the answer was given meanwhile."""
+        if self.stream is not None or self._is_done:
+            return
+
+        stream = self.stream = self._maker.new_stream()
+        opening = stream.priming()
+        if not self._is_disconnected:
+            self._own = stream.response = EventStreamResponse(self.request, self._keep_alive.write_timeout)
+            self._own.push(opening)
+
+        for frame in self._early:
+            stream.push(frame)
+        self._early.clear()
+
+    def keep_alive(self) -> None:
+        """Show that the work goes on, to the client and to what lies between."""
+        if self.stream is not None:
+            if self._own is not None:
+                self._own.keep_alive()
+        elif self._is_quiet:
+            self.begin()
+            if self._own is not None:
+                self._own.push(KEEP_ALIVE)
+        self._is_quiet = True
+
+    def release_connection(self) -> None:
+        """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
+        self.begin()
+        response = None if self.stream is None else self.stream.response
+        if response is not None and self.stream is not None:
+            # The connection of the POST, or the one on which the client came back.
+            self.stream.response = None
+            self._ending = asyncio.ensure_future(response.end())
+            self.stream.lost()
+
+    async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
+        if self._watcher is not None:
+            self.stop()
+        self._is_done = True
+
+        stream = self.stream
+        if stream is not None:
+            if answer is not None:
+                self._tell_sent(answer)
+                stream.push(answer)
+            stream.complete()
+            if stream.response is not None:
+                await stream.response.end()
+        elif self._is_disconnected:
+            pass
+        elif self._early:
+            frames = self._early
+            if answer is not None:
+                if self.request.watch is not None:
+                    self._tell_sent(answer)
+                frames.append(answer)
+            body = self._maker.write_whole(frames)
+            await self.request.answer(200, body, HEADERS[0], (*_MORE_HEADERS, *headers))
+        elif answer is not None:
+            await self.request.answer(status, answer, headers=headers)
+        else:
+            await self.request.answer_empty(202)
+
+    def _tell_sent(self, answer: bytes) -> None:
+        """Of an answer that is an event; of one that is a JSON body the request tells."""
+        if self.request.watch is not None:
+            self.request.watch.sent(answer)
+
+    def stop(self) -> None:
+        """The work is done: no longer watch the client."""
+        self._is_done = True
+        if self._watcher is not None:
+            # Else the request would leave a circle of references for the garbage collector to find.
+            self._on_disconnect = None
+            self._keep_alive.discard(self)
+            self._watcher.cancel()
+            self._watcher = None
+
+    # -- the client --------------------------------------------------------------------------
+
+    def _left(self) -> None:
+        """The client has left, or the connection was released."""
+        self._keep_alive.discard(self)
+        self._is_disconnected = True
+        own = self._own
+        if own is not None:
+            if self.stream is not None and self.stream.response is own:
+                self.stream.response = None
+            if self._ending is None:
+                own.close()
+            if self.stream is not None and not self._is_done:
+                self.stream.lost()
+        if self._on_disconnect is not None:
+            self._on_disconnect()

@@ -1,0 +1,633 @@
+"""What is served beside the endpoint: a table of paths, with health, discovery and an author's own routes as its rows.
+
+The checks come in this order: `Host` and `Origin`, path and method, credentials, size of the body. A request to the
+endpoint never comes here. Errors are JSON with an `error`, as all refusals of HTTP are (RFC 9110 15.5.6:
+405 comes with `Allow`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+from urllib.parse import urlsplit
+
+from msgspec.json import encode
+
+from mcpd.errors import ConfigurationError, InvalidParams, InvalidRequest, ResourceNotFound, ThreadsBusy, as_told
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.versions import table
+from mcpd.server.context.input_required import is_failure
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.functions.threads import run_in_thread
+from mcpd.server.http.core import Backend, Core
+from mcpd.server.http.request import BadBody, Header, HttpRequest
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Guard
+
+_METHODS = b"GET, POST, DELETE"
+_EXPOSED = b"DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate"
+_ALLOWED = (
+    "Accept",
+    "Authorization",
+    "Content-Type",
+    "DPoP",
+    "Last-Event-ID",
+    "Mcp-Method",
+    "Mcp-Name",
+    "MCP-Protocol-Version",
+    "Mcp-Session-Id",
+)
+_MAX_AGE = b"7200"
+_is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+
+
+class Cors:
+    """The CORS headers for web pages of these origins; pages of others get none."""
+
+    def __init__(self, origins: Iterable[str]) -> None:
+        self._origins = {origin.lower().encode() for origin in origins}
+        self.is_enabled = bool(self._origins)
+
+    def headers(self, request: HttpRequest) -> tuple[Header, ...]:
+        """What every answer to this request carries."""
+        origin = request.headers.get(b"origin")
+        if origin is None or origin.lower() not in self._origins:
+            return ((b"vary", b"Origin"),)
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED),
+            (b"vary", b"Origin"),
+        )
+
+    def is_preflight(self, request: HttpRequest) -> bool:
+        """Whether a browser asks what a page's script may send."""
+        return b"access-control-request-method" in request.headers and b"origin" in request.headers
+
+    def preflight(self, request: HttpRequest, methods: bytes = _METHODS) -> tuple[Header, ...]:
+        """The answer to that, beside `headers`, by default for the endpoint.
+
+        Tools and the author's own code may read any header, so a named page may send what it asks for.
+        """
+        if request.headers[b"origin"].lower() not in self._origins:
+            return ()
+        asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
+        known = {name.lower() for name in _ALLOWED}
+        own = [name for each in asked if _is_name(name := each.strip()) and name.lower() not in known]
+        allowed = ", ".join([*_ALLOWED, *own])
+        return (
+            (b"access-control-allow-methods", methods),
+            (b"access-control-allow-headers", allowed.encode()),
+            (b"access-control-max-age", _MAX_AGE),
+        )
+
+
+CARD = "/server-card"
+"""Where the card is, below the endpoint."""
+
+CATALOG = "/.well-known/ai-catalog.json"
+
+_CARD_TYPE = "application/mcp-server-card+json"
+_CATALOG_TYPE = "application/ai-catalog+json"
+_SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+_MOST_CHARACTERS = 100
+_FOR_PAGES = {
+    "Access-Control-Allow-Methods": "GET",
+    "Access-Control-Allow-Headers": "Content-Type, If-None-Match",
+    "Access-Control-Expose-Headers": "ETag",
+}
+_in_no_route = re.compile(r"[?#\\ {}]").search
+_is_full_name = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+").fullmatch
+_is_address = re.compile(r"[\d.]+|\[.*|.*:.*").fullmatch
+
+
+def checked_public_url(url: str) -> str:
+    """The URL that clients know the endpoint by, without a slash at its end. Raises ConfigurationError."""
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+        raise ConfigurationError(f"public_url {url!r}: write the whole URL of the endpoint, as https://example.com/mcp")
+    return url.rstrip("/")
+
+
+class ServerCard:
+    """The card of one application, and its catalog.
+
+    `endpoint` is the endpoint's path, `public_url` its URL where that is known, else it is what the request was made
+    to. With `is_public` everybody may read both, with `any_origin` web pages too; `needs_token` says that clients need
+    a bearer token.
+    """
+
+    def __init__(
+        self,
+        identity: Implementation,
+        endpoint: str,
+        public_url: str,
+        *,
+        is_public: bool,
+        any_origin: bool,
+        needs_token: bool,
+    ) -> None:
+        self._identity = identity
+        self._endpoint = endpoint.rstrip("/")
+        self._url = checked_public_url(public_url)
+        self._needs_token = needs_token
+        self._headers = {"Cache-Control": f"{'public' if is_public else 'private'}, max-age=3600"}
+        if any_origin:
+            self._headers |= _FOR_PAGES
+        # A path with characters that no route has is taken by the endpoint alone.
+        paths = (f"{self._endpoint}{CARD}", CATALOG)
+        self.routes = tuple(
+            Route(path, function, public=is_public, any_origin=any_origin)
+            for path, function in zip(paths, (self.card, self.catalog), strict=True)
+            if not _in_no_route(paths[0])
+        )
+
+    async def card(self, request: RouteRequest) -> RouteResponse:
+        """The card."""
+        identity, url = self._identity, self._url_of(request)
+        remote: dict[str, Any] = {
+            "type": "streamable-http",
+            "url": url,
+            "supportedProtocolVersions": [name for name in table.SUPPORTED if name >= _FIRST_OVER_HTTP],
+        }
+        if self._needs_token:
+            remote["headers"] = [{"name": "Authorization", "isRequired": True, "isSecret": True}]
+        members: dict[str, Any] = {
+            "$schema": _SCHEMA,
+            "name": self._name(url),
+            "version": identity.version[:255],
+            "description": _cut(identity.description or identity.title or f"The MCP server {identity.name}"),
+            "title": _cut(identity.title or ""),
+            "websiteUrl": identity.website_url,
+            "icons": to_builtins(identity.icons),
+            "remotes": [remote],
+        }
+        card = {name: value for name, value in members.items() if value or name == "version"}
+        return self._answer(request, card, _CARD_TYPE)
+
+    async def catalog(self, request: RouteRequest) -> RouteResponse:
+        """The catalog, which names the card."""
+        url = self._url_of(request)
+        shown = self._identity.title or self._identity.name
+        space, _, last = self._name(url).partition("/")
+        # Whose name it is comes first, as a domain: the name's own where the author gave one.
+        publisher = ".".join(reversed(space.split("."))) if self._has_full_name else _publisher(_host(url))
+        entry = {
+            "identifier": f"urn:air:{publisher}:mcp:{last}",
+            "displayName": shown,
+            "type": _CARD_TYPE,
+            "url": f"{url}{CARD}",
+        }
+        catalog = {"specVersion": "1.0", "host": {"displayName": shown}, "entries": [entry]}
+        return self._answer(request, catalog, _CATALOG_TYPE)
+
+    def _answer(self, request: RouteRequest, document: dict[str, Any], kind: str) -> RouteResponse:
+        """A document with its tag, or 304 for a client that has it (RFC 9110 13.1.2)."""
+        body = encode(document)
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = {**self._headers, "ETag": tag}
+        known = request.headers.get("if-none-match", "")
+        if known.strip() == "*" or tag in _tags(known):
+            return RouteResponse(status=304, headers=headers)
+        return RouteResponse(body, headers=headers, content_type=kind)
+
+    def _url_of(self, request: RouteRequest) -> str:
+        # `Host` was checked: it is a name by which this server may be reached.
+        host = request.headers.get("host") or "localhost"
+        return self._url or f"{request.scheme}://{host}{request.root_path.rstrip('/')}{self._endpoint}"
+
+    @property
+    def _has_full_name(self) -> bool:
+        return _is_full_name(self._identity.name) is not None and len(self._identity.name) <= 200
+
+    def _name(self, url: str) -> str:
+        """The name in reverse-DNS form: the server's own if it has that form, else below the host's."""
+        name = self._identity.name
+        if self._has_full_name:
+            return name
+        host = _host(url)
+        space = host if _is_address(host) else ".".join(reversed(host.split(".")))
+        last = re.sub(r"[^a-zA-Z0-9._-]+", "-", name).strip("-.") or "mcpd"
+        return f"{re.sub(r'[^a-zA-Z0-9.-]', '-', space)}/{last}"[:200]
+
+
+_FIRST_OVER_HTTP = "2025-03-26"
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or "localhost"
+
+
+def _publisher(host: str) -> str:
+    """A host as a part of a URN, in which colons separate and all is ASCII (RFC 8141)."""
+    try:
+        host = host.encode("idna").decode()
+    except UnicodeError:
+        pass
+    return re.sub(r"[^a-zA-Z0-9.-]", "-", host)
+
+
+def _tags(header: str) -> set[str]:
+    """The tags of `If-None-Match`; that one is weak makes no difference to it."""
+    return set(re.findall(r'"[^"]*"', header))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+
+
+log = logging.getLogger("mcpd.http")
+
+# Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
+_DISCOVERY = "/.well-known/"
+_TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
+_EMPTY = (204, 304)
+_FRAMING = frozenset(("connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade"))
+_is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
+_RETRY = (("Retry-After", "5"),)
+_FAILED = Refusal(500, "The server failed to answer; details are in its log.\n")
+_ENDING = Refusal(503, "The server is shutting down.\n", _RETRY)
+_NOT_STARTED = Refusal(503, "The server could not start; details are in its log.\n", _RETRY)
+
+_Known: TypeAlias = Principal | Refusal
+FindSender: TypeAlias = Callable[[HttpRequest], _Known | Coroutine[Any, Any, _Known]]
+"""Finds who sends a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """What protects the endpoint and answers requests beside it, as where people log in."""
+
+    routes: Sequence[Route]
+
+
+class _Caller:
+    """Whose share of the threads a plain function takes, as an exchange says it of a call."""
+
+    def __init__(self, request: HttpRequest, client: str) -> None:
+        self.owner: tuple[object, str] = (request, client)
+        self.subject = request.path
+
+
+class Router:
+    """The routes of one application: those of its settings, of its server, which may still become more, and our own.
+
+    `find_sender` is None where nobody is asked; `endpoint` is where the endpoint is, first as people are told of it.
+    Raises ConfigurationError for a route at the endpoint's path.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        server: Backend,
+        guard: Guard,
+        cors: Cors,
+        find_sender: FindSender | None,
+        endpoint: tuple[str, str],
+    ) -> None:
+        self._core = core
+        self._guard = guard
+        self._cors = cors
+        self._find_sender = find_sender
+        self._lifespan = server.lifespan
+        self._added = server.routes
+        for route in (*core.settings.routes, *self._added):
+            if route.path in endpoint:
+                raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
+
+        probes = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
+        self._own = (
+            *probes,
+            *_documents(guard, endpoint[0]),
+            *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]),
+        )
+        self._endpoint = endpoint[0]
+        self._exact: dict[str, list[Route]] = {}
+        self._templates: list[Route] = []
+        self._count = 0
+        self._running: set[asyncio.Task[Any]] = set()
+        self._stopped: set[asyncio.Task[Any]] = set()
+
+    def _nothing(self, request: HttpRequest) -> Refusal:
+        """There is nothing at a path. The endpoint's path is told with the one that the application is mounted at."""
+        endpoint = f"{request.scope.get('root_path') or ''}{self._endpoint}"
+        return Refusal(
+            404,
+            f"Nothing is served at this path: the MCP endpoint is {printable(endpoint)}, POST a JSON-RPC message to it "
+            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
+            (),
+            "not_found" if _is_of_oauth(request.path) else "",
+        )
+
+    # -- what is where -----------------------------------------------------------------------
+
+    def find(self, path: str) -> dict[str, Route]:
+        """The routes at a path, by method; {} if nothing is there.
+
+        Where several have the method, an exact path goes before one with parameters, then the first one before the
+        others; those of the settings before the server's, and ours last.
+        """
+        if self._count != len(self._added) or not self._exact:
+            self._build()
+        found: dict[str, Route] = {}
+        for route in self._exact.get(path, ()):
+            for method in route.methods:
+                found.setdefault(method, route)
+
+        for route in self._templates:
+            if route.match(path) is not None:
+                for method in route.methods:
+                    found.setdefault(method, route)
+        return found
+
+    def _build(self) -> None:
+        self._exact.clear()
+        self._templates.clear()
+        self._count = len(self._added)
+        for route in (*self._core.settings.routes, *self._added, *self._own):
+            if route.between is None:
+                self._exact.setdefault(route.path, []).append(route)
+            else:
+                self._templates.append(route)
+
+    async def _is_alive(self) -> RouteResponse:
+        return RouteResponse("ok\n")
+
+    async def _is_ready(self) -> RouteResponse:
+        core = self._core
+        if core.is_draining:
+            return RouteResponse("shutting down\n", 503)
+        trouble = "" if core.sharing is None else core.sharing.trouble
+        if not trouble:
+            return RouteResponse("ok\n")
+        # All processes lose it at once: 503 would take the whole service away, which goes on without it.
+        return RouteResponse(f"{trouble}\n", 503) if core.settings.strict_ready else RouteResponse(f"ok\n{trouble}\n")
+
+    # -- a request ---------------------------------------------------------------------------
+
+    async def serve(self, request: HttpRequest, refusal: Refusal | None) -> None:
+        """Answer a request to any path but the endpoint's; `refusal` is what its Host and Origin lead to."""
+        found = self.find(request.path)
+        route = found.get(request.method)
+        open_methods = _open_methods(request, found, route)
+        if open_methods:
+            # Also to web pages that may not call: a refusal looks to them like a network that is down.
+            refusal = self._guard.check_source(request.header(b"host"), None)
+        if refusal is not None:
+            await _refuse(request, refusal)
+            return
+
+        if open_methods:
+            request.response_headers = _TO_ANY_PAGE
+            if request.method == "OPTIONS" and route is None:
+                allowed = (b"access-control-allow-methods", ", ".join(open_methods).encode())
+                await request.answer_empty(204, (allowed, (b"access-control-allow-headers", b"*")))
+                return
+        elif self._cors.is_enabled:
+            request.response_headers = self._cors.headers(request)
+            if request.method == "OPTIONS" and self._cors.is_preflight(request):
+                await request.answer_empty(204, self._cors.preflight(request, ", ".join(found).encode()))
+                return
+
+        if route is None:
+            await request.refuse(_not_allowed(request.method, found) if found else self._nothing(request))
+        elif await self._is_admitted(request, route):
+            await self._serve_route(request, route)
+
+    async def _is_admitted(self, request: HttpRequest, route: Route) -> bool:
+        """Find who sends a request; one that is not let in is refused here."""
+        if route.public or self._find_sender is None:
+            return True
+        found = self._find_sender(request)
+        known = await found if isinstance(found, Coroutine) else found
+        if isinstance(known, Refusal):
+            await _refuse(request, known)
+            return False
+
+        request.user = known
+        return True
+
+    async def _serve_route(self, request: HttpRequest, route: Route) -> None:
+        settings = self._core.settings
+        most = settings.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
+        try:
+            body = await request.read(most, settings.body_timeout, self._core.owner)
+        except BadBody as bad:
+            # What was not read of the body would be taken for the next request.
+            headers = _RETRY if bad.status == 503 else ()
+            await request.refuse(Refusal(bad.status, bad.text + "\n", headers), ((b"connection", b"close"),))
+            return
+
+        value = await self._run(request, route, body)
+        try:
+            answer = _checked(value) if isinstance(value, Refusal) else _written(value)
+        except Exception as error:
+            log.error("What the route %s gave cannot be sent: %s", printable(route.path), printable(error))
+            await request.refuse(_FAILED)
+            return
+
+        if isinstance(answer, Refusal):
+            await request.refuse(answer)
+            return
+
+        status, kind, content, fields = answer
+        if status in _EMPTY:
+            await request.answer_empty(status, fields)
+        else:
+            await request.answer(status, content, kind, fields)
+
+    async def _run(self, request: HttpRequest, route: Route, body: bytes) -> object:
+        """What the route's function gives; a Refusal if it fails."""
+        lifespan: Any = None
+        if self._lifespan is not None and route not in self._own:
+            try:
+                await self._lifespan.open()
+            except ConfigurationError:  # logged where it failed
+                return _NOT_STARTED
+            lifespan = self._lifespan.value
+
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            arguments = (_asked(request, route, body, lifespan),) if route.takes_request else ()
+            if route.is_async:
+                return await route.function(*arguments)  # type: ignore[misc]
+            caller = _Caller(request, self._core.owner(request))
+            return await run_in_thread(route.function, *arguments, exchange=caller)
+        except (InvalidRequest, InvalidParams) as error:
+            return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
+        except ThreadsBusy as error:
+            return Refusal(503, f"{error}\n", _RETRY)
+        except BaseException as error:  # whatever it is, it ends its request, not the server
+            if task in self._stopped and isinstance(error, asyncio.CancelledError):
+                task.uncancel()
+                return _ENDING
+            # A function may raise CancelledError though nobody cancelled it.
+            if task.cancelling() or not (is_failure(error) or isinstance(error, asyncio.CancelledError)):
+                raise
+            log.error("The route %s failed", printable(route.path), exc_info=as_told(error))
+            return _FAILED
+        finally:
+            self._running.discard(task)
+            self._stopped.discard(task)
+
+    # -- ending ------------------------------------------------------------------------------
+
+    async def finish(self, grace: float) -> None:
+        """Let functions that run answer for `grace` seconds, then `abort` the rest."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace)
+        self.abort()
+        if self._running:
+            await asyncio.wait(self._running, timeout=1)
+
+    def abort(self) -> None:
+        """Cancel all functions that run, but plain ones, which cannot be; their requests are answered with 503."""
+        self._stopped.update(self._running)
+        for task in self._stopped:
+            task.cancel()
+
+
+def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
+    """The metadata of what protects the endpoint, for everybody and every web page."""
+    if guard.protection is None:
+        return ()
+    documents = [
+        Route(path, partial(_document, content), public=True, any_origin=True)
+        for path, content in guard.protection.documents(endpoint).items()
+    ]
+    return [*documents, *guard.protection.routes] if isinstance(guard.protection, HasRoutes) else documents
+
+
+async def _document(content: Callable[[str], bytes], request: RouteRequest) -> RouteResponse:
+    document = content(request.headers.get("host", ""))
+    return RouteResponse(document, headers={"Cache-Control": "max-age=3600"}, content_type="application/json")
+
+
+def _is_of_oauth(path: str) -> bool:
+    """Whether clients look there for how to authorize; what they find is read as JSON, whatever they say they take."""
+    return _DISCOVERY in path or path in ("/authorize", "/token", "/register")
+
+
+def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpoint: str) -> Sequence[Route]:
+    """The Server Card and its catalog, by the settings: who is asked for credentials first reads them with these."""
+    settings = core.settings
+    if settings.server_card not in ("auto", "public", "never"):
+        raise ConfigurationError(f"server_card {settings.server_card!r}: it is auto, public or never")
+    if settings.server_card == "never" or server.identity is None:
+        checked_public_url(settings.public_url)
+        return ()
+    # Unasked, a page in a browser has no business with what runs on its machine.
+    is_told_all = settings.server_card == "public"
+    card = ServerCard(
+        server.identity,
+        endpoint,
+        settings.public_url,
+        is_public=is_told_all or not asks,
+        any_origin=is_told_all,
+        needs_token=guard.has_token,
+    )
+    return card.routes
+
+
+def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:
+    """The methods at a path that every web page may use; [] if this request is of none of them."""
+    if not found:
+        return ["GET"] if _DISCOVERY in request.path else []  # a document that is not there is 404 to all
+    if route is not None and not route.any_origin:
+        return []
+    return [method for method, other in found.items() if other.any_origin]
+
+
+def _not_allowed(method: str, found: Mapping[str, Route]) -> Refusal:
+    # Spec: RFC 9110 15.5.6.
+    allowed = ", ".join(found)
+    return Refusal(405, f"{method[:20]} means nothing here; there is {allowed}.\n", (("Allow", allowed),))
+
+
+async def _refuse(request: HttpRequest, refusal: Refusal) -> None:
+    log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
+    await request.refuse(refusal)
+
+
+def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> RouteRequest:
+    scope = request.scope
+    return RouteRequest(
+        method=request.method,
+        path=request.path,
+        params=route.match(request.path) or {},
+        headers=RequestHeaders(request.headers, request.repeated),
+        query_string=scope.get("query_string", b"").decode("latin-1"),
+        body=body,
+        user=request.user,
+        client=request.peer,
+        root_path=scope.get("root_path") or "",
+        scheme=scope.get("scheme") or "http",
+        lifespan=lifespan,
+    )
+
+
+def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
+    """Status, content type, body and headers of what a function gave. Raises ValueError or TypeError if it cannot be.
+
+    Its headers must not say where the answer ends: a proxy, or the client, would find another one behind it.
+    """
+    response = RouteResponse(status=204) if value is None else value
+    if not isinstance(response, RouteResponse):
+        response = RouteResponse(response)
+    _check_status(response.status, 200)
+
+    kind, body = _content(response.body)
+    headers = response.headers
+    fields: list[Header] = []
+    for name, text in headers.items() if isinstance(headers, Mapping) else headers:
+        _check_header(name, text)
+        lower = name.lower()
+        if lower == "content-type":
+            kind = text
+        else:
+            fields.append((lower.encode(), text.encode("latin-1")))
+
+    if response.content_type is not None:
+        if not _is_value(response.content_type):
+            raise ValueError(f"the content type {response.content_type!r} is not one line")
+        kind = response.content_type
+
+    return response.status, (b"content-type", kind.encode("latin-1")), body, fields
+
+
+def _checked(refusal: Refusal) -> Refusal:
+    """A refusal that can be sent. Raises ValueError if it cannot be."""
+    _check_status(refusal.status, 300)
+    if refusal.status in _EMPTY:
+        raise ValueError(f"a Refusal has a text, which status {refusal.status} has not")
+    for name, text in refusal.headers:
+        _check_header(name, text)
+    return refusal
+
+
+def _check_status(status: object, least: int) -> None:
+    # True and 200.0 are equal to a status, and are none on the wire.
+    if not isinstance(status, int) or isinstance(status, bool) or not least <= status <= 599:
+        raise ValueError(f"the status {status!r} is none from {least} to 599")
+
+
+def _check_header(name: str, text: str) -> None:
+    if not _is_name(name) or not _is_value(text) or name.lower() in _FRAMING:
+        raise ValueError(f"the header {name!r} is not allowed, or its value is not one line")
+
+
+def _content(body: object) -> tuple[str, bytes]:
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return "application/octet-stream", bytes(body)
+    if isinstance(body, str):
+        return "text/plain; charset=utf-8", body.encode()
+    return "application/json", encode(to_builtins(body))

@@ -1,0 +1,221 @@
+"""Asks the servers of this user, over their control sockets, what they do, and tells them to stop."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import stat
+import time
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import MsgspecError
+from msgspec.json import decode
+
+from mcpd.errors import ConfigurationError, McpdError
+from mcpd.protocol.printable import printable
+from mcpd.server.observe.outside import check_peer
+from mcpd.server.observe.report import Status
+from mcpd.transports.address import parse
+
+MOST_PATH_BYTES = 100
+"""What the kernel takes as the path of a socket is 108 bytes, or 104."""
+
+_PREFIX, _SUFFIX = "control-", ".sock"
+
+
+def folder_path() -> Path:
+    """`$XDG_RUNTIME_DIR/mcpd`, else one of this user's in the folder for temporary files."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime.startswith("/"):
+        return Path(runtime, "mcpd")
+    return Path(os.environ.get("TMPDIR") or "/tmp", f"mcpd-{os.getuid()}")
+
+
+def checked_folder(*, make: bool) -> Path | None:
+    """The folder, which is this user's, and no link; None if there is none and none is to be made.
+
+    Raises ConfigurationError for one that others may have made or may look into: a socket in it may be anybody's.
+    """
+    folder = folder_path()
+    try:
+        if make:
+            try:
+                folder.mkdir(mode=0o700, parents=False)
+            except FileExistsError:
+                pass
+        found = os.lstat(folder)
+    except OSError as error:
+        if not make and isinstance(error, FileNotFoundError):
+            return None
+        raise ConfigurationError(f"{folder}: {error.strerror}; set XDG_RUNTIME_DIR to a folder of yours") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise ConfigurationError(
+            f"{folder} is no folder of yours with mode 0700, so that nothing in it is trusted; "
+            "remove it, or set XDG_RUNTIME_DIR to a folder of yours"
+        )
+    return folder
+
+
+def control_path(folder: Path) -> str:
+    """The path of this process's control socket. Raises ConfigurationError if it is too long for one."""
+    path = str(folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}")
+    if len(os.fsencode(path)) > MOST_PATH_BYTES:
+        raise ConfigurationError(
+            f"{path} is too long for a socket; set XDG_RUNTIME_DIR to a folder with a shorter name"
+        )
+    return path
+
+
+def control_sockets(folder: Path) -> dict[int, str]:
+    """The sockets in the folder, by the process that made them, which may have ended; what is no socket is left out."""
+    found: dict[int, str] = {}
+    for entry in os.scandir(folder):
+        number = entry.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+        try:
+            seen = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if number.isdecimal() and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.getuid():
+            found[int(number)] = entry.path
+    return dict(sorted(found.items()))
+
+
+_SECONDS = 5.0
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+class Found(NamedTuple):
+    """The servers of this user with a control socket."""
+
+    servers: dict[int, tuple[str, Status]]
+    """By process its socket and its state."""
+    silent: list[int]
+    """The processes that have a control socket and do not answer: they hang, or are stopped."""
+
+
+def those_that_run() -> Found:
+    """All that have a control socket.
+
+    Sockets that were left behind are removed. Raises ConfigurationError for a folder that is not to be trusted.
+    """
+    folder = checked_folder(make=False)
+    found = Found({}, [])
+    for pid, path in ({} if folder is None else control_sockets(folder)).items():
+        try:
+            found.servers[pid] = path, ask(path)
+        except ConnectionRefusedError:
+            _remove(path)
+        except TimeoutError:
+            found.silent.append(pid)
+        except (OSError, MsgspecError):
+            continue  # it ends just now, or is none of ours
+    return found
+
+
+def ask(path: str) -> Status:
+    """What the server behind a control socket does. Raises OSError, or MsgspecError for an answer that is none."""
+    return decode(_request(path, "GET", "/statusz"), type=Status)
+
+
+class NoStatus(McpdError):
+    """A server does not say what it does: why, and what to do about it, in one line."""
+
+
+def ask_address(address: str, token: str | None = None) -> Status:
+    """What the server at `:PORT`, `HOST:PORT` or `http(s)://HOST:PORT` does, by `GET /statusz` there.
+
+    Raises ConfigurationError for what is no address, NoStatus if nothing can be had there.
+    """
+    connection = _connection(address)
+    shown = printable(address)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        connection.request("GET", "/statusz", headers=headers)
+        answer = connection.getresponse()
+        body = answer.read(_MOST_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        text = f"{shown} does not answer: {printable(error)}; name the address that the server has for --metrics"
+        raise NoStatus(text) from None
+    finally:
+        connection.close()
+    if answer.status == 401:
+        what = "a token" if token is None else "another token"
+        raise NoStatus(f"{shown} asks for {what}: give it with --token-file FILE, or in MCPD_TOKEN")
+    try:
+        return decode(body, type=Status)
+    except (MsgspecError, UnicodeDecodeError):
+        text = f"{shown} has no /statusz ({answer.status}); serve with --metrics ADDR, or --metrics http beside --http"
+        raise NoStatus(text) from None
+
+
+def _connection(address: str) -> http.client.HTTPConnection:
+    if "://" not in address:
+        found = parse(address)
+        if found.path:
+            raise ConfigurationError(f"{printable(address)}: name the address that the server has for --metrics")
+        return http.client.HTTPConnection(found.host or "127.0.0.1", found.port, timeout=_SECONDS)
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise ConfigurationError(f"{printable(address)}: expected :PORT, HOST:PORT or http(s)://HOST:PORT")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    return kind(host, port, timeout=_SECONDS)
+
+
+def stop(path: str, pid: int, seconds: float) -> bool:
+    """Tell a server to stop, and wait so long until it has; whether it has. Raises OSError."""
+    _request(path, "POST", "/stop")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not os.path.exists(path) and not _runs(pid):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _request(path: str, method: str, what: str) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
+        connected.settimeout(_SECONDS)
+        connected.connect(path)
+        if not check_peer(connected):
+            raise ConfigurationError(f"{path} is another user's; nothing is asked there")
+        connected.sendall(f"{method} {what} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        answer = bytearray()
+        while len(answer) <= _MOST_BYTES and (read := connected.recv(65536)):
+            answer += read
+    head, _, body = bytes(answer).partition(b"\r\n\r\n")
+    if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 202 ")):
+        raise OSError("no answer")
+    return body
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there, and not only waits for its parent to notice that it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] != b"Z"
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/stat"):
+            return False
+    except OSError:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
