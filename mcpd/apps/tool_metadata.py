@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI
 from mcpd.protocol.types.tools import Tool
-from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, UI
+from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI
 
 KIND = "apps"
 """The name of tools with an app in lists and on the command line."""

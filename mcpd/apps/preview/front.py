@@ -12,16 +12,11 @@ from mcpd.apps.preview.methods import PageRequestHandler
 from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
 from mcpd.apps.preview.session import Page, PreviewSession
 from mcpd.apps.preview.views import PageViews
-from mcpd.server.extensions.ui.assets import bundled_folder
-from mcpd.server.http.core import HttpSettings
-from mcpd.server.http.listener import HttpListener
-from mcpd.server.http.pages import PageApp
 from mcpd.protocol.channel import Channel, Receiver
 from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.http.core import HttpSettings
 from mcpd.server.http.listener import HttpListener
-from mcpd.server.http.pages import MakeEndpoint, PageAnswer, PageApp
-from mcpd.server.http.request import HttpRequest
+from mcpd.server.http.pages import PageApp
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 

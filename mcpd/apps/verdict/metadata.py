@@ -16,13 +16,10 @@ from mcpd.apps.tool_metadata import linked_uri, ui_member
 from mcpd.apps.verdict.report import Check, Finding, checked
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type
-from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
-from mcpd.server.extensions.ui.constants import unversioned
 from mcpd.protocol.types.resources import Resource
 from mcpd.protocol.types.tools import Tool
 from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type, unversioned
-from mcpd.server.extensions.ui.csp_sources import read_csp, read_permissions, validate_csp
+from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
 
 _MAX_APPS: Final = 200
 _RESOURCE_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")

@@ -14,9 +14,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from mcpd.apps.verdict.report import Check, Finding, Severity, checked, reported_url
+from mcpd.apps.verdict.scene import Violation
 from mcpd.apps.verdict.trial import Trial, Violation, without_address
-from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
-from mcpd.apps.verdict.scene import Scene, Violation, in_app
 from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
 
 Kind: TypeAlias = Literal[

@@ -35,7 +35,6 @@ from mcpd.apps.verdict.rendering import (
 from mcpd.apps.verdict.report import AppReport, Check, Finding, TryOptions, checked, skipped
 from mcpd.apps.verdict.trial import Trial, open_trial
 from mcpd.errors import ConfigurationError
-from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 _WIDE: Final = (1280, 800)
 _NARROW: Final = (320, 800)

@@ -16,9 +16,6 @@ import msgspec
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError, InternalError, InvalidParams, ResourceNotFound
-from mcpd.server.extensions.ui.assets import bundled_folder
-from mcpd.server.extensions.ui.constants import UI
-from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
 from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
