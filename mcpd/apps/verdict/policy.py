@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from mcpd.apps.verdict.report import Check, Finding, Severity, checked, reported_url
-from mcpd.apps.verdict.scene import Violation
 from mcpd.apps.verdict.trial import Trial, Violation, without_address
 from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
 

@@ -28,7 +28,6 @@ from mcpd.protocol.wire.trace_context import TraceContext
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.input_required import InputRequired
 from mcpd.server.handlers.table import BoundHandler
-from mcpd.server.observe.tracing import provider_of, provider_of_program
 
 
 def provider_of_program() -> Any:
