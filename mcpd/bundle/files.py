@@ -1,4 +1,7 @@
-"""Which files of a folder go into a bundle: all that others may have, and nothing that was only ever meant for here."""
+"""Selects the files of a bundle, and writes them into a zip file.
+
+Hidden files, secrets and files that the server does not use are left out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.transports.files import replacing
 
 IGNORE = ".mcpbignore"
-"""Patterns of more that is left out, one in a line, as the official tool reads it."""
+"""A file with further patterns of files to leave out, one per line, as the official tool reads it."""
 
 MOST_BYTES = 512 * 1024 * 1024
 MOST_FILES = 50_000
@@ -31,29 +34,29 @@ _KEY_HEAD_BYTES = 4096
 
 
 class Collected(Struct):
-    """What was found: paths relative to the folder, with `/`."""
+    """The selected files, with paths relative to the folder and `/` as separator."""
 
     files: dict[str, str]
-    """The file to read for each."""
+    """The path of the file to read, by its path in the bundle."""
     left_out: dict[str, str]
-    """Why, for each that is not in it; a folder with a `/` behind its name."""
+    """The reason, by path, for each file that is left out. Folders end with `/`."""
     bytes: int = 0
 
 
 class Selection(Struct, frozen=True):
-    """Which files below a folder are taken; patterns are of names, or of paths below it."""
+    """The rules that select files below a folder. Patterns match names, or paths below the folder."""
 
     code: frozenset[str] | None = None
-    """The Python files and packages that are taken; None for all."""
+    """The Python files and packages to take; None for all."""
     has_data: bool = True
-    """Whether files that are not Python are taken."""
+    """Whether to take files that are not Python."""
     ignored: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
-    """What is taken although it is hidden, ignored, not imported, or looks like a secret."""
+    """Patterns of files to take although they are hidden, ignored, not imported, or look like secrets."""
     excluded: tuple[str, ...] = ()
 
     def why_not(self, inside: str, path: str, *, is_folder: bool = False) -> str:
-        """Why this file or folder is not taken; "" if it is."""
+        """Return why a file or folder is left out; "" if it is taken."""
         name = os.path.basename(path)
         if is_meant(inside, name, self.excluded):
             return "excluded"
@@ -77,7 +80,7 @@ class Selection(Struct, frozen=True):
 
 
 def collect(root: str, selection: Selection | None = None) -> Collected:
-    """The files below a folder that a bundle takes. Raises ConfigurationError if they are too many or too large."""
+    """Select the files below a folder. Raises ConfigurationError if they are too many or too large."""
     found = Collected({}, {})
     selection = selection or Selection()
     for folder, names, files in os.walk(root):
@@ -98,7 +101,7 @@ def collect(root: str, selection: Selection | None = None) -> Collected:
 
 
 def _may_hold(path: str, inside: str, selection: Selection) -> bool:
-    """Whether a folder has code of the server, or something that is included."""
+    """Return whether a folder has code of the server, or included files."""
     for one in selection.code or ():
         if one == path or one.startswith(path + os.sep) or path.startswith(one + os.sep):
             return True
@@ -107,7 +110,7 @@ def _may_hold(path: str, inside: str, selection: Selection) -> bool:
 
 
 def ignored_here(root: str) -> tuple[str, ...]:
-    """The patterns of a folder's own file."""
+    """Return the patterns in the folder's ignore file."""
     try:
         with open(os.path.join(root, IGNORE), encoding="utf-8-sig") as file:
             lines = [line.strip() for line in file]
@@ -127,13 +130,14 @@ def _take(path: str, root: str, selection: Selection, found: Collected) -> None:
     found.bytes += os.path.getsize(path)
     if found.bytes > MOST_BYTES or len(found.files) > MOST_FILES:
         raise ConfigurationError(
-            f"{root}: there is more in it than a bundle takes ({MOST_BYTES // 1024 // 1024} MiB, {MOST_FILES} files); "
-            f"name what does not belong to the server in {IGNORE}, one pattern in a line"
+            f"{root}: its files are more than a bundle takes ({MOST_BYTES // 1024 // 1024} MiB, "
+            f"{MOST_FILES} files); list files that do not belong to the server in {IGNORE}, one pattern "
+            "per line"
         )
 
 
 def _why_not(inside: str, name: str) -> str:
-    """Why nothing of this name is taken unless it is asked for; "" if it is."""
+    """Why a file of this name is left out by default; "" if it is taken."""
     if name.startswith("."):
         return "hidden"
     if any(fnmatchcase(name, pattern) for pattern in _LITTER):
@@ -145,7 +149,7 @@ def _why_not(inside: str, name: str) -> str:
 
 
 def is_meant(inside: str, name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of these patterns is of this name or, if it has a slash, of this path below the folder."""
+    """Return whether a pattern matches this name or, if it has a slash, this path below the folder."""
     for pattern in patterns:
         bare = pattern.strip("/")
         if fnmatchcase(inside, bare) if "/" in bare or pattern.startswith("/") else fnmatchcase(name, bare):
@@ -195,9 +199,9 @@ _SUFFIX = ".py"
 
 
 def imported_names(path: str) -> set[str]:
-    """The full names of all modules that a file imports, anywhere in it; "" stands before those relative to it.
+    """Return the full names of all modules that a file imports; relative ones begin with a dot.
 
-    A file that cannot be read or parsed imports nothing.
+    Nothing is run: the file is parsed. A file that cannot be read or parsed imports nothing.
     """
     try:
         with open(path, "rb") as file:
@@ -218,9 +222,9 @@ def imported_names(path: str) -> set[str]:
 
 
 def local_files(path: str) -> list[str]:
-    """A file and the modules in its folder that it imports, and those that they import; packages with all their files.
+    """Return a file and the modules in its folder that it imports, directly or indirectly.
 
-    Gives absolute paths; of a package the folder.
+    Paths are absolute. A package is given as its folder, with all of its files.
     """
     folder = os.path.dirname(path)
     found = {path}
@@ -242,9 +246,9 @@ def local_files(path: str) -> list[str]:
 
 
 def distributions_of(files: Iterable[str], local: Iterable[str] = ()) -> dict[str, list[str]]:
-    """The packages that these files import, each with the distributions it is in; none for one that is not installed.
+    """Return the top-level packages that these files import, each with its installed distributions.
 
-    Left out are Python's own, and `local`: the names of modules that are there beside them.
+    The list is empty for a package that is not installed. The standard library and the modules in `local` are left out.
     """
     known = packages_distributions()
     ours = {*local, *sys.stdlib_module_names, "mcpd"}
@@ -265,14 +269,15 @@ def _python_files(folder: str) -> list[str]:
 
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The oldest time that a zip file can hold."""
+"""The oldest time that a zip file can hold. It makes the same bytes from the same files."""
 _MODE = 0o100644
 
 
 def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
-    """Write files, by their path in the bundle, as bytes or as the path of a file to read; gives the size in bytes.
+    """Write a zip file, and return its size in bytes.
 
-    The file is there whole or not at all. Raises ConfigurationError.
+    `files` maps paths in the bundle to bytes, or to the path of a file to read. The zip file is written whole or not at
+    all. Raises ConfigurationError.
     """
     try:
         with (

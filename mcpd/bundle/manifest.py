@@ -1,6 +1,6 @@
-"""manifest.json of a bundle, in version 0.4 of the format: the first with servers that `uv` gets the packages for.
+"""manifest.json of a bundle, in version 0.4 of the format, the first with servers whose packages `uv` installs.
 
-The structs take nothing that the official tool (`mcpb validate`) refuses, and `checked` reads them anew to be sure.
+The structs accept nothing that the official tool (`mcpb validate`) refuses.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _Text = Annotated[str, Meta(min_length=1)]
 
 
 class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An object of the manifest: members that are not set are left out."""
+    """An object of the manifest. Members that are not set are left out."""
 
 
 class Author(_Part, frozen=True, kw_only=True):
-    """Who made it."""
+    """The author."""
 
     name: _Text
     email: _Email | UnsetType = UNSET
@@ -34,7 +34,7 @@ class Author(_Part, frozen=True, kw_only=True):
 
 
 class Repository(_Part, frozen=True, kw_only=True, tag_field="type", tag="git"):
-    """Where its source is."""
+    """The place of the source."""
 
     url: _Url
 
@@ -47,7 +47,7 @@ class Icon(_Part, frozen=True, kw_only=True):
 
 
 class Launch(_Part, frozen=True, kw_only=True):
-    """How a host starts it; `${__dirname}` is the folder that it has unpacked the bundle into."""
+    """The command by which a host starts the server; `${__dirname}` is the folder of the unpacked bundle."""
 
     command: _Text
     args: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Launch(_Part, frozen=True, kw_only=True):
 
 
 class ServerPart(_Part, frozen=True, kw_only=True):
-    """What runs."""
+    """The program."""
 
     type: Literal["uv"] | UnsetType = UNSET
     entry_point: _Text
@@ -63,14 +63,14 @@ class ServerPart(_Part, frozen=True, kw_only=True):
 
 
 class ListedTool(_Part, frozen=True, kw_only=True):
-    """A tool, as it is shown before the server was ever started."""
+    """A tool, as it is shown before the server is first started."""
 
     name: _Text
     description: str = ""
 
 
 class ListedPrompt(_Part, frozen=True, kw_only=True):
-    """A prompt, as it is shown before the server was ever started; `${arguments.NAME}` in its text is an argument."""
+    """A prompt, as it is shown before the server is first started; `${arguments.NAME}` in its text is an argument."""
 
     name: _Text
     text: str
@@ -79,13 +79,13 @@ class ListedPrompt(_Part, frozen=True, kw_only=True):
 
 
 class Compatibility(_Part, frozen=True, kw_only=True):
-    """What it needs."""
+    """The requirements on the system."""
 
     runtimes: dict[Literal["python"], str]
 
 
 class Question(_Part, frozen=True, kw_only=True):
-    """Something that the user is asked for when the bundle is installed."""
+    """A value that the user enters when the bundle is installed."""
 
     type: Literal["string", "number", "boolean", "directory", "file"]
     title: str
@@ -122,7 +122,7 @@ class Manifest(_Part, frozen=True, kw_only=True):
 
 
 def checked(manifest: Manifest) -> bytes:
-    """The file's text. Raises ConfigurationError that names the member which the format does not take."""
+    """Return the text of the file. Raises ConfigurationError that names the member which is not valid."""
     text = msgspec.json.encode(manifest)
     try:
         msgspec.json.decode(text, type=Manifest)
@@ -143,18 +143,19 @@ class Asked(Struct, frozen=True):
 
 
 def questions(said: Iterable[str], environment: Mapping[str, str] = os.environ) -> Asked:
-    """From NAME, which the user has to fill in, and NAME=VALUE, which stands until he does. Raises ConfigurationError.
+    """Make questions from NAME, which the user must enter, and NAME=VALUE, which has a default. Raises
+    ConfigurationError.
 
-    What a variable holds in `environment` says of what kind it is, and goes into no bundle.
+    The value of a variable in `environment` determines the kind of the question. It does not go into the bundle.
     """
     found = Asked({}, {})
     for word in said:
         name, has_default, value = word.partition("=")
         if not _NAME.fullmatch(name):
-            raise ConfigurationError(f"--env {name}: write --env NAME, or --env NAME=VALUE with what stands by default")
+            raise ConfigurationError(f"--env {name}: write --env NAME, or --env NAME=VALUE with a default value")
         if has_default and is_secret(name):
             raise ConfigurationError(
-                f"--env {name}=…: a secret has no place in a bundle; write --env {name}, and each user is asked for one"
+                f"--env {name}=…: do not put a secret into a bundle; write --env {name}, so that each user enters it"
             )
         key = name.lower()
         found.keys[name] = key
@@ -163,7 +164,7 @@ def questions(said: Iterable[str], environment: Mapping[str, str] = os.environ) 
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds what nobody else may see."""
+    """Return whether a variable of this name usually holds a secret."""
     return any(part in name.upper() for part in _SECRET_PARTS)
 
 

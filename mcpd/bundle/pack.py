@@ -1,6 +1,6 @@
-"""From a target to a bundle: its files, the packages that they need, and what it offers when it is started.
+"""Makes a bundle from a target: its files, the packages that they need, and what the server offers once it is started.
 
-The host gets the packages by `uv` when the bundle is installed, for its own system: so one bundle serves all of them.
+Hosts install the packages with `uv`, each for its own system, so that one bundle serves all systems.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from mcpd.install.launch import Offers
 from mcpd.sources.lookup import FOLDERS, place_of
 
 _SOURCES = "src"
-"""The folder in a bundle with the files of the target: of a folder below its own name, which may be the server's."""
+"""The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the
+server's.
+"""
 _MAIN = "main.py"
 _ICON = "icon.png"
 _MAIN_TEXT = '''"""Starts the server of this bundle: written by `mcpd bundle`."""
@@ -57,13 +59,13 @@ _PYTHON = ">=3.11"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_ICON_BYTES = 5 * 1024 * 1024
 _COMPATIBLE = ("mcp", "fastmcp")
-"""Libraries whose servers we run without them."""
+"""Libraries whose servers mcpd runs without them."""
 _LIBRARIES = {"mcpd", *_COMPATIBLE}
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """What the command line says; what it does not is found in the project, and in what the server says of itself."""
+    """The values of the command line. Missing ones come from the project, or from the server itself."""
 
     name: str = ""
     version: str = ""
@@ -75,21 +77,21 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class Gathered(Struct, frozen=True, kw_only=True):
-    """The files of a target, before it was started."""
+    """The files of a target, before it is started."""
 
     root: str
     project: Project
     files: dict[str, bytes | str]
-    """By their path in the bundle: bytes, or a file to read."""
+    """Bytes, or the path of a file to read, by the path in the bundle."""
     left_out: dict[str, str]
-    """Why, for each file that is not in it."""
+    """The reason, by path, for each file that is left out."""
     inside: str = _SOURCES
-    """The folder in the bundle that stands for `root`."""
+    """The folder in the bundle that corresponds to `root`."""
     warnings: tuple[str, ...] = ()
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
-    """What goes into the file."""
+    """The contents of a bundle."""
 
     manifest: Manifest
     files: dict[str, bytes | str]
@@ -98,15 +100,15 @@ class Bundle(Struct, frozen=True, kw_only=True):
 
 
 def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Gathered:
-    """The files of a target, and what its project says.
+    """Collect the files of a target, and the metadata of its project.
 
-    A file takes with it what stands in its folder: data, and the modules that it imports. `include` and `exclude` are
-    patterns of more files and of fewer. Raises ConfigurationError for a target that has no files.
+    A file takes with it the data in its folder and the modules that it imports. `include` and `exclude` are patterns of
+    further files and of files to leave out. Raises ConfigurationError for a target without files.
     """
     if target is None or isinstance(target, CommandTarget):
-        raise ConfigurationError("name what is to be bundled: a Python file or a folder with a server in it")
+        raise ConfigurationError("name the target to bundle: a Python file, or a folder with a server")
     if not isinstance(target, FileTarget):
-        raise ConfigurationError(f"{target} has no files to bundle; mcpd publish-info --remote names a URL")
+        raise ConfigurationError(f"{target} has no files to bundle; use mcpd publish-info --remote for a URL")
     path, behind, inside = os.path.abspath(target.path), f":{target.object}" if target.object else "", _SOURCES
     warnings: tuple[str, ...] = ()
     if os.path.isdir(path):
@@ -121,12 +123,14 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
         root = os.path.dirname(path)
         has_data = os.path.realpath(root) not in _shared_folders()
         if not has_data:
-            warnings = (f"{root} has files of all kinds: only modules were taken; name data files with --include",)
+            warnings = (f"{root} has files of all kinds, so only modules were taken; name data files with --include",)
         selection = Selection(frozenset(local_files(path)), has_data, ignored_here(root), include, exclude)
         project = read_project(root, path)
         where = f"os.path.join(source, {os.path.basename(path) + behind!r})"
     else:
-        raise ConfigurationError(f"{target}: bundle a file or a folder; of a module, give the folder of its package")
+        raise ConfigurationError(
+            f"{target} cannot be bundled: name a file or a folder; for a module, name the folder of its package"
+        )
 
     found = collect(root, selection)
     files: dict[str, bytes | str] = {f"{inside}/{name}": path for name, path in found.files.items()}
@@ -136,7 +140,7 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
 
 
 def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The folder itself, or the one file with a server in it that a folder without `mcpd.toml` has."""
+    """The folder, or the only file with a server in a folder without `mcpd.toml`."""
     if place_of(folder).file:
         return folder, ()
     names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
@@ -149,8 +153,8 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
     first = os.path.basename(servers[0])
     if served := [name for name in FOLDERS if name != "apps" and os.path.isdir(os.path.join(folder, name))]:
         raise ConfigurationError(
-            f"{folder} has the server {first} beside {served[0]}/, and a bundle has one of them: mcpd bundle {first}, "
-            f"or mcpd bundle {os.path.basename(folder)} --exclude {first}"
+            f"{folder} has the server {first} beside {served[0]}/, and a bundle has one of them: mcpd "
+            f"bundle {first}, or mcpd bundle {os.path.basename(folder)} --exclude {first}"
         )
     if len(servers) > 1:
         names = [os.path.basename(path) for path in servers]
@@ -160,19 +164,19 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
 
 
 def _shared_folders() -> set[str]:
-    """Folders whose files do not all belong to one server."""
+    """Folders with files of many programs."""
     home = os.path.expanduser("~")
     there = (os.sep, home, tempfile.gettempdir(), *(os.path.join(home, name) for name in ("Desktop", "Downloads")))
     return {os.path.realpath(each) for each in there}
 
 
 def _folder_name(root: str) -> str:
-    """What a folder is called, in characters that every system takes."""
+    """The name of a folder, in characters that every system accepts."""
     return re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
 
 
 def unpack(gathered: Gathered, folder: str) -> str:
-    """Write the files into a folder, to start them there; gives the program."""
+    """Write the files into a folder, to start the server there. Returns the path of its program."""
     for name, source in gathered.files.items():
         path = os.path.join(folder, *name.split("/"))
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -186,7 +190,7 @@ def unpack(gathered: Gathered, folder: str) -> str:
 
 
 def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Mapping[str, str] = os.environ) -> Bundle:
-    """The whole bundle. `offers` is what the server has said when it was started. Raises ConfigurationError."""
+    """Make the bundle. `offers` are the lists of the server once it was started. Raises ConfigurationError."""
     project, files = gathered.project, dict(gathered.files)
     warnings = list(gathered.warnings)
     requirements = _requirements(gathered, offers, said, warnings)
@@ -227,7 +231,7 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
 
 
 def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list[str]) -> list[str]:
-    """What has to be installed; `warnings` is told what may be missing then."""
+    """The requirements to install. Appends to `warnings` the packages that may be missing."""
     project = gathered.project
     own = {
         name.removeprefix(f"{gathered.inside}/"): path for name, path in gathered.files.items() if isinstance(path, str)
@@ -251,18 +255,18 @@ def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list
         if project.dependencies is not None:
             if distributions:
                 where = os.path.basename(project.file)
-                warnings.append(f"{top} is imported, and {distributions[0]} is not among the dependencies in {where}")
+                warnings.append(f"{top} is imported, but {distributions[0]} is not among the dependencies in {where}")
         elif len(distributions) == 1:
             needs.append(f"{distributions[0]}=={distribution_version(distributions[0])}")
         else:
             where = f"is in {' and '.join(distributions)}" if distributions else "is not installed here"
-            warnings.append(f"{top} is imported and {where}: name what has it with --requirement")
+            warnings.append(f"{top} is imported but {where}: name its package with --requirement")
 
     return needs
 
 
 def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) -> bytes:
-    """What `uv` reads; every text in it is written as JSON has it, which is TOML too."""
+    """The pyproject.toml that `uv` reads. JSON strings are valid TOML."""
 
     def text(value: str) -> str:
         return encode(value).decode().replace("\x7f", "\\u007f")
@@ -283,7 +287,7 @@ def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) ->
     return "\n".join(lines).encode()
 
 
-# ------------------------------------------------------------------------------------------- what it says of itself
+# ------------------------------------------------------------------------------------------- metadata
 
 
 def _slug(name: str) -> str:
@@ -297,13 +301,15 @@ def _version(text: str, warnings: list[str]) -> str:
     parts = [*(numbers[1].split(".") if numbers else []), "0", "0", "0"][:3]
     version = ".".join(parts)
     if text:
-        warnings.append(f"the version {text} is none of three numbers, as bundles have: {version} stands for it")
+        warnings.append(
+            f"the version {text} does not consist of three numbers, as bundles need: using {version} instead"
+        )
 
     return version
 
 
 def _node_range(specifiers: str) -> str:
-    """A range of Python versions as hosts read it, which are JavaScript: in the words of npm's semver."""
+    """Translate a range of Python versions into the syntax of npm's semver, which hosts read."""
     found = []
     for one in specifiers.split(","):
         match = re.fullmatch(r"\s*(>=|<=|>|<|==|~=|!=)\s*(\d+(?:\.\d+)*)(\.\*)?[\w.+]*\s*", one)
@@ -334,7 +340,7 @@ def _described(offers: Offers, name: str) -> str:
 def _author(said: Said, project: Project, warnings: list[str]) -> Author:
     name = said.author or project.author
     if not name:
-        warnings.append("nobody is named as its author: say --author NAME, or `authors` in pyproject.toml")
+        warnings.append("no author is named: use --author NAME, or `authors` in pyproject.toml")
     is_theirs = not said.author and "@" in project.email
     return Author(name=name or "unknown", email=project.email if is_theirs else UNSET)
 
@@ -349,7 +355,7 @@ def _url(project: Project, *labels: str) -> str | UnsetType:
 
 
 def _server(asked: Asked) -> ServerPart:
-    """The program, which a host may start by itself or as `mcp_config` says."""
+    """The program, which a host starts directly or as `mcp_config` says."""
     env = {name: f"${{user_config.{key}}}" for name, key in asked.keys.items()}
     words = ("run", "--directory", "${__dirname}", _MAIN)
     return ServerPart(type="uv", entry_point=_MAIN, mcp_config=Launch(command="uv", args=words, env=env))
@@ -380,7 +386,7 @@ def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
 
 
 def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]]:
-    """The bytes of a PNG, and how large it is: the named one, the folder's icon.png, or one that the server has."""
+    """The bytes and size of a PNG: the named one, the folder's icon.png, or an icon of the server."""
     data = b""
     beside = os.path.join(root, "icon.png")
     if path or os.path.isfile(beside):
@@ -390,7 +396,7 @@ def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]
         except OSError as error:
             raise ConfigurationError(f"{path or beside}: {error.strerror}") from None
         if not data.startswith(_PNG) or len(data) > _MOST_ICON_BYTES or len(data) < 24:
-            raise ConfigurationError(f"{path or beside}: an icon is a PNG file of up to 5 MiB, best 512 by 512")
+            raise ConfigurationError(f"{path or beside}: an icon must be a PNG file of up to 5 MiB, best 512 by 512")
     for icon in () if data else offers.icons:
         data = data or _of_data_url(str(icon.get("src")))
     if not data:

@@ -1,4 +1,4 @@
-"""What a project says of itself and of what it needs: pyproject.toml, requirements.txt, the head of a script."""
+"""Reads the metadata and requirements of a project: pyproject.toml, requirements.txt, the header of a script."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MOST_BYTES = 1024 * 1024
 
 
 class Project(Struct, frozen=True, kw_only=True):
-    """What was found; "" and None for what is not said."""
+    """The metadata of a project; "" or None for missing values."""
 
     file: str = ""
-    """The file that names what it needs."""
+    """The file that names the dependencies."""
     name: str = ""
     version: str = ""
     description: str = ""
@@ -28,14 +28,14 @@ class Project(Struct, frozen=True, kw_only=True):
     license: str = ""
     keywords: tuple[str, ...] = ()
     urls: dict[str, str] = {}
-    """By their label, in small letters."""
+    """By lower-case label."""
     scripts: tuple[str, ...] = ()
     requires_python: str = ""
     dependencies: tuple[str, ...] | None = None
 
 
 def read_project(root: str, script: str | None = None) -> Project:
-    """What the files in a folder say, and the head of a script in it. Raises ConfigurationError for a bad file."""
+    """Read the files in a folder, and the header of a script in it. Raises ConfigurationError for an invalid file."""
     found = _of_pyproject(os.path.join(root, "pyproject.toml"))
     head = _of_script(script) if script is not None else None
     if head is not None:
@@ -53,13 +53,13 @@ def read_project(root: str, script: str | None = None) -> Project:
 
 
 def requirement_name(requirement: str) -> str:
-    """The distribution that a requirement names, as package indexes compare them; "" for one that is a URL or path."""
+    """Return the normalized name of the distribution that a requirement names; "" for a URL or path."""
     match = _NAME.match(requirement)
     return normalized(match[1]) if match else ""
 
 
 def normalized(name: str) -> str:
-    """A distribution's name as package indexes compare them."""
+    """Return a distribution's name in the form in which package indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -97,7 +97,7 @@ def _of_pyproject(path: str) -> Project:
 
 
 def _of_script(path: str) -> tuple[tuple[str, ...], str] | None:
-    """The packages that a script's head names (PEP 723), and its Python; None if it has no such head."""
+    """The dependencies and the Python version in a script's header (PEP 723); None without a header."""
     text = _text(path)
     lines = None if text is None else _head(text.splitlines())
     if lines is None:
@@ -105,13 +105,13 @@ def _of_script(path: str) -> tuple[tuple[str, ...], str] | None:
     try:
         table = tomllib.loads("\n".join(lines))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: its `# /// script` head is no TOML: {error}") from None
+        raise ConfigurationError(f"{path}: its `# /// script` header is not valid TOML: {error}") from None
     needs = _texts(table.get("dependencies"))
     return needs, _string(table.get("requires-python"))
 
 
 def _head(lines: list[str]) -> list[str] | None:
-    """The lines between `# /// script` and the last `# ///` of that comment, without their signs."""
+    """The lines between `# /// script` and the last `# ///` of that comment, without the comment signs."""
     try:
         start = [line.rstrip() for line in lines].index("# /// script") + 1
     except ValueError:

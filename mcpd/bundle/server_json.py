@@ -1,7 +1,7 @@
-"""server.json: what the registry of servers is told of one, held to its schema of 2025-12-11 and to its own rules.
+"""server.json, the entry of a server in the registry, in the schema of 2025-12-11 and by the registry's own rules.
 
-The rules beyond the schema are those by which the registry refuses: versions that are ranges, addresses of this
-machine, bundles that are not released on GitHub or GitLab, packages whose page does not name the server.
+Beyond the schema, the registry refuses version ranges, addresses of one machine, bundles that are not released on
+GitHub or GitLab, and packages whose page does not name the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RANGE = re.compile(r"^[\^~<>=!]|[,*| ]|(^|\.)x($|\.)|^latest$", re.IGNORECASE)
 
 
 class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """An object of the file: members that say nothing are left out."""
+    """An object of the file. Empty members are left out."""
 
 
 class Input(_Part, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Input(_Part, frozen=True, kw_only=True):
 
 
 class Transport(_Part, frozen=True, kw_only=True):
-    """How a package is spoken to once it is started."""
+    """The transport of a package once it is started."""
 
     type: Literal["stdio", "streamable-http", "sse"]
 
@@ -50,7 +50,7 @@ _STDIO = Transport(type="stdio")
 
 
 class Package(_Part, frozen=True, kw_only=True):
-    """Something to install: a package of an index, or a bundle behind a URL."""
+    """A package of an index, or a bundle behind a URL."""
 
     registry_type: Annotated[str, Meta(pattern="^(pypi|mcpb)$")]
     identifier: Annotated[str, Meta(min_length=1)]
@@ -62,14 +62,14 @@ class Package(_Part, frozen=True, kw_only=True):
 
 
 class Remote(_Part, frozen=True, kw_only=True):
-    """A server that runs."""
+    """A running server."""
 
     type: Annotated[str, Meta(pattern="^(streamable-http|sse)$")]
     url: _Url
 
 
 class Repository(_Part, frozen=True, kw_only=True):
-    """Where its source is."""
+    """The place of the source."""
 
     url: _Url
     source: Annotated[str, Meta(min_length=1)]
@@ -90,7 +90,7 @@ class ServerJson(_Part, frozen=True, kw_only=True):
 
 
 def checked(found: ServerJson) -> bytes:
-    """The file's text. Raises ConfigurationError for what the schema or the registry does not take."""
+    """Return the text of the file. Raises ConfigurationError if the schema or the registry refuses it."""
     text = msgspec.json.encode(found)
     try:
         msgspec.json.decode(text, type=ServerJson)
@@ -98,66 +98,68 @@ def checked(found: ServerJson) -> bytes:
         raise ConfigurationError(f"server.json would not be valid: {_in_words(error, found)}") from None
     for version in (found.version, *(package.version for package in found.packages)):
         if _RANGE.search(version):
-            raise ConfigurationError(f"the version {version!r} is a range: the registry takes one exact version")
+            raise ConfigurationError(f"the version {version!r} is a range: the registry accepts one exact version")
     if not found.packages and not found.remotes:
         raise ConfigurationError(
-            "nothing says where the server is to be had: --pypi PACKAGE, --bundle-url URL or --remote URL; a "
-            "pyproject.toml with a name does it, too"
+            "server.json needs a package or a URL: --pypi PACKAGE, --bundle-url URL or --remote URL; a "
+            "pyproject.toml with a name is enough, too"
         )
     return msgspec.json.format(text, indent=2) + b"\n"
 
 
 def remote(url: str) -> Remote:
-    """A server behind a URL. Raises ConfigurationError for one that others cannot reach."""
+    """Return the entry of a server behind a URL. Raises ConfigurationError if others cannot reach it."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     is_here = host in ("localhost", "::1") or host.startswith("127.") or host.endswith((".localhost", ".local"))
     if parts.scheme != "https" or not host or is_here:
-        raise ConfigurationError(f"--remote {url.partition('?')[0]}: the registry takes https URLs that all can reach")
+        raise ConfigurationError(
+            f"--remote {url.partition('?')[0]}: the registry accepts only https URLs that everybody can reach"
+        )
     if parts.username or parts.password:
-        raise ConfigurationError("--remote: a password has no place in server.json; take it out of the URL")
+        raise ConfigurationError("--remote: remove the password from the URL, because server.json is public")
     return Remote(type="streamable-http", url=url)
 
 
 def bundle_package(url: str, digest: str) -> Package:
-    """A bundle that was released. Raises ConfigurationError for a place that the registry does not take."""
+    """Return the entry of a released bundle. Raises ConfigurationError for a URL that the registry refuses."""
     parts = urlsplit(url)
     if parts.scheme != "https" or parts.hostname not in _FORGES or "/releases/" not in parts.path:
-        text = "the registry takes bundles of releases on GitHub and GitLab"
+        text = "the registry accepts bundles of releases on GitHub and GitLab"
         raise ConfigurationError(f"--bundle-url {url.partition('?')[0]}: {text}, as https://github.com/…/releases/…")
     if "mcp" not in url.lower():
-        raise ConfigurationError("--bundle-url: the registry wants `mcp` somewhere in it: name the file NAME.mcpb")
+        raise ConfigurationError("--bundle-url: the registry requires `mcp` somewhere in it: name the file NAME.mcpb")
     return Package(registry_type="mcpb", identifier=url, file_sha256=digest, transport=_STDIO)
 
 
 def pypi_package(text: str, version: str) -> Package:
-    """A package of the Python index: NAME, or NAME==VERSION; `version` is meant where none is said."""
+    """Return the entry of a package of the Python index: NAME, or NAME==VERSION. The default version is `version`."""
     name, _, own = text.partition("==")
     return Package(registry_type="pypi", identifier=name, version=own or version, runtime_hint="uvx", transport=_STDIO)
 
 
 def repository(url: str) -> Repository | None:
-    """The place of its source, if it is on a forge that the registry knows."""
+    """Return the repository of a URL, if the registry knows its forge."""
     parts = urlsplit(url)
     source = _FORGES.get((parts.hostname or "").removeprefix("www."))
     return Repository(url=url.removesuffix(".git"), source=source) if source and parts.scheme == "https" else None
 
 
 def variables(names: tuple[str, ...]) -> tuple[Input, ...]:
-    """NAME, or NAME=VALUE with what stands by default."""
+    """Return the variables of NAME, or NAME=VALUE with a default."""
     found = []
     for word in names:
         name, has_default, value = word.partition("=")
         text = f"The variable {name} of the server."
         secret = is_secret(name)
         if has_default and secret:
-            raise ConfigurationError(f"--env {name}=…: a secret has no place in server.json; write --env {name}")
+            raise ConfigurationError(f"--env {name}=…: do not put a secret into server.json; write --env {name}")
         found.append(Input(name=name, description=text, is_required=not has_default, is_secret=secret, default=value))
     return tuple(found)
 
 
 def shortened(text: str, most: int = MOST_DESCRIPTION) -> str:
-    """The first sentence, or as many whole words as there is room for."""
+    """Return the first sentence, or as many whole words as fit."""
     text = " ".join(text.split())
     if len(text) <= most:
         return text
@@ -171,8 +173,8 @@ def shortened(text: str, most: int = MOST_DESCRIPTION) -> str:
 def _in_words(error: msgspec.ValidationError, found: ServerJson) -> str:
     text = printable(error, 500)
     if "$.name" in text:
-        return f"the name {printable(found.name)!r} is to be NAMESPACE/NAME, as io.github.you/weather: say --name"
+        return f"the name {printable(found.name)!r} must be NAMESPACE/NAME, as io.github.you/weather: use --name"
     if "$.description" in text:
         count = len(found.description)
-        return f"its description has {count} characters, and 1 to {MOST_DESCRIPTION} are taken: say --description"
+        return f"its description has {count} characters, but needs 1 to {MOST_DESCRIPTION}: use --description"
     return text

@@ -1,4 +1,4 @@
-"""From a plan to a changed file: the copy of before, the change, the record of it; and what its user should know."""
+"""Makes a planned change: copies the file, changes it, and records that; and the notes for the user."""
 
 from __future__ import annotations
 
@@ -27,14 +27,19 @@ _SCOPE = ("--scope", "user")
 
 
 def has_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The path of the command that changes this host's file, None if there is none."""
+    """Return the path of the host's own command for such changes; None if it has no such command.
+
+    Claude Code rewrites its file while it runs, so a change by another program could be lost.
+    """
     if host.id != "claude-code":
         return None
     return shutil.which(host.program, path=environment.get("PATH"))
 
 
 def tell(program: str, plan: Plan) -> None:
-    """Let the host make the change. Raises ConfigurationError if it does not, and if nothing came of it."""
+    """Let the host's command make the change. Raises ConfigurationError if it fails, or if the file does not show
+    it.
+    """
     if plan.change in ("updated", "replaced", "removed"):
         _run([program, "mcp", "remove", *_SCOPE, plan.name])
     if plan.change != "removed":
@@ -45,8 +50,8 @@ def tell(program: str, plan: Plan) -> None:
     is_done = found is None if plan.change == "removed" else same_server(found, plan.entry)
     if not is_done:
         raise ConfigurationError(
-            f"{os.path.basename(program)} mcp said that it was done, and {plan.before.path} does not show it; "
-            "to write that file itself, say --file with it"
+            f"{os.path.basename(program)} mcp reported success, but {plan.before.path} does not show the "
+            "change; use --file to write that file directly"
         )
 
 
@@ -55,7 +60,7 @@ def _run(words: Sequence[str]) -> None:
     try:
         done = run_program(words, seconds=_SECONDS, cwd=os.path.expanduser("~"))
     except TimeoutError:
-        raise ConfigurationError(f"{shown} was not done after {_SECONDS:g} s") from None
+        raise ConfigurationError(f"{shown} did not finish within {_SECONDS:g} s") from None
     except OSError as error:
         raise ConfigurationError(f"{shown} cannot be started: {error.strerror or error}") from None
     if done.returncode:
@@ -64,7 +69,7 @@ def _run(words: Sequence[str]) -> None:
 
 
 _WITH = {"cline": "cline-legacy"}
-"""Hosts that are one program in several versions, each with a file of its own, of which one takes over the other's."""
+"""Hosts whose older version, with another file, may be installed as well."""
 
 
 class Done(Struct, frozen=True):
@@ -72,9 +77,9 @@ class Done(Struct, frozen=True):
 
     path: str
     backup: str = ""
-    """The copy of before, "" if there was no file."""
+    """The copy of the previous file; "" if there was none."""
     by: str = ""
-    """The host's own command that made it, "" for none."""
+    """The host's own command that made the change; "" for none."""
 
 
 def apply(
@@ -85,10 +90,10 @@ def apply(
     by_host: bool = True,
     environment: Mapping[str, str] = os.environ,
 ) -> Done:
-    """Make the change. Raises ConfigurationError, with the file as it was.
+    """Make the change. Raises ConfigurationError, and then leaves the file as it was.
 
-    The copy stands beside the file; of a project's file, which others may share, in our own folder. `by_host`: the
-    host's own command is used, if it has one.
+    The copy is beside the file, or in the state folder for a project's file, which other people may share. With
+    `by_host` the host's own command is used, if it has one.
     """
     if plan.change == "none":
         return Done(plan.before.path)
@@ -127,12 +132,12 @@ def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, env
 
 
 def is_told(host: Host, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The path of the host's own command, if that makes the change; None if its file is written."""
+    """Return the path of the host's own command, if that makes the change; None if the file is written."""
     return has_own_command(host, environment) if by_host and not is_project else None
 
 
 def _bring_back(plan: Plan) -> None:
-    """A host that was told half of it has the file of before again."""
+    """Restore the file after a change that failed half-way."""
     now = read(plan.before.path)
     if now.data != plan.before.data and plan.before.data is not None:
         write(now, plan.before.data)
@@ -141,27 +146,31 @@ def _bring_back(plan: Plan) -> None:
 def notes(
     plan: Plan, entry: Entry, *, project: str | None, environment: Mapping[str, str] = os.environ
 ) -> Iterator[str]:
-    """Sentences, the last says what to do so that the host takes notice."""
+    """Yield notes for the user. The last one says what to do so that the host notices the change."""
     host = plan.host
     if project is None and not is_here(host, plan.before.path, environment) and plan.change != "none":
-        yield f"there is no other sign of {host.name} on this machine"
+        yield f"{host.name} does not seem to be installed on this machine"
     written = [*entry.env, *entry.headers]
     if project is not None and written and plan.change != "none":
         yield f"the file holds the values of {', '.join(map(printable, written))}: if one is secret, do not share it"
     if project is not None and entry.command and plan.change != "none":
-        yield "the file names paths of this machine: whoever shares the project writes their own"
+        yield "the file names paths of this machine: other people of the project need their own"
     if plan.has_variables:
-        yield f"{host.name} replaces what looks like a variable ($NAME and the like), and does so in these values"
+        yield f"{host.name} replaces variables such as $NAME, also in these values"
     other = HOSTS.get(_WITH.get(host.id, ""))
     if other is not None and project is None and has_folder(other, environment):
-        yield f"{other.name} is here too, with a file of its own: mcpd install {other.id}"
+        yield f"{other.name} is also installed, with a file of its own: mcpd install {other.id}"
     if plan.change != "none":
-        asks = f", and say yes when {host.name} asks about the servers of this project" if host.asks and project else ""
+        asks = (
+            (f", and answer yes when {host.name} asks about the servers of this project")
+            if host.asks and project
+            else ""
+        )
         yield f"now: {host.notice.format(host=host.name)}{asks}"
 
 
 def exposed(plan: Plan) -> Iterator[str]:
-    """What to know of a file with secrets, now that it is written."""
+    """Yield warnings about a file with secrets that was written."""
     if sys.platform == "win32" or plan.change == "removed" or not holds_secrets(plan.entry):
         return
     path = plan.before.target
@@ -170,5 +179,5 @@ def exposed(plan: Plan) -> Iterator[str]:
     except OSError:
         return
     if mode & 0o077:
-        who = f"others on this machine may read it (mode {mode:o})"
+        who = f"other users of this machine may read it (mode {mode:o})"
         yield f"{path} now holds secrets, and {who}: chmod 600 {quote(path)}"

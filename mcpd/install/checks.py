@@ -1,6 +1,6 @@
-"""An entry in a host's file, before anything is started: what the host makes of it, where that is not what it says.
+"""Checks an entry in a host's file without starting it: what the host ignores or misreads, and the host's limits.
 
-What a host expects is what we would write for it (`shapes`): members of other names are those of other hosts.
+An entry is compared with the entry that mcpd would write (`shapes`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 class Finding(Struct, frozen=True):
-    """Something that is wrong, or that is wrong in some cases."""
+    """A fault, or with `is_problem=False` a fault in some cases only."""
 
     text: str
     advice: str = ""
@@ -48,12 +48,12 @@ class Finding(Struct, frozen=True):
 
 
 def is_off(entry: Mapping[str, Any]) -> bool:
-    """Whether its user has switched it off."""
+    """Return whether the user has switched the entry off."""
     return entry.get("disabled") is True or entry.get("enabled") is False
 
 
 def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
-    """Servers in the wrong place of a file: under the key by which another host knows them."""
+    """Yield servers under a key that only other hosts read."""
     for key in _KEYS:
         found = document.get(key)
         if key == host.key or not isinstance(found, dict):
@@ -61,13 +61,13 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
         names = [str(name) for name, entry in found.items() if isinstance(entry, dict) and _is_server(entry)]
         if names:
             text = f"{printable(', '.join(names[:5]), 200)}: under `{key}`, which {host.name} does not read"
-            yield Finding(text, f"move what is in `{key}` to `{host.key}`")
+            yield Finding(text, f"move the content of `{key}` to `{host.key}`")
 
 
 def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
-    """What JSON parsers do not read or read otherwise than people: comments, a byte order mark, keys that repeat.
+    """Yield faults that make JSON parsers fail or that people overlook: comments, a byte order mark, repeated keys.
 
-    Problems of a host that is known to be strict come first, and it then reads nothing of the file.
+    Problems of a host that is known to be strict come first; it then reads nothing of the file.
     """
     if host.format not in ("json", "jsonc") or not content.text.strip():
         return
@@ -75,19 +75,21 @@ def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
     what = f"which {host.name} {'does not read' if is_sure else 'may not read'}"
     if host.format == "json":
         if (content.data or b"").startswith(codecs.BOM_UTF8):
-            yield Finding(f"the file begins with a byte order mark, {what}", "save it as UTF-8 without one", is_sure)
+            yield Finding(
+                f"the file begins with a byte order mark, {what}", "save it as UTF-8 without the mark", is_sure
+            )
         try:
             json.loads(content.text)
         except ValueError as error:
             at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-            yield Finding(f"there are comments or trailing commas in it{at}, {what}", "take them out", is_sure)
+            yield Finding(f"it has comments or trailing commas{at}, {what}", "remove them", is_sure)
     for key in dict.fromkeys(_repeated_keys(content.text)):
-        text = f"the key {printable(key, 100)!r} is there more than once in one object: only the last one counts"
-        yield Finding(text, "take the others out, or rename them", is_problem=False)
+        text = f"the key {printable(key, 100)!r} is repeated in one object: only the last one counts"
+        yield Finding(text, "remove or rename the others", is_problem=False)
 
 
 def is_unreadable(host: Host, findings: Sequence[Finding]) -> bool:
-    """Whether the host reads nothing of a file with these findings of its strictness."""
+    """Return whether the host reads nothing of a file with these findings."""
     return host.id in _STRICT and any(finding.is_problem for finding in findings)
 
 
@@ -107,9 +109,9 @@ def _repeated_keys(text: str) -> list[str]:
 
 
 def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
-    """What is wrong with one entry as it is written."""
+    """Yield the faults of one entry."""
     if not isinstance(entry, dict):
-        yield Finding("it is no object", "write an object with a command or a url, or take it out")
+        yield Finding("it is not an object", "write an object with a command or a url, or remove it")
         return
     if _has(entry, _COMMAND) and not _has(entry, _URL):
         expected = shaped(host, "x", _SAMPLE_COMMAND)
@@ -118,7 +120,7 @@ def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
     elif _has(entry, _URL):
         yield from _of_url(host, entry)
     else:
-        yield Finding("there is neither a command nor a url in it", "write one of them, or take the entry out")
+        yield Finding("it has neither a command nor a url", "add one of them, or remove the entry")
 
     yield from _of_variables(host, entry)
 
@@ -135,15 +137,15 @@ def _wrong_members(
             continue
         for name in family:
             if name in entry:
-                yield Finding(f"`{name}` is not read by {host.name}", f"write `{right}` in place of `{name}`")
+                yield Finding(f"{host.name} does not read `{name}`", f"write `{right}` instead of `{name}`")
 
 
 def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
     command = next((entry[name] for name in _COMMAND if entry.get(name)), None)
     wants_list = any(isinstance(expected.get(name), list) for name in _COMMAND)
     if isinstance(command, list) != wants_list:
-        how = "a list of all words" if wants_list else "a text, and the other words a list in `args`"
-        yield Finding(f"its command is to be {how}", "write it so: the host starts nothing else")
+        how = "a list of all words" if wants_list else "a string, and the other words a list in `args`"
+        yield Finding(f"its command must be {how}", "change it: the host does not start it otherwise")
     words = command if isinstance(command, list) else [command, *_list(entry.get("args"))]
     words = [word for word in words if isinstance(word, str)]
     if not words:
@@ -151,18 +153,21 @@ def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any
     program = words[0]
     if isinstance(command, str) and " " in program and not os.path.exists(os.path.expanduser(program)):
         yield Finding(
-            f"its command has spaces: {printable(program, 200)}", "write the program alone, and each word into `args`"
+            f"its command has spaces: {printable(program, 200)}",
+            "write the program alone, and each other word into `args`",
         )
     elif _is_path(program) and not os.path.isabs(program) and not _is_marked(program):
-        yield Finding(f"{printable(program, 200)} is looked for in whatever folder the host runs in", "write it whole")
+        yield Finding(
+            f"{printable(program, 200)} is relative to whatever folder the host runs in", "write its absolute path"
+        )
     for word in words:
         if word == "~" or word.startswith("~/"):
             advice = f"write {printable(os.path.expanduser(word), 300)}"
-            yield Finding(f"{printable(word, 200)}: no shell stands between, and nobody else knows what ~ is", advice)
+            yield Finding(f"{printable(word, 200)}: hosts do not replace ~, because they use no shell", advice)
     script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), None)
     if script is not None and not entry.get("cwd") and _is_relative(script):
-        text = f"{printable(script, 200)} is looked for in whatever folder the host runs in"
-        yield Finding(text, "write its whole path")
+        text = f"{printable(script, 200)} is relative to whatever folder the host runs in"
+        yield Finding(text, "write its absolute path")
 
 
 def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
@@ -176,28 +181,28 @@ def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
     is_old = str(url).rstrip("/").endswith("/sse") or entry.get("type") == "sse"
     if "httpUrl" in expected and "url" in entry:
         if not is_old and "httpUrl" not in entry:
-            yield Finding("a `url` means HTTP+SSE of 2024-11-05 there", "write `httpUrl` in place of `url`")
+            yield Finding("`url` means HTTP+SSE of 2024-11-05 in this host", "write `httpUrl` instead of `url`")
     else:
         yield from _wrong_members(host, entry, expected, (_URL,))
 
     yield from _wrong_members(host, entry, expected, (_HEADERS,))
     for sign, other in (("type", "transport"), ("transport", "type")):
         if sign in expected and sign not in entry and not is_old:
-            instead = f"`{other}` is not read by {host.name}" if other in entry else f"it has no `{sign}`"
+            instead = f"{host.name} does not read `{other}`" if other in entry else f"it has no `{sign}`"
             yield Finding(f"{instead}, so it is not taken for Streamable HTTP", f'write "{sign}": "{expected[sign]}"')
     if "transport" in entry and "transport" not in expected and "type" not in expected:
-        advice = "take it out: what the other members say is enough"
-        yield Finding(f"`transport` is not read by {host.name}", advice, is_problem=False)
+        advice = "remove it: the other members are enough"
+        yield Finding(f"{host.name} does not read `transport`", advice, is_problem=False)
 
 
 def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
-    """Variables that stay as text, since this host replaces none."""
+    """Yield variables that the host does not replace."""
     if host.variables != "none":
         return
     texts = [*_texts(entry.get("args")), *_texts(entry.get("command")), *_texts(next(_values(entry, _VARIABLES), None))]
     found = next((match[0] for text in texts if (match := _VARIABLE.search(text))), None)
     if found is not None:
-        text = f"{printable(found, 100)} stays as it is: {host.name} replaces no variables"
+        text = f"{host.name} does not replace variables, so {printable(found, 100)} stays as it is"
         yield Finding(text, "write the value itself", is_problem=False)
 
 
@@ -229,28 +234,30 @@ def _is_path(word: str) -> bool:
 
 
 def _is_relative(script: str) -> bool:
-    """Whether it is a path that begins nowhere; packages of npm look alike, and have a version or a scope."""
+    """Whether it is a relative path. Names of npm packages look similar, but have a version or a scope."""
     return not os.path.isabs(script) and not _is_marked(script) and "@" not in script and "://" not in script
 
 
 def _is_marked(word: str) -> bool:
-    """Whether somebody else makes a whole path of it: a variable, the home folder, a drive."""
+    """Whether the host makes an absolute path of it: a variable, the home folder, a drive."""
     return word.startswith(("~", "$", "{", "%")) or _DRIVE.match(word) is not None
 
 
 _CUT_BYTES = 2048
 _CUT = frozenset(("claude-code", "xcode-claude"))
-"""Hosts that cut instructions and the descriptions of tools behind so many bytes."""
+"""Hosts that cut instructions and descriptions of tools after this many bytes."""
 
 _NO_RESOURCES = frozenset(("zed",))
 _NO_PROMPTS = frozenset(("codex", "cline", "cline-legacy", "xcode-codex"))
 _MOST_SHOWN = 3
 _SLOW_SHARE = 0.5
-"""Nearer to its limit than this a server is too late on a slower day."""
+"""A server that needs more than this share of the limit is too late on a slower day."""
 
 
 def bites(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list[str]:
-    """Sentences, none if the host takes everything. `server` is what the host is to call it, `seconds` what it took."""
+    """Return warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
+    start.
+    """
     return [
         *_of_start(host, seconds),
         *_of_tools(host, server, offers),
@@ -263,43 +270,43 @@ def _of_start(host: Host, seconds: float) -> Iterator[str]:
     limit = host.limits.start_seconds
     if seconds > limit * _SLOW_SHARE:
         mend = {"codex": ", or raise startup_timeout_sec", "claude-code": ", or raise MCP_TIMEOUT"}.get(host.id, "")
-        yield f"the first answer took {seconds:.1f} s, and this host gives up after {limit:g} s: load less{mend}"
+        yield f"the first response took {seconds:.1f} s, and this host gives up after {limit:g} s: load less{mend}"
 
 
 def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
     limits = host.limits
     if limits.tools is not None and len(offers.tools) > limits.tools:
-        yield f"{len(offers.tools)} tools, and this host takes {limits.tools} of all servers together: offer fewer"
+        yield f"{len(offers.tools)} tools, but this host accepts {limits.tools} of all servers together: offer fewer"
     if limits.tool_name is None:
         return
     room = limits.tool_name - len(limits.prefix.format(server=server))
     long = [name for name in _names(offers.tools) if len(name) > room]
     if long:
-        text = f"{_some(long)} may be missing: names of tools have room for {room} characters here"
+        text = f"{_some(long)} may be missing: names of tools can have {room} characters here"
         yield f"{text}; shorten them{', or the name of the server with --name' if '{' in limits.prefix else ''}"
 
 
 def _of_texts(host: Host, offers: Offers) -> Iterator[str]:
     alone = host.limits.instructions
     if alone is not None and len(offers.instructions) > alone:
-        yield f"the first {alone} characters of its instructions have to make sense alone here"
+        yield f"the first {alone} characters of its instructions must make sense alone in this host"
     if host.id not in _CUT:
         return
     size = _bytes(offers.instructions)
     if size > _CUT_BYTES:
-        yield f"its instructions have {size:,} bytes, and are cut behind {_CUT_BYTES:,}"
+        yield f"its instructions have {size:,} bytes, and are cut after {_CUT_BYTES:,}"
     long = _names(tool for tool in offers.tools if _bytes(tool.get("description")) > _CUT_BYTES)
     if long:
-        yield f"the descriptions of {_some(long)} are cut behind {_CUT_BYTES:,} bytes"
+        yield f"the descriptions of {_some(long)} are cut after {_CUT_BYTES:,} bytes"
 
 
 def _of_kinds(host: Host, offers: Offers) -> Iterator[str]:
     if offers.apps and not host.has_apps:
         yield f"this host shows no pages: {_some(offers.apps)} will answer with text (--no-apps switches pages off)"
     if host.id in _NO_RESOURCES and (offers.resources or offers.templates):
-        yield "this host reads no resources: what is in them has to be had by a tool"
+        yield "this host does not read resources: offer their content with a tool"
     if host.id in _NO_PROMPTS and offers.prompts:
-        yield "this host shows no prompts"
+        yield "this host does not show prompts"
 
 
 def _names(tools: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -316,7 +323,7 @@ def _some(names: list[str]) -> str:
 
 
 def look_at_entry(target: str, report: Report) -> None:
-    """Judge the entry that HOST:NAME names; nothing for other targets."""
+    """Judge the entry of a HOST:NAME target, for `mcpd doctor`. Other targets are ignored."""
     id, colon, name = target.partition(":")
     if not colon or id not in HOSTS:
         return
@@ -324,12 +331,12 @@ def look_at_entry(target: str, report: Report) -> None:
     try:
         path, entry = _entry(host, name)
     except ConfigurationError:
-        return  # it is told where the entry is read
+        return  # the code that connects reports this
     if not isinstance(entry, dict):
         return
 
     if is_off(entry):
-        advice = "switch it on in the host, or take `disabled` or `enabled` out"
+        advice = "switch it on in the host, or remove `disabled` or `enabled`"
         report.fail("configuration", f"{host.name}: the server is switched off in it", advice, file=path)
     found = list(entry_findings(host, entry))
     for finding in found:

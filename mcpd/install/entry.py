@@ -1,7 +1,7 @@
-"""What a host is told of one server: a command with absolute paths, or a URL. Each host's own shape is in `shapes`.
+"""The entry of a server in a host's configuration: a command with absolute paths, or a URL.
 
 Hosts that are started from a desktop have another `PATH` and another working folder than the shell in which somebody
-types `mcpd install`: nothing of an entry is looked for in either.
+types `mcpd install`, so an entry depends on neither. `shapes` writes it in the format of each host.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _AGAIN = {
 def serving_command(
     executable: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words before TARGET, the first an absolute path; and what the user should know of them, in sentences."""
-    # Of a file with a header another Python runs us, which has no mcpd of its own.
+    """Return the words before TARGET, beginning with an absolute path, and warnings for the user.
+
+    The command must still work next month, so environments that were made for one run are not named in it.
+    """
+    # The Python of a script with a header runs mcpd from another installation.
     executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
     maker = made_for_one_run_by(executable, environment)
     again = shutil.which(maker, path=environment.get("PATH")) if maker in _AGAIN else None
     if again is not None:
-        text = (
-            f"this mcpd is in an environment that {maker} made for one run, so the host is told to start it by {maker}"
-        )
+        text = f"this mcpd is in an environment that {maker} made for one run, so the host starts it with {maker}"
         return (os.path.abspath(again), *_AGAIN[maker], *_SERVE), (text,)
 
     own = _beside(executable)
@@ -51,15 +52,17 @@ def serving_command(
     if not maker:
         return command, ()
     text = (
-        f"this mcpd is in a temporary folder ({os.path.dirname(executable)}), and the host will not find it once that "
-        "is gone; install it for good (pip install mcpd-server, or pipx install mcpd-server), and say this again there"
+        f"this mcpd is in a temporary folder ({os.path.dirname(executable)}), and the host will not find "
+        "it once that is deleted; install it permanently (pip install mcpd-server, or pipx install "
+        "mcpd-server), and run this command again"
     )
     return command, (text,)
 
 
 def made_for_one_run_by(executable: str, environment: Mapping[str, str] = os.environ) -> str:
-    """`uvx` or `pipx` for an interpreter in an environment that these keep in a cache, `temporary` for one below a
-    temporary folder, "" for all others."""
+    """Return `uvx` or `pipx` for an interpreter in their caches, `temporary` for one below a temporary folder, else
+    "".
+    """
     path = os.path.abspath(executable).replace("\\", "/")
     parts = path.lower().split("/")
     uv_cache = environment.get("UV_CACHE_DIR")
@@ -77,7 +80,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _beside(executable: str) -> str | None:
-    """The `mcpd` command of the installation that this interpreter is of."""
+    """The `mcpd` command of this interpreter's installation."""
     folder = os.path.dirname(os.path.abspath(executable))
     for name in ("mcpd", "mcpd.exe"):
         path = os.path.join(folder, name)
@@ -89,9 +92,11 @@ def _beside(executable: str) -> str | None:
 def plain_words(
     words: Sequence[str], *, platform: str = sys.platform, short: Callable[[str], str] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words of a command with short names for what has spaces in its paths, and what to know of the others.
+    """Return the words of a command with short names (`PROGRA~1`) for paths with spaces, and warnings about other
+    paths.
 
-    `short` gives the whole short path of one that is there, "" for none. On other systems the words stay.
+    Some hosts on Windows pass the whole command to the shell without quoting it. `short` returns the short path of an
+    existing file, and "" for others. On other systems the words do not change.
     """
     if platform != "win32":
         return (*words,), ()
@@ -102,15 +107,16 @@ def plain_words(
         found.append(plain)
         if " " in plain and at == 0:
             warnings.append(
-                f"{printable(plain, 500)} has a space in it, and no short name here: hosts that start it by a shell "
-                "cannot; if yours says that it is not recognized, install mcpd into a folder without spaces"
+                f"{printable(plain, 500)} has a space in it, and no short name here: hosts that start it "
+                "with a shell cannot; if yours reports that it is not recognized, install mcpd into a "
+                "folder without spaces"
             )
 
     return (*found,), (*warnings,)
 
 
 def short_name(path: str) -> str:
-    """The path with the short names of all its parts, as Windows has them; "" for one that is not there."""
+    """Return the path with the short names that Windows keeps for its parts; "" if it does not exist."""
     if sys.platform == "win32":
         from ctypes import create_unicode_buffer, windll
 
@@ -122,7 +128,7 @@ def short_name(path: str) -> str:
 
 
 def _plain(word: str, short: Callable[[str], str]) -> str:
-    """A path that is there, by the short names of those of its parts that have spaces; all other words as they are."""
+    """An existing path with the short names of its parts that have spaces. Other words are returned unchanged."""
     if " " not in word or not ntpath.isabs(word):
         return word
     path, behind = word, ""
@@ -145,7 +151,7 @@ def _plain(word: str, short: Callable[[str], str]) -> str:
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
 SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}
-"""Options that are variables for the server: what each sets, and its help."""
+"""Options that set variables of the server: the variables, and the help text."""
 
 APPS_OFF = SWITCHES["--no-apps"][0]
 
@@ -154,18 +160,18 @@ _MOST_NAME = 40
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One server as a host is to start it, or to reach it. Either `command` or `url` is set.
+    """One server as a host starts it or reaches it. Either `command` or `url` is set.
 
-    Values of `env` and `headers` may be secrets: neither `repr` shows them.
+    Values of `env` and `headers` may be secrets, so `repr` does not show them.
     """
 
     command: str = ""
     """The absolute path of a program."""
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
-    """Variables beside those that the host gives."""
+    """Variables beside the ones that the host passes."""
     cwd: str | None = None
-    """The folder it has to run in; None for whichever the host takes."""
+    """The folder that it runs in; None for the host's choice."""
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     transport: Transport = "stdio"
@@ -177,13 +183,13 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Made(Struct, frozen=True):
-    """An entry, the name that suits it, and what its user should know of it."""
+    """An entry, a suitable name, and warnings for the user."""
 
     entry: Entry
     name: str
     warnings: tuple[str, ...] = ()
     is_own: bool = False
-    """Whether the server is a file or folder, so that the name that it gives itself is better than `name`."""
+    """Whether the server is a file or folder. The name that it gives itself is then better than `name`."""
 
 
 def make_entry(
@@ -195,28 +201,28 @@ def make_entry(
     headers: Mapping[str, str] | None = None,
     no_apps: bool = False,
 ) -> Made:
-    """The entry of a server: of TARGET, of the words behind `--`, or of a URL; without any of the folder that is meant
-    here, otherwise of the demo server.
+    """Make the entry of a server: of TARGET, of the words behind `--`, or of a URL.
 
-    `env` and `headers` are added to what the target brings with it. Raises ConfigurationError: for two of the three at
-    once, for a target or a program that is not there, for variables where nothing is started.
+    Without any of them it is the folder that is meant here, otherwise the demo server. `env` and `headers` are added to
+    those of the target. Raises ConfigurationError for two of the three at once, for a missing target or program, and
+    for variables of a server that is not started.
     """
     if sum(given is not None for given in (target, url, command or None)) > 1:
-        raise ConfigurationError("give one of TARGET, --http URL and a command behind --")
+        raise ConfigurationError("give only one of TARGET, --http URL and a command behind --")
     added = dict(env or {}) | (APPS_OFF if no_apps else {})
     for name, value in [*added.items(), *(headers or {}).items()]:
         if not _is_text(name + value):
-            raise ConfigurationError(f"{printable(name)}: its value is not UTF-8, which all hosts' files are")
+            raise ConfigurationError(f"{printable(name)}: its value is not UTF-8, as hosts' files require")
     for word in (target or "", url or "", *command):
         if not _is_text(word):
-            raise ConfigurationError(f"{printable(word)} is not UTF-8, which all hosts' files are; rename it")
+            raise ConfigurationError(f"{printable(word)} is not UTF-8, as hosts' files require; rename it")
     named = _named(target, command, url)
     copied = _copied(named)
     if isinstance(named, UrlTarget):
         reached = _of_url(named, added, dict(headers or {}))
         return Made(reached.entry, reached.name, copied)
     if headers:
-        raise ConfigurationError("headers are of a server behind a URL; for a program say --env NAME=VALUE")
+        raise ConfigurationError("headers are only for a server behind a URL; for a program use --env NAME=VALUE")
 
     if isinstance(named, CommandTarget):
         program, *args = named.command
@@ -231,7 +237,7 @@ def make_entry(
 
 
 def as_target(entry: Entry) -> CommandTarget | UrlTarget:
-    """The entry as something to start or to connect to."""
+    """Return the entry as a target that can be started or connected to."""
     if entry.url:
         return UrlTarget(entry.url, dict(entry.headers))
     return CommandTarget((entry.command, *entry.args), dict(entry.env) or None, entry.cwd)
@@ -240,7 +246,7 @@ def as_target(entry: Entry) -> CommandTarget | UrlTarget:
 def as_started(
     program: str, args: Sequence[str], *, platform: str = sys.platform, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """The words that start a program: batch files (npx is one on Windows) are started by nobody but the shell there."""
+    """Return the words that start a program. On Windows only the shell starts batch files, such as npx."""
     if platform == "win32" and program.lower().endswith((".cmd", ".bat")):
         shell = environment.get("COMSPEC") or "C:\\Windows\\System32\\cmd.exe"
         return shell, "/c", program, *args
@@ -248,10 +254,10 @@ def as_started(
 
 
 def server_name(named: NamedTarget) -> str:
-    """A short name of letters, digits, `-` and `_` for a target."""
+    """Return a short name of letters, digits, `-` and `_` for a target."""
     candidates: list[str] = []
     if named.name:
-        candidates = [named.name.rpartition(":")[2]]  # what another host calls it
+        candidates = [named.name.rpartition(":")[2]]  # its name in another host
     elif isinstance(named, FileTarget) and named.path != DEMO:
         place = os.path.splitext(named.path)[0] if named.path.endswith(".py") else named.path
         candidates = [part for part in re.split(r"[/\\.]" if not os.path.isabs(place) else r"[/\\]", place) if part]
@@ -272,7 +278,7 @@ def server_name(named: NamedTarget) -> str:
 
 
 def entry_name(name: str) -> str:
-    """A name as every host takes it: letters, digits, `-` and `_`; "" if it has none of these."""
+    """Return the name in characters that every host accepts: letters, digits, `-` and `_`; "" if nothing is left."""
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_MOST_NAME]
 
 
@@ -282,20 +288,20 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     if target is None and url is None:
         place = place_here()
         if place is not None and not place.is_trusted:
-            # What a host starts again and again is named by its user, not found by chance.
+            # The user names a server that a host starts again and again; it is not found by chance.
             raise ConfigurationError(
-                "this folder looks like a server, and has no mcpd.toml; if it is yours, name it: ."
+                "this folder looks like a server, but has no mcpd.toml; if it is yours, name it: ."
             )
         return FileTarget(DEMO if place is None else place.root)
 
     named = parse(target if target is not None else url or "")
     if url is not None and not isinstance(named, UrlTarget):
-        raise ConfigurationError(f"{url}: --http takes the URL of a server that runs, as http://127.0.0.1:8080/mcp")
+        raise ConfigurationError(f"{url}: --http needs the URL of a running server, as http://127.0.0.1:8080/mcp")
     return named
 
 
 def _copied(named: NamedTarget) -> tuple[str, ...]:
-    """What to know of an entry that is copied from another configuration, where variables may stand for secrets."""
+    """The warning for an entry that is copied from another configuration, where variables may hold secrets."""
     values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
     if not named.name or not values:
         return ()
@@ -312,16 +318,20 @@ def _is_text(text: str) -> bool:
 
 def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> Made:
     if env:
-        raise ConfigurationError(f"{named}: variables are said to a server when it is started, and this one runs")
+        raise ConfigurationError(
+            f"{named}: variables can only be set for a server that is started, and this one is already running"
+        )
     if named.socket is not None:
-        raise ConfigurationError(f"{named}: hosts connect to no unix sockets; serve it with --http :8080 and say that")
+        raise ConfigurationError(
+            f"{named}: hosts cannot connect to unix sockets; serve it with --http :8080 and use that URL"
+        )
     transport: Transport = "ws" if named.url.startswith("ws") else "http"
     made = Entry(url=named.url, headers={**named.headers, **headers}, transport=transport)
     return Made(made, server_name(named))
 
 
 def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, said: tuple[str, ...] = ()) -> Made:
-    """The entry that serves these as one server."""
+    """Return the entry that serves these files as one server."""
     command, warnings = serving_command()
     found = dict(env)
     if any(not (os.path.isabs(each.path) or each.path == DEMO or _is_installed(each.path)) for each in named):
@@ -332,7 +342,7 @@ def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, sai
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module is found without the folder that we are in, loaded or not."""
+    """Whether a module is found without the current folder."""
     top = module.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return True
@@ -346,9 +356,9 @@ def _is_installed(module: str) -> bool:
 
 
 def _whole(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words with whole paths for files that are named from here, and what to say of it: no host starts here.
+    """The words with absolute paths for existing files, and warnings about the changes.
 
-    A word without a dot or a slash is more likely one of the program's own.
+    A word without a dot or a slash is more likely an argument than a file.
     """
     found, warnings = [], []
     for word in args:
@@ -361,14 +371,12 @@ def _whole(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _program(word: str, cwd: str | None) -> str:
-    """The absolute path of a program. Raises ConfigurationError if it is not there."""
+    """The absolute path of a program. Raises ConfigurationError if it does not exist."""
     word = os.path.expanduser(word)
     if os.path.dirname(word):
         found = shutil.which(os.path.join(cwd or os.getcwd(), word))
     else:
         found = shutil.which(word)
     if found is None:
-        raise ConfigurationError(
-            f"{word}: there is no such program; install it, or give the path of one that can be run"
-        )
+        raise ConfigurationError(f"{word}: no such program; install it, or give its path")
     return os.path.abspath(found)

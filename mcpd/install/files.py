@@ -1,6 +1,8 @@
-"""A host's file as bytes: read whole, written whole or not at all, with a copy of what was there before.
+"""Reads, writes and restores hosts' configuration files, and keeps a journal of the changes.
 
-A link is written through, owner and mode stay, and so do a byte order mark and everything that nobody changed.
+A file is written whole or not at all, after a copy of it was made. Symbolic links are followed; owner, mode and a byte
+order mark stay. The journal holds hashes and paths but no entries, because entries may be secret. It is needed for
+`--undo`, and to restore the exact bytes at an uninstall.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.transports.files import locked, replacing, state_folder
 
 MOST_BYTES = 64 * 1024 * 1024
-"""A larger file is no configuration."""
+"""A larger file is not a configuration."""
 
 _MOST_BACKUPS = 5
 _MARK = b"\xef\xbb\xbf"
@@ -28,64 +30,64 @@ _NEW_MODE = 0o600
 
 
 class Content(Struct, frozen=True):
-    """What was found at a path."""
+    """The content of a file."""
 
     path: str
-    """As it was said; `target` is the file that it leads to."""
+    """The path as it was given; `target` is the file that it leads to."""
     target: str
     data: bytes | None
-    """None if there is no file."""
+    """None if the file does not exist."""
     mode: int = _NEW_MODE
     text: str = ""
     """Without the byte order mark."""
 
     def bytes_of(self, text: str) -> bytes:
-        """Another text as this file has it: with its byte order mark, if it has one."""
+        """Return the bytes of another text, with the byte order mark of this file."""
         return (_MARK if (self.data or b"").startswith(_MARK) else b"") + text.encode()
 
 
 def read(path: str) -> Content:
-    """The file at this path, or what a new one will be. Raises ConfigurationError if it cannot be read, or is none."""
+    """Read a file, which need not exist. Raises ConfigurationError if it cannot be read, or is not a file."""
     path = os.path.abspath(path)
     target = os.path.realpath(path)
     try:
-        # Without O_NONBLOCK a pipe of that name would keep us waiting for its writer.
+        # Without O_NONBLOCK, opening a pipe of that name would wait for its writer.
         with open(target, "rb", opener=_open_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                raise ConfigurationError(f"{path} is no file")
+                raise ConfigurationError(f"{path} is not a file")
             data = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
         return Content(path, target, None)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MOST_BYTES:
-        raise ConfigurationError(f"{path} is no configuration: it has more than {MOST_BYTES} bytes")
+        raise ConfigurationError(f"{path} is not a configuration: it has more than {MOST_BYTES} bytes")
     try:
         text = data.removeprefix(_MARK).decode()
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8, at byte {error.start}, and was left as it is") from None
+        raise ConfigurationError(f"{path} is not UTF-8, at byte {error.start}, and was not changed") from None
     return Content(path, target, data, stat.S_IMODE(found.st_mode), text)
 
 
 def check(before: Content) -> None:
-    """Raise ConfigurationError for a file that is not to be written: changed since it was read, or not ours to write.
+    """Raise ConfigurationError if the file was changed since it was read, or may not be written by this user.
 
-    The folder alone would let us put another file in its place, one of another owner.
+    The permissions of its folder alone would allow to replace the file of another owner.
     """
     if before.data is not None:
         if not before.mode & stat.S_IWUSR:
             raise ConfigurationError(f"{before.path} is read-only; allow writing (chmod u+w), or add the entry by hand")
         if not os.access(before.target, os.W_OK):
-            raise ConfigurationError(f"{before.path} is somebody else's, and may not be written; ask its owner")
+            raise ConfigurationError(f"{before.path} belongs to another user, and you may not write it; ask its owner")
     if read(before.path).data != before.data:
-        raise ConfigurationError(f"{before.path} was changed by somebody else just now; say it again")
+        raise ConfigurationError(f"{before.path} was changed by another program just now; try again")
 
 
 def write(before: Content, data: bytes | None) -> None:
-    """Write what it is to hold; None takes it away. Raises ConfigurationError, with the file as it was.
+    """Write new content; None deletes the file. Raises ConfigurationError, and then leaves the file as it was.
 
-    Refused: a file that has changed since it was read, and one whose owner may not write it.
+    It refuses files that have changed since they were read, and files that their owner may not write.
     """
     check(before)
     try:
@@ -99,9 +101,9 @@ def write(before: Content, data: bytes | None) -> None:
 
 
 def back_up(before: Content, folder: str | None = None) -> str:
-    """Copy what is there; the newest few copies are kept. Gives the path of the copy, "" where there is no file.
+    """Copy the file, and return the path of the copy; "" if the file does not exist. Only the newest copies are kept.
 
-    It stands beside the file, or in `folder`. Raises ConfigurationError.
+    The copy is beside the file, or in `folder`. Raises ConfigurationError.
     """
     if before.data is None:
         return ""
@@ -111,7 +113,7 @@ def back_up(before: Content, folder: str | None = None) -> str:
     path = os.path.join(place, f"{name}.{stamp}.mcpd-backup")
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
-        # On Windows line ends would be changed without O_BINARY.
+        # Without O_BINARY, Windows would change line ends.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _NEW_MODE)
         _fill(descriptor, path, before.data)
         old = sorted(
@@ -120,14 +122,12 @@ def back_up(before: Content, folder: str | None = None) -> str:
         for each in old[:-_MOST_BACKUPS]:
             os.unlink(os.path.join(place, each))
     except OSError as error:
-        raise ConfigurationError(
-            f"no copy of {before.path} can be kept in {place}: {error.strerror or error}"
-        ) from None
+        raise ConfigurationError(f"{before.path} cannot be copied to {place}: {error.strerror or error}") from None
     return path
 
 
 def _fill(descriptor: int, path: str, data: bytes) -> None:
-    """Half a copy is none: on a full disk it goes again."""
+    """An incomplete copy, for example on a full disk, is deleted."""
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
@@ -145,7 +145,7 @@ def _put(before: Content, data: bytes) -> None:
     folder, name = os.path.split(before.target)
     os.makedirs(folder, exist_ok=True)
     if before.data is not None and os.stat(before.target).st_nlink > 1:
-        # A file of several names stays one; there is a copy of it by now.
+        # A file with several names must stay one file. A copy of it exists by now.
         with open(before.target, "wb") as file:
             file.write(data)
         return
@@ -165,18 +165,18 @@ class Record(Struct, omit_defaults=True):
     name: str
     action: Literal["install", "uninstall"]
     before: str
-    """The hash of the file, "" for none; `after` likewise."""
+    """The hash of the file, "" if it did not exist; `after` likewise."""
     after: str
     backup: str = ""
-    """Where its bytes of before are; "" if there was no file."""
+    """The copy of the file before the change; "" if it did not exist."""
     made: bool = False
-    """The member for all servers was not there before."""
+    """Whether the change added the member that holds all servers."""
     entry: str = ""
-    """The hash of what the entry starts or reaches."""
+    """The hash of the command or URL of the entry."""
 
 
 class Journal:
-    """All records, the oldest first."""
+    """All records, oldest first."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self.folder = state_folder(environment)
@@ -187,9 +187,9 @@ class Journal:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """No other process of ours changes a file meanwhile; what they have recorded is known here.
+        """Lock the journal against other processes of mcpd, and load what they have recorded.
 
-        Only where the system has such locks, and a state folder that can be written. May be nested.
+        Without a writable state folder nothing is locked. May be nested.
         """
         if self._is_alone:
             yield
@@ -206,34 +206,35 @@ class Journal:
                 self._is_alone = False
 
     def add(self, record: Record) -> None:
-        """Keep one more, `alone`. A state folder that cannot be written is no reason to fail."""
+        """Add a record, while `alone`. It is not an error if the state folder cannot be written."""
         self.records = [*self.records, record][-_MOST_RECORDS:]
         self._save()
 
     def forget(self, record: Record) -> None:
-        """It was undone."""
+        """Remove a record that was undone."""
         self.records.remove(record)
         self._save()
 
     def of(self, path: str, name: str) -> list[Record]:
-        """Installs of this name into this file, the newest first."""
+        """Return the installs of this name into this file, newest first."""
         return [
             each for each in reversed(self.records) if (each.path, each.name, each.action) == (path, name, "install")
         ]
 
     def vanished(self, path: str, present: Collection[str]) -> list[str]:
-        """Names that were installed into this file, were not uninstalled, and are not there."""
+        """Return names that were installed into this file and not uninstalled, but are missing now."""
         newest = {each.name: each.action for each in self.records if each.path == path}
         return [name for name, action in newest.items() if action == "install" and name not in present]
 
     def give_up(self, path: str, name: str) -> None:
-        """Somebody else has taken out what was installed under this name, and that is well."""
+        """Forget the records of an entry that somebody else has removed."""
         self.records = [each for each in self.records if (each.path, each.name) != (path, name)]
         self._save()
 
     def bytes_before(self, now: Content, name: str) -> tuple[bool, bytes | None]:
-        """Whether the file was changed by nothing but us since an entry of this name came into it, and what it held
-        before that; None if there was no file."""
+        """Return whether only mcpd has changed the file since this entry was added, and the bytes of before; None if
+        there was no file.
+        """
         current = fingerprint(now.data)
         found: Record | None = None
         for record in self.of(now.target, name):
@@ -250,26 +251,26 @@ class Journal:
         return data is not None and fingerprint(data) == found.before, data
 
     def undo(self, host: str, path: str, *, force: bool = False) -> Record:
-        """Take back the last change of this host's file. Raises ConfigurationError if it was changed since then."""
+        """Undo the last change of this host's file. Raises ConfigurationError if it was changed since."""
         with self.alone():
             return self._undo(host, path, force=force)
 
     def _undo(self, host: str, path: str, *, force: bool) -> Record:
         record = next((each for each in reversed(self.records) if (each.host, each.path) == (host, path)), None)
         if record is None:
-            raise ConfigurationError(f"{path}: nothing was written here that could be undone")
+            raise ConfigurationError(f"{path}: there is nothing to undo")
         now = read(path)
         if fingerprint(now.data) != record.after and not force:
-            kept = f"; what was there before is in {record.backup}" if record.backup else ""
+            kept = f"; its previous content is in {record.backup}" if record.backup else ""
             raise ConfigurationError(
-                f"{path} was changed since then, and is left as it is{kept}; mcpd uninstall takes out one entry, "
-                "--force brings back the whole file"
+                f"{path} was changed since, and was left as it is{kept}; mcpd uninstall removes one "
+                "entry, --force restores the whole file"
             )
         data = None
         if record.backup:
             data = read(record.backup).data
             if data is None:
-                raise ConfigurationError(f"{path}: the copy of before is gone ({record.backup})")
+                raise ConfigurationError(f"{path}: the copy of its previous content is gone ({record.backup})")
         write(now, data)
         self.forget(record)
         return record
@@ -279,7 +280,7 @@ class Journal:
             with open(self._path, "rb") as file:
                 self.records = msgspec.json.decode(file.read(), type=list[Record])
         except (OSError, msgspec.MsgspecError):
-            pass  # there is none yet, or it is another version's
+            pass  # it does not exist, or another version wrote it
 
     def _save(self) -> None:
         try:
@@ -290,10 +291,10 @@ class Journal:
 
 
 def fingerprint(data: bytes | None) -> str:
-    """The hash of a file's bytes; "" for no file."""
+    """Return the hash of a file's bytes; "" if the file does not exist."""
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
 def entry_fingerprint(said: Any) -> str:
-    """The hash of what an entry starts or reaches."""
+    """Return the hash of an entry's command or URL."""
     return fingerprint(msgspec.json.encode(said, order="sorted"))

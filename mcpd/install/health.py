@@ -1,7 +1,7 @@
-"""Every server of every host on this machine: does it start where the host starts it, and if not, why.
+"""Checks every server of every host on this machine: whether it starts as its host starts it, and if not, why.
 
-Files are read and never written. Servers of the user's own files are started, few at once, each as its host does; what
-a project's file says is looked at and not started: it is somebody else's until its host has asked.
+Files are read and never written. Servers of the user's own files are started, a few at a time. Servers of a project's
+file are not started, because other people may have written them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ State: TypeAlias = Literal["works", "broken", "off", "not started"]
 
 _AT_ONCE = 2
 _TOTAL_SECONDS = 240.0
-"""What is not begun by then is not started any more."""
+"""After this many seconds no further server is started."""
 
 
 class CheckedServer(Struct, kw_only=True):
-    """One entry."""
+    """The findings for one entry."""
 
     name: str
     state: State
@@ -46,7 +46,7 @@ class CheckedServer(Struct, kw_only=True):
 
 
 class CheckedFile(Struct, kw_only=True):
-    """One file of one host."""
+    """The findings for one file of one host."""
 
     host: Host
     path: str
@@ -56,7 +56,7 @@ class CheckedFile(Struct, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing in it is broken."""
+        """Whether nothing in the file is broken."""
         every = [*self.findings, *(finding for server in self.servers for finding in server.findings)]
         return not any(finding.is_problem for finding in every)
 
@@ -74,9 +74,9 @@ async def check_hosts(
     environment: Mapping[str, str] = os.environ,
     folder: str | None = None,
 ) -> list[CheckedFile]:
-    """All files of all hosts, each told as soon as it is done. `timeout`, in seconds, is for each answer of a server.
+    """Check all files of all hosts; `tell` is called with each as soon as it is done.
 
-    `folder` is the project that is looked at, None for none.
+    `timeout` is how many seconds a server has for each response. `folder` is the project to check; None for none.
     """
     turns = asyncio.Semaphore(_AT_ONCE)
     until = time.monotonic() + _TOTAL_SECONDS
@@ -98,7 +98,7 @@ def _places(environment: Mapping[str, str], folder: str | None) -> Iterator[_Pla
             yield _Place(found.host, found.path, None)
     for host in hosts.values() if folder is not None else ():
         for path in project_places(host, folder or ""):
-            if os.path.lexists(path) and os.path.realpath(path) not in seen:  # a user's own, seen from the home folder
+            if os.path.lexists(path) and os.path.realpath(path) not in seen:  # a user's file, seen from the home folder
                 yield _Place(host, path, folder)
 
 
@@ -129,22 +129,22 @@ async def _check_file(
 
 
 def _gone(host: Host, names: list[str]) -> list[Finding]:
-    """What the host may have taken back, where it has written its file from memory."""
+    """Entries that the host may have removed by writing its file from memory."""
     found = []
 
     for name in (printable(each, 100) for each in names):
-        text = f"{name} was installed here, and is gone: {host.name} or somebody took it out"
-        advice = f"quit {host.name} and install it again; if it was you: mcpd uninstall {host.id} --name {name}"
+        text = f"{name} was installed here and is missing now: {host.name} or somebody removed it"
+        advice = f"quit {host.name} and install it again; if you removed it: mcpd uninstall {host.id} --name {name}"
         found.append(Finding(text, advice, is_problem=False))
     return found
 
 
 def _unread(why: str) -> Finding:
-    """A file that its host cannot read either, or one that only we cannot, for want of a library."""
+    """The finding for a file that the host cannot read either, or that only mcpd cannot read without a library."""
     what, _, advice = why.rpartition(": ")
     if advice.startswith("pip install"):
         return Finding(printable(what, 500), advice, is_problem=False)
-    return Finding(printable(why, 500), "mend it by hand: the host reads nothing of it")
+    return Finding(printable(why, 500), "repair it by hand: the host reads nothing of it")
 
 
 async def _check_server(
@@ -164,7 +164,7 @@ async def _check_server(
         _fail(checked, what.removeprefix(f"{place.host.id}:{name}: "), advice)
         return checked
     if time.monotonic() > until:
-        text = f"not tried: all the others took more than {_TOTAL_SECONDS:g} s"
+        text = f"not tried: the other servers took more than {_TOTAL_SECONDS:g} s"
         checked.findings.append(Finding(text, f"mcpd doctor {place.host.id}:{name}", is_problem=False))
         return checked
 
@@ -184,7 +184,7 @@ def _target(host: Host, name: str, entry: dict[str, Any], environment: Mapping[s
 
 
 def _patience(host: Host, timeout: float) -> float:
-    """No host is waited for longer than it waits itself."""
+    """Wait no longer than the host does."""
     return min(timeout, host.limits.start_seconds)
 
 
@@ -193,7 +193,7 @@ def _judge(checked: CheckedServer, host: Host, target: CommandTarget | UrlTarget
         _fail(checked, verdict.error, verdict.advice)
         checked.stderr_tail = verdict.stderr_tail
         if isinstance(target, CommandTarget) and _is_dead_one_of_ours(target):
-            text = "it is an entry of ours, for a server that is not there any more"
+            text = "mcpd wrote this entry, for a server that no longer exists"
             checked.findings.append(Finding(text, f"mcpd uninstall {host.id} --name {checked.name}"))
         return
     checked.tools, checked.seconds = len(verdict.tools), verdict.seconds
@@ -217,7 +217,7 @@ async def _blame_surroundings(
     environment: Mapping[str, str],
     timeout: float,
 ) -> None:
-    """Whether it starts with all of the user's variables: then it is the host that keeps back what it needs."""
+    """Find out whether the server works with all of the user's variables, so that it lacks some of them in the host."""
     given = passed_on(host, environment, names=names)
     kept_back = {name: value for name, value in environment.items() if given.get(name) != value}
     if not kept_back:
@@ -229,15 +229,15 @@ async def _blame_surroundings(
     named = [name for name in kept_back if name in said] or stripped(host, environment, names=names) or ["PATH"]
     shown = ", ".join(printable(name) for name in sorted(named)[:5])
     where = "env_vars" if host.environment == "codex" else "env"
-    text = f"it starts with your own variables, and {host.name} gives it only some of them"
-    checked.findings.append(Finding(text, f"say {shown} in its `{where}`"))
+    text = f"it starts with your own variables, but {host.name} passes only some of them"
+    checked.findings.append(Finding(text, f"add {shown} to its `{where}`"))
 
 
 # ------------------------------------------------------------------------------------------- entries
 
 
 def _find_doubles(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
-    """Two entries that start or reach the same."""
+    """Report entries with the same command or URL."""
     first: dict[object, str] = {}
     for server in checked.servers:
         if server.state == "off" or not isinstance(entries[server.name], dict):
@@ -248,18 +248,18 @@ def _find_doubles(host: Host, entries: Mapping[str, Any], checked: CheckedFile) 
             continue
         same = (target.command, target.cwd) if isinstance(target, CommandTarget) else target.url.rstrip("/")
         if same in first:
-            text = f"it is the same server as {printable(first[same])}: its tools are there twice"
-            server.findings.append(Finding(text, "take one of the two out", is_problem=False))
+            text = f"it is the same server as {printable(first[same])}: its tools appear twice"
+            server.findings.append(Finding(text, "remove one of the two", is_problem=False))
         first.setdefault(same, server.name)
 
 
 def _is_builtin(entry: Any) -> bool:
-    """Whether it is one of Goose's own extensions, which are no servers of anybody's."""
+    """Whether it is one of Goose's own extensions, which are not MCP servers."""
     return isinstance(entry, dict) and entry.get("type") in ("builtin", "platform", "frontend", "inline_python")
 
 
 def _is_dead_one_of_ours(target: CommandTarget) -> bool:
-    """Whether it is to start mcpd, and the program or what it serves is gone."""
+    """Whether it starts mcpd, but the program or the served file does not exist."""
     words = target.command
     if "serve" not in words[1:]:
         return False

@@ -1,4 +1,6 @@
-"""Which file of a host is written: `client.targets.hosts` has the table, this picks from it."""
+"""Finds the hosts on this machine, the file of each, and whether it is running. Their table is in
+`client.targets.hosts`.
+"""
 
 from __future__ import annotations
 
@@ -20,38 +22,38 @@ from mcpd.transports.child import run_program
 Scope: TypeAlias = Literal["user", "project"]
 
 _MIGRATED = "~/.gemini/config/.migrated"
-"""Google Antigravity reads its newer file once this is there."""
+"""Google Antigravity reads its newer file if this one exists."""
 
 _TWINS = {"windsurf": "devin", "devin": "windsurf"}
 
 
 class Found(Struct, frozen=True):
-    """A host that is on this machine, and its file, which may not be there yet."""
+    """A host on this machine, and its file, which may not exist yet."""
 
     host: Host
     path: str
 
 
 def find_host(text: str) -> Host:
-    """The host of this id. Raises ConfigurationError that names the nearest."""
+    """Return the host of this id. Raises ConfigurationError that suggests the nearest one."""
     name = "-".join(text.lower().split())
     host = HOSTS.get(name)
     if host is not None:
         return host
     near = [each for each in HOSTS if name and name in each][:2] or get_close_matches(name, HOSTS, 1)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(HOSTS)}"
-    raise ConfigurationError(f"{text}: there is no host of this name; {hint}")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known hosts are {', '.join(HOSTS)}"
+    raise ConfigurationError(f"{text}: no such host; {hint}")
 
 
 def file_of(host: Host, *, project: str | None = None, environment: Mapping[str, str] = os.environ) -> str:
-    """The absolute path of the file that this host reads: its user's, or the one in the folder `project`.
+    """Return the absolute path of the file that this host reads: the user's file, or the file of the folder `project`.
 
-    Raises ConfigurationError where it has none, and where two are there of which it may read either.
+    Raises ConfigurationError if it has none, or if it may read either of two existing files.
     """
     if project is not None:
         below = project_places(host, os.path.abspath(project))
         if not below:
-            raise ConfigurationError(f"{host.name} has no file for one project; leave --project out")
+            raise ConfigurationError(f"{host.name} has no configuration file per project; leave out --project")
         return next((path for path in below if os.path.lexists(path)), below[0])
 
     found = places(host, environment, system())
@@ -62,13 +64,14 @@ def file_of(host: Host, *, project: str | None = None, environment: Mapping[str,
     there = [path for path in found if os.path.lexists(path)]
     if len(there) > 1:
         raise ConfigurationError(
-            f"{host.name} has {len(there)} files here, {' and '.join(there)}; say which one it reads with --file FILE"
+            f"{host.name} has {len(there)} files here, {' and '.join(there)}; name the one that it reads "
+            "with --file FILE"
         )
     return next((path for path in (*there, *found) if os.path.isdir(os.path.dirname(path))), found[0])
 
 
 def is_here(host: Host, path: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether there is a sign of this host: its file, the folder of that, or its command."""
+    """Return whether the host seems to be installed: its file, the folder of that, or its command exists."""
     folder = os.path.dirname(path)
     is_own_folder = folder != os.path.normpath(_at_home("~", environment))
     if os.path.lexists(path) or (is_own_folder and os.path.isdir(folder)):
@@ -77,8 +80,10 @@ def is_here(host: Host, path: str, environment: Mapping[str, str] = os.environ) 
 
 
 def with_twin(host: Host, environment: Mapping[str, str] = os.environ) -> list[Host]:
-    """The host, and the one of another name that is the same program in another version, if both have a folder here:
-    which of the two files is read is not known."""
+    """Return the host, and the host of another name that is the same program in another version, if both have a folder.
+
+    It is then not known which of the two files is read.
+    """
     twin = HOSTS.get(_TWINS.get(host.id, ""))
     if twin is None:
         return [host]
@@ -87,12 +92,12 @@ def with_twin(host: Host, environment: Mapping[str, str] = os.environ) -> list[H
 
 
 def has_folder(host: Host, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether there is a folder for its user's file."""
+    """Return whether the folder of its user's file exists."""
     return any(os.path.isdir(os.path.dirname(path)) for path in places(host, environment, system()))
 
 
 def found_hosts(environment: Mapping[str, str] = os.environ) -> list[Found]:
-    """All hosts that are on this machine, with each file that they may read."""
+    """Return all hosts on this machine, with each file that they may read."""
     found = []
     for host in HOSTS.values():
         below = places(host, environment, system())
@@ -110,21 +115,24 @@ def _at_home(place: str, environment: Mapping[str, str]) -> str:
 _PROC = "/proc"
 _SECONDS = 10.0
 _INTERPRETERS = ("node", "bun", "deno", "python", "electron")
-"""Programs whose next word is what people call the process."""
+"""Programs whose first argument names the process."""
 
 
 class Process(Struct, frozen=True):
-    """One process of this user."""
+    """A process of this user."""
 
     pid: int
     names: frozenset[str]
     """The names of its files, without folders and `.exe`."""
     home: str = ""
-    """Its home folder, "" if that cannot be seen."""
+    """Its home folder; "" if that is unknown."""
 
 
 def running(host: Host, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> Process | None:
-    """The process of a host that rewrites its file, None if none is seen. One with another home has another file."""
+    """Return the running process of a host that rewrites its file; None if it does not run.
+
+    A process with another home folder has another file.
+    """
     if not host.rewrites:
         return None
     home = environment.get("HOME", "")
@@ -138,17 +146,17 @@ def running(host: Host, environment: Mapping[str, str] = os.environ, *, platform
 
 
 def refuse_running(host: Host, *, force: bool) -> None:
-    """Raise ConfigurationError for a host that would take back what is written, unless `force` is said."""
+    """Raise ConfigurationError if the host is running and would overwrite the change, unless `force` is given."""
     process = None if force else running(host)
     if process is not None:
         raise ConfigurationError(
-            f"{host.name} is running (process {process.pid}), and writes its file from memory, so that what is changed "
-            "now may be lost; quit it, then say this again (--force writes at once)"
+            f"{host.name} is running (process {process.pid}) and may overwrite this change, because it "
+            "writes its file from memory; quit it and try again (--force writes anyway)"
         )
 
 
 def processes(platform: str = sys.platform) -> list[Process]:
-    """The processes of this user; [] where that cannot be seen."""
+    """Return the processes of this user, from /proc, `ps` or `tasklist`; an empty list if that fails."""
     with suppress(OSError):
         if platform == "win32":
             return list(_of_tasklist())
@@ -185,7 +193,7 @@ def _home(place: str) -> str:
 
 
 def _of_ps() -> Iterator[Process]:
-    """Of this user alone: the whole path of each program, which may have spaces."""
+    """Processes of this user; `ps` prints the absolute path of each program, which may contain spaces."""
     for line in _said("ps", "-xo", "pid=,comm=").splitlines():
         pid, _, path = line.strip().partition(" ")
         if pid.isdecimal():
@@ -203,6 +211,6 @@ def _said(*words: str) -> str:
 
 
 def _called(words: list[str]) -> list[str]:
-    """What people call a process of these words."""
+    """The names of a process with these words as its command."""
     names = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in words[:2]]
     return names if names[0].rstrip("0123456789.") in _INTERPRETERS else names[:1]

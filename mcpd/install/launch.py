@@ -1,6 +1,8 @@
-"""Starts a server once, exactly as a host will: the same words, that host's variables and folder, and no terminal.
+"""Starts a server once, exactly as a host does: the same command, the host's variables and folder, and no terminal.
 
-For `mcpd install` before it writes anything, for `mcpd bundle`, and for `mcpd doctor --hosts`. No tool is called.
+`mcpd install` does so before it writes an entry, and `mcpd bundle` and `mcpd doctor --hosts` do too. No tool is called.
+The variables of Claude Code, Codex, Gemini CLI, OpenCode and Qwen Code were measured on these programs. For the others
+they are those of the libraries that they use, which is less: a server that starts with less starts with more.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _WINDOWS = (
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",
     "TEMP", "USERNAME", "USERPROFILE", "PROGRAMFILES",
 )  # fmt: skip
-"""What the official libraries pass there."""
+"""The variables that the official libraries pass on Windows."""
 
 _CODEX = (*PASSED_VARIABLES, "LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")
 
@@ -46,7 +48,7 @@ _SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL")
 
 _MINIMAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 _WITHOUT_SHELL = frozenset(("claude-desktop", "lm-studio", "xcode-claude", "xcode-codex"))
-"""Started from the desktop: on macOS nobody has read the profile of a shell for them."""
+"""These hosts are started from the desktop, so on macOS they do not have the variables of a shell's profile."""
 
 
 def passed_on(
@@ -56,9 +58,9 @@ def passed_on(
     names: Iterable[str] = (),
     platform: str = sys.platform,
 ) -> dict[str, str]:
-    """The variables that a server of this host gets beside those of its entry; None is a host that is not known.
+    """Return the variables that a host passes to a server beside those in its entry; `host` is None if it is unknown.
 
-    `environment` is the host's own. `names` are variables that the entry asks for by name.
+    `environment` is the host's own. `names` are further variables that the entry names.
     """
     kind = "sdk" if host is None else host.environment
     if kind == "whole":
@@ -76,7 +78,7 @@ def passed_on(
 
 
 def stripped(host: Host | None, environment: Mapping[str, str], *, names: Iterable[str] = ()) -> list[str]:
-    """The variables of this environment that look like a server's settings, and that the host keeps back."""
+    """Return the variables that look like a server's settings but that the host does not pass."""
     kept = passed_on(host, environment, names=names)
     return sorted(
         name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name.upper()))
@@ -84,19 +86,19 @@ def stripped(host: Host | None, environment: Mapping[str, str], *, names: Iterab
 
 
 def working_folder(cwd: str | None, project: str | None) -> str:
-    """Where a host starts a server: where its entry says, in its project, else in a folder that is no one's."""
+    """Return the folder in which a host starts a server: its entry's, its project's, or the root folder."""
     if cwd:
         return os.path.expanduser(cwd)
     return project or os.path.abspath(os.sep)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is taken for a secret, as some hosts do."""
+    """Return whether a variable of this name is taken for a secret, as some hosts do."""
     return any(part in name.upper() for part in _SECRET_PARTS)
 
 
 SECONDS = 60.0
-"""How long a server may take for its first answer, and for each other: what the most patient hosts give it."""
+"""How long a server may take for each response, in seconds. The most patient hosts wait as long."""
 
 _MOST_PAGES = 100
 _MOST_SHOWN = 8
@@ -104,7 +106,7 @@ _TOLD = ("ERROR mcpd: ", "WARNING mcpd: ")
 
 
 class Offers(Struct, frozen=True):
-    """What a server has, as it lists it: nothing of it is checked."""
+    """The lists of a server, unchecked."""
 
     name: str = ""
     version: str = ""
@@ -116,7 +118,7 @@ class Offers(Struct, frozen=True):
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
     prompt_texts: dict[str, str] = {}
-    """The texts of prompts, if they were asked for: each argument stands as `${arguments.NAME}` in it."""
+    """The texts of prompts, if they were requested; `${arguments.NAME}` is an argument."""
     icons: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -126,7 +128,7 @@ class Offers(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """Whether a server starts where a host starts it."""
+    """Whether a server starts as its host starts it."""
 
     works: bool
     error: str = ""
@@ -134,14 +136,14 @@ class Verdict(Struct, frozen=True, kw_only=True):
     advice: str = ""
     """What to do about it."""
     is_reached: bool = False
-    """It is behind a URL, and was not started."""
+    """Whether it is behind a URL, and was not started."""
     offers: Offers = Offers()
     seconds: float = 0.0
-    """From the start, or from the request to a URL, to the first answer."""
+    """Seconds from the start, or from the request to a URL, to the first response."""
     stderr_tail: tuple[str, ...] = ()
-    """The last lines that it wrote there."""
+    """Its last lines on stderr."""
     warnings: tuple[str, ...] = ()
-    """What works here, and not everywhere."""
+    """What works here but not everywhere."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -150,7 +152,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All of it for people, safe to print."""
+        """The outcome as lines for people, safe to print."""
         if not self.works:
             said = tuple(f"  stderr: {printable(mask_text(line), 500)}" for line in self.stderr_tail)
             what = "it cannot be reached" if self.is_reached else "it does not start"
@@ -168,10 +170,10 @@ async def verify(
     environment: Mapping[str, str] = os.environ,
     timeout: float = SECONDS,
 ) -> Verdict:
-    """Start it, or reach it by its URL; shake hands, and take all lists. Never raises for what the server does.
+    """Start the server, or connect to its URL, and read all of its lists. Never raises for what the server does.
 
-    `host` is who will start it, None if that is not known. `project` is the folder whose file has the entry, None for
-    the user's own. `env_vars` are variables that the entry asks for by name, of those in the host's `environment`.
+    `host` is None if it is unknown. `project` is the folder whose file has the entry; None for the user's file.
+    `env_vars` are variables of `environment` that the entry names.
     """
     found = as_target(entry)
     return await verify_target(
@@ -189,7 +191,7 @@ async def verify_target(
     timeout: float = SECONDS,
     with_texts: bool = False,
 ) -> Verdict:
-    """The same for what was read from a host's file. `with_texts`: prompts are filled in, too."""
+    """The same for a target. `with_texts` also requests the texts of prompts."""
     if isinstance(target, UrlTarget):
         return await _verify_url(target, timeout, with_texts)
     variables = passed_on(host, environment, names=env_vars) | (target.env or {})
@@ -213,24 +215,24 @@ async def verify_target(
     finally:
         await dialogue.end()
 
-    # What mcpd leaves out of a server, as a file of a folder with a mistake in it, it says there.
+    # mcpd reports on stderr what it leaves out of a server, such as a file with an error.
     told = [line for line in dialogue.child.stderr_lines if line.startswith(_TOLD)]
-    said = tuple(f"it says on stderr: {printable(mask_text(line), 500)}" for line in told)
+    said = tuple(f"stderr: {printable(mask_text(line), 500)}" for line in told)
     return structs.replace(verdict, warnings=(*verdict.warnings, *said))
 
 
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
-    """What a host says to a server when it starts it. Raises NoAnswer."""
+    """Do what a host does when it starts a server. Raises NoAnswer."""
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
     answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
     if "initialize" in dialogue.asked:
-        return Verdict(works=False, error="the program sends back what it is told, as cat does: it is no server")
+        return Verdict(works=False, error="the program sends back its input, as cat does: it is not a server")
     if answer.result is None:
         refusal = answer.error
         dialogue.envelope, dialogue.capabilities = WITHOUT_HANDSHAKE, capabilities
         answer = await dialogue.request("server/discover")
         if answer.result is None:
-            error = f"the server answers initialize with {printable(refusal) or 'what is no object'}"
+            error = f"the server answers initialize with {printable(refusal) or 'a result that is not an object'}"
             return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
     else:
         await dialogue.notify("notifications/initialized")
@@ -240,7 +242,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
     warnings = []
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
-        warnings.append(f'it writes what is no message to stdout ("{first}"): hosts show an error, or give up')
+        warnings.append(f'it writes lines to stdout that are not messages ("{first}"): hosts show an error, or give up')
     return Verdict(works=True, offers=offers, seconds=seconds, warnings=tuple(warnings))
 
 
@@ -254,7 +256,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         await client.open()
     except (McpdError, TimeoutError) as error:
         what, _, advice = printable(error, 1000).partition("; ")
-        if "pip install" not in what:  # else a library is missing here, and nothing was asked
+        if "pip install" not in what:  # otherwise a library is missing here, and nothing was sent
             advice = advice or f"is it running? mcpd doctor {target}"
         return Verdict(works=False, error=what, advice=advice, is_reached=True)
     try:
@@ -272,11 +274,11 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
     return Verdict(works=True, offers=offers, seconds=seconds, is_reached=True)
 
 
-# ------------------------------------------------------------------------------------------- what it has
+# ------------------------------------------------------------------------------------------- lists
 
 
 async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
-    """All lists of what the server says that it has. Raises NoAnswer."""
+    """Read all lists that the server declares. Raises NoAnswer."""
     meta = opening.get("_meta")
     info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
     info = info if isinstance(info, dict) else {}
@@ -309,7 +311,7 @@ async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_t
 
 
 async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], ...]:
-    """All pages of a list. Raises NoAnswer."""
+    """Read all pages of a list. Raises NoAnswer."""
     found: list[dict[str, Any]] = []
     cursor: Any = None
     for _ in range(_MOST_PAGES):
@@ -317,7 +319,7 @@ async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], .
         page = None if answer.result is None else answer.result.get(member)
         if not isinstance(page, list):
             if answer.code == -32601 and method != "tools/list":
-                break  # said to be there, and not known: hosts go on without it
+                break  # declared, but not supported: hosts go on without it
             raise NoAnswer(f"answers {method} with {printable(answer.error) or f'no list {member!r}'}")
         found += [each for each in page if isinstance(each, dict)]
         assert answer.result is not None
@@ -328,7 +330,7 @@ async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], .
 
 
 async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    """What prompts say, with the names of their arguments in place of values; not of those that take no such values."""
+    """Request the texts of prompts with placeholders as arguments. Prompts that refuse such values are left out."""
     found: dict[str, str] = {}
     for prompt in prompts:
         name, wanted = _text(prompt.get("name")), prompt.get("arguments") or []
@@ -358,12 +360,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# ------------------------------------------------------------------------------------------- in words
+# ------------------------------------------------------------------------------------------- messages
 
 
 def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
     name = printable(f"{offers.name} {offers.version}".strip()) or "a server without a name"
-    lines = [f"{how}: {name} (protocol {printable(offers.protocol)}), first answer after {seconds:.2f} s"]
+    lines = [f"{how}: {name} (protocol {printable(offers.protocol)}), first response after {seconds:.2f} s"]
     for what, names in (
         ("tools", [str(each.get("name")) for each in offers.tools]),
         ("apps", offers.apps),
@@ -375,14 +377,17 @@ def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
             more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
             lines.append(f"  {what} ({len(names)}): {', '.join(printable(each) for each in names[:_MOST_SHOWN])}{more}")
     if len(lines) == 1:
-        lines.append("  it offers nothing: hosts show nothing of it")
+        lines.append("  it offers nothing, so hosts show nothing of it")
     return lines
 
 
 def _advice(child: Child, dialogue: Dialogue) -> str:
-    """What can be seen of why a server that runs, or ran, says nothing."""
+    """The advice for a server that was started but does not answer."""
     if child.process.returncode is not None:
-        return "mend what its stderr says" if child.stderr_lines else "start it by hand in a terminal to see more"
+        return "fix the error on stderr" if child.stderr_lines else "start it in a terminal to see more"
     if child.flood or dialogue.garbage_lines:
         return "it writes text instead of messages: does it need an option to speak MCP on stdin and stdout?"
-    return "does it need an option to speak MCP on stdin and stdout, or wait for a download, a login, a database?"
+    return (
+        "does it need an option to speak MCP on stdin and stdout, or does it wait for a download, a login or "
+        "a database?"
+    )

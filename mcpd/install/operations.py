@@ -1,4 +1,4 @@
-"""What `mcpd install` and `mcpd uninstall` do for one host, as values that a command line shows."""
+"""Installs, uninstalls, lists and undoes entries for one host, and returns values that a command line shows."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from mcpd.install.shapes import is_ours, same_server, shaped
 from mcpd.protocol.printable import printable
 
 _STAYS_SECONDS = 2.0
-"""How long an entry is looked after, in the file of a host that runs and writes it, too."""
+"""Seconds for which a new entry is watched in the file of a running host that may overwrite it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Wishes(Struct, frozen=True):
-    """What was said beside the host and the server."""
+    """The options of a command beside the host and the server."""
 
     name: str | None = None
     project: str | None = None
-    """The folder whose own file is written, None for the user's."""
+    """The folder whose own file is written; None for the user's file."""
     file: str | None = None
-    """A file in place of the one that the table names."""
+    """A file to write instead of the host's own."""
     force: bool = False
     dry_run: bool = False
     starts: bool = True
-    """Start the server before anything is written."""
+    """Whether to start the server before anything is written."""
 
     @property
     def is_one_file(self) -> bool:
-        """Whether a file is named, or the project that has it."""
+        """Whether the options name one file, or a project."""
         return self.file is not None or self.project is not None
 
     def path_of(self, host: Host) -> str:
-        """The file that is to be changed. Raises ConfigurationError."""
+        """Return the file to change. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
 
     def way_back(self, host: Host) -> str:
-        """The command that brings back the file of before."""
+        """Return the command that restores the previous file."""
         words = ["mcpd", "install", "--undo", host.id]
         if self.project is not None:
             words.append("--project" if self.project == os.getcwd() else f"--project={self.project}")
@@ -62,31 +62,31 @@ class Wishes(Struct, frozen=True):
         return shlex.join(words)
 
     def check_running(self, host: Host) -> None:
-        """Raise ConfigurationError if the file is written by us, and by a host that runs."""
+        """Raise ConfigurationError if mcpd writes the file of a running host."""
         if self.project is None and not is_told(host, is_project=False, by_host=self.file is None):
             refuse_running(host, force=self.force)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of it for one host."""
+    """The outcome for one host."""
 
     plan: Plan
     done: Done | None = None
-    """None if nothing was to be changed, or could not be."""
+    """None if nothing was changed."""
     verdict: Verdict | None = None
     """None if the server was not started."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     way_back: str = ""
-    """The command that undoes it, if it was done."""
+    """The command that undoes the change, if there was one."""
 
     @property
     def works(self) -> bool:
-        """Whether all is now as it was wanted."""
+        """Whether the server works, as far as it was tried."""
         return self.verdict is None or self.verdict.works
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs, without the values that `Plan.difference` masks."""
+        """Return the outcome for programs, without the values that `Plan.difference` masks."""
         verdict = self.verdict
         started = None if verdict is None else {
             "works": verdict.works, "error": verdict.error or None, "advice": verdict.advice or None,
@@ -109,7 +109,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Listed(Struct, frozen=True):
-    """A host on this machine, and what is in its file."""
+    """A host on this machine, and the entries in its file."""
 
     host: str
     name: str
@@ -119,31 +119,31 @@ class Listed(Struct, frozen=True):
     others: int = 0
     error: str = ""
     gone: tuple[str, ...] = ()
-    """What was installed, and is not there any more, though nobody has uninstalled it."""
+    """Entries that were installed and not uninstalled, but are missing now."""
 
 
 async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell: Callable[[str], None]) -> Outcome:
-    """Write the entry, once the server has started as this host will start it. `tell` hears what is going on.
+    """Write the entry, after the server has started as this host starts it. `tell` is called with the current step.
 
-    Raises ConfigurationError for what cannot be written; a server that does not start is in the outcome.
+    Raises ConfigurationError if the entry cannot be written. A server that does not start is an outcome.
     """
     path, verdict = wishes.path_of(host), None
     name = wishes.name or (_name_there(host, made, path) if made.is_own else None)
     if name is None and made.is_own and wishes.starts:
         if not wishes.dry_run:
             wishes.check_running(host)
-        tell(f"starting the server as {host.name} will")
+        tell(f"starting the server as {host.name} does")
         verdict = await verify(made.entry, host, project=wishes.project)
         name = entry_name(verdict.offers.name)
     name = name or made.name
     if not _NAME.fullmatch(name):
-        raise ConfigurationError(f"{printable(name)}: hosts take names of letters, digits, - and _, up to 64 of them")
+        raise ConfigurationError(f"{printable(name)}: a name has letters, digits, - and _, up to 64 of them")
     plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
     said = (*notes(plan, made.entry, project=wishes.project),)
     strict = [*strictness_findings(host, plan.before)]
     if is_unreadable(host, strict) and not wishes.force:
         first = strict[0]
-        raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes it all the same)")
+        raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes anyway)")
     of_file = tuple(f"{path}: {each.text}; {each.advice}" for each in strict)
     if verdict is not None and not verdict.works:
         return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
@@ -153,7 +153,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
     wishes.check_running(host)
     warnings = [*made.warnings, *of_file]
     if verdict is None and wishes.starts:
-        what = "asking the server" if made.entry.url else f"starting the server as {host.name} will"
+        what = "connecting to the server" if made.entry.url else f"starting the server as {host.name} does"
         tell(what)
         verdict = await verify(made.entry, host, project=wishes.project)
         if not verdict.works:
@@ -162,7 +162,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         warnings += [*verdict.warnings, *bites(host, name, verdict.offers, verdict.seconds)]
 
     with journal.alone():
-        # That took its time, and others may have written into the file meanwhile.
+        # The start took some time, and others may have changed the file meanwhile.
         plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
         wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
@@ -179,14 +179,14 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
 
 
 def _name_there(host: Host, made: Made, path: str) -> str | None:
-    """What the file calls this server, if it is in there."""
+    """The name of this server in the file; None if it has none."""
     wanted = shaped(host, made.name, made.entry)
     entries = entries_of(host, read(path))
     return next((name for name, entry in entries.items() if same_server(entry, wanted)), None)
 
 
 async def _see_it_stay(plan: Plan) -> None:
-    """Look for a while whether a host that runs takes the entry back. Raises ConfigurationError if it does."""
+    """Watch whether a running host overwrites the entry. Raises ConfigurationError if it does."""
     process = running(plan.host)
     until = time.monotonic() + _STAYS_SECONDS
 
@@ -194,13 +194,13 @@ async def _see_it_stay(plan: Plan) -> None:
         await asyncio.sleep(_STAYS_SECONDS / 20)
         if plan.name not in entries_of(plan.host, read(plan.before.path)):
             raise ConfigurationError(
-                f"{plan.host.name} (process {process.pid}) has brought back its file of before, {plan.before.path}, "
-                f"and {plan.name} is not in it any more; quit it, then say this again"
+                f"{plan.host.name} (process {process.pid}) has overwritten {plan.before.path}, and "
+                f"{plan.name} is missing in it; quit {plan.host.name} and try again"
             )
 
 
 def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
-    """Take the entry out. Raises ConfigurationError for one that is not ours, and for what cannot be written."""
+    """Remove the entry. Raises ConfigurationError if mcpd did not write it, or if the file cannot be written."""
     with journal.alone():
         plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
         said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
@@ -215,10 +215,10 @@ def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcom
 
 
 def name_to_remove(host: Host, word: str | None, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:
-    """What the entry is called that is meant: by its name, its server, or because it is the only one of ours.
+    """Return the name of the entry to remove: the given one, the name of its server, or the only entry of mcpd.
 
-    `word` is a name or the target that `made` is of. None if there is no such entry. Raises ConfigurationError if there
-    are several.
+    `word` is a name, or the target of `made`. Returns None if there is no such entry. Raises ConfigurationError if
+    there are several.
     """
     if wishes.name is not None:
         return wishes.name
@@ -235,30 +235,30 @@ def name_to_remove(host: Host, word: str | None, made: Made | None, wishes: Wish
         found = [name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name))]
     if len(found) > 1:
         raise ConfigurationError(
-            f"{content.path} has several: {', '.join(map(printable, found))}; say which: --name NAME"
+            f"{content.path} has several: {', '.join(map(printable, found))}; name one: --name NAME"
         )
     return found[0] if found else None
 
 
 def names_in(host: Host, path: str) -> str:
-    """The names of all servers in a host's file, for a message."""
+    """Return the names of all servers in a host's file, for a message."""
     return printable(", ".join(entries_of(host, read(path))) or "no servers", 1000)
 
 
 def undo(host: Host, wishes: Wishes, journal: Journal) -> Record:
-    """Bring back the file as it was before the last change. Raises ConfigurationError."""
+    """Restore the file as it was before the last change. Raises ConfigurationError."""
     wishes.check_running(host)
     return journal.undo(host.id, os.path.realpath(wishes.path_of(host)), force=wishes.force)
 
 
 def hosts_for_all() -> list[Host]:
-    """The hosts on this machine; of one that is there in two versions the newer."""
+    """Return the hosts on this machine; for a host in two versions only the newer one."""
     here = list(dict.fromkeys(found.host.id for found in found_hosts()))
     return [HOSTS[id] for id in here if not (id == "cline-legacy" and "cline" in here)]
 
 
 def listed(journal: Journal) -> list[Listed]:
-    """All hosts on this machine, each with its file and whose servers are in it."""
+    """Return all hosts on this machine, each with its file and the origin of its entries."""
     rows = []
     for found in found_hosts():
         host = found.host

@@ -1,4 +1,4 @@
-"""What a change of a host's file would be: the text of after, and the difference to show. Nothing is written here."""
+"""Plans a change of a host's file: the new text, and the difference to show. It writes nothing."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
 
 
 class Plan(Struct, frozen=True):
-    """One change of one file."""
+    """A planned change of one file."""
 
     host: Host
     name: str
     change: Change
     before: Content
     data: bytes | None
-    """What the file is to hold; None for no file."""
+    """The new content of the file; None to delete it."""
     entry: dict[str, Any]
-    """As the host's file has it, or had it."""
+    """The entry in the format of the host's file."""
     makes_key: bool = False
-    """The member for all servers is not there yet."""
+    """Whether the change adds the member that holds all servers."""
 
     @property
     def difference(self) -> str:
-        """The changed lines with two on each side; "" for none.
+        """The changed lines with two lines of context; "" for no change.
 
-        Not shown are values of headers, and of variables that are secrets by their name, of any server in the file.
+        Values of headers, and of variables whose name suggests a secret, are masked for all servers in the file.
         """
         after = "" if self.data is None else self.data.removeprefix(b"\xef\xbb\xbf").decode()
         lines = unified_diff(
@@ -51,7 +51,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def has_variables(self) -> bool:
-        """Whether the host would replace parts of values, as `$HOME`, that are meant as they are."""
+        """Whether the host would replace parts of values, such as `$HOME`, that are meant literally."""
         variables = Variables(self.host.variables, {}, "", is_windows=False)
         try:
             return any(variables.expand(each) != each for each in _texts(self.entry))
@@ -60,12 +60,12 @@ class Plan(Struct, frozen=True):
 
 
 def holds_secrets(entry: Mapping[str, Any]) -> bool:
-    """Whether there is something in an entry, as its host has it, that nobody else is to see."""
+    """Return whether an entry holds secrets."""
     return bool(_secrets([entry])) or any(mask_text(text) != text for text in _texts(entry))
 
 
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
-    """All servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
+    """Return all servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
     found = _parsed(host, content).get(host.key)
     if isinstance(found, list):
         return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
@@ -77,17 +77,17 @@ def _parsed(host: Host, content: Content) -> dict[str, Any]:
         return format_named(host.format).parse(content.text, content.path)
     except ConfigurationError as error:
         if "pip install" in str(error):
-            raise  # a library is missing: no fault of the file
-        raise ConfigurationError(f"{error}; mend that first, nothing was written") from None
+            raise  # a library is missing, and the file may be fine
+        raise ConfigurationError(f"{error}; fix that first, nothing was written") from None
 
 
 def plan_install(
     host: Host, name: str, entry: Entry, path: str, *, force: bool = False, journal: Journal | None = None
 ) -> Plan:
-    """What writing this entry would change.
+    """Plan to write this entry.
 
-    An entry for the same server is brought up to date, and keeps its user's variables and other members. Raises
-    ConfigurationError for another one of this name, unless `force` replaces it, and for a file that cannot be edited.
+    An entry for the same server is updated, and keeps its user's variables and other members. Raises ConfigurationError
+    if the name belongs to another server, unless `force` replaces it, and if the file cannot be edited.
     """
     content = read(path)
     format = format_named(host.format)
@@ -103,8 +103,9 @@ def plan_install(
     is_known = same_server(existing, made) and is_ours(existing, records) or existing == made
     if not is_known and not force:
         raise ConfigurationError(
-            f"{content.path}: there is another server {name!r} in it, {printable(shown(existing))}; this one is "
-            f"{printable(shown(made))}; give it another name with --name, or replace that one with --force"
+            f"{content.path}: there is another server {name!r} in it, {printable(shown(existing))}; this "
+            f"one is {printable(shown(made))}; use another name with --name, or replace that one with "
+            "--force"
         )
     if not isinstance(existing, dict):
         text = put(format, content.text, (host.key, name), made, content.path)
@@ -117,9 +118,9 @@ def plan_install(
 
 
 def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, journal: Journal | None = None) -> Plan:
-    """What taking out the entry of this name would change: the bytes of before, if nothing else has changed since.
+    """Plan to remove the entry of this name, restoring the previous bytes if nothing else has changed since.
 
-    Raises ConfigurationError for an entry that is not ours, unless `force` is said.
+    Raises ConfigurationError if mcpd did not write the entry, unless `force` is given.
     """
     content = read(path)
     format = format_named(host.format)
@@ -129,7 +130,7 @@ def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, jou
     records = [] if journal is None else journal.of(content.target, name)
     if not is_ours(existing, records) and not force:
         raise ConfigurationError(
-            f"{content.path}: {name!r} is not of mcpd install: {printable(shown(existing))}; --force takes it out"
+            f"{content.path}: mcpd did not install {name!r}, {printable(shown(existing))}; --force removes it"
         )
 
     entry = existing if isinstance(existing, dict) else {}
@@ -145,13 +146,13 @@ def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, jou
 
 
 def rendered(host: Host, name: str, entry: Entry) -> str:
-    """The entry alone, as a whole file of this host would have it."""
+    """Return the entry as a whole file of this host."""
     format = format_named(host.format)
     return put(format, "", (host.key, name), shaped(host, name, entry), host.id, in_list=_in_list(host))
 
 
 def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
-    """Ours, and of what is there all that does not say what is started; their order is that of before."""
+    """Our members, and the user's own members of an existing entry, in their previous order."""
     wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in OURS}
     wanted.update(made)
     for key in ("env", "envs", "environment") if keeps_variables else ():
@@ -159,7 +160,7 @@ def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variable
         if isinstance(kept, dict):
             wanted[key] = {**kept, **made.get(key, {})}
     for key in ("enabled", "timeout", "tools", "type"):
-        # What its user may have changed, and `type` where it may be left out.
+        # The user may have changed these; `type` is optional in some hosts.
         if key in existing and key in made and (key != "type" or keeps_variables):
             wanted[key] = existing[key]
     return wanted
@@ -174,7 +175,7 @@ def _update(
     *,
     in_list: bool,
 ) -> str:
-    """Member by member: what else is written in the entry stays as it is."""
+    """Change member by member, so that everything else in the entry stays as it is."""
     text = content.text
     for member in [key for key in existing if key not in wanted]:
         text = drop(format, text, (*keys, member), content.path)
@@ -189,7 +190,7 @@ _LEAST_SECRET = 4
 
 
 def _secrets(entries: list[Any]) -> list[str]:
-    """Values in these entries that nobody else is to see, the longest first."""
+    """The secret values in these entries, longest first."""
     found = set()
     for entry in entries:
         for key, held in entry.items() if isinstance(entry, dict) else ():
@@ -201,7 +202,7 @@ def _secrets(entries: list[Any]) -> list[str]:
 
 
 def _hides(name: str) -> bool:
-    """Whether a variable of this name is not to be shown: what hosts take for a secret, and names of passwords."""
+    """Whether the value of this variable must be hidden: a secret for hosts, or a password."""
     return is_secret(name) or "PASS" in name.upper()
 
 

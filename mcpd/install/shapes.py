@@ -1,4 +1,7 @@
-"""An entry as each host writes it into its file, by the `shape` that the table of hosts names."""
+"""The format of an entry in each host's file and in its links, and the comparison of entries.
+
+The table of hosts names a `shape` for each host.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +26,23 @@ OURS = frozenset(
         "env_http_headers",
     }
 )  # fmt: skip
-"""Members that say what is started or reached: another entry of the same name loses them. All others are the user's
-own (`disabled`, `autoApprove`, `timeout`, …), and stay."""
+"""Members that determine what is started or reached. An update replaces them. All other members belong to the user
+(`disabled`, `autoApprove`, `timeout`, …) and stay.
+"""
 
 _TIMEOUT_SECONDS = 300
 
 
 def shaped(host: Host, name: str, entry: Entry) -> dict[str, Any]:
-    """The entry as this host reads it. Raises ConfigurationError for what it does not know."""
+    """Return the entry in this host's format. Raises ConfigurationError for features that the host does not support."""
     if entry.url:
         if entry.transport == "ws" and host.id not in _KNOW_WEBSOCKET:
-            raise ConfigurationError(f"{host.name} connects to no WebSocket; say the http:// URL of the server")
+            raise ConfigurationError(f"{host.name} does not support WebSocket; use the http:// URL of the server")
         return _URLS[host.shape](name, entry)
     if entry.cwd is not None and host.id not in _KNOW_CWD:
         raise ConfigurationError(
-            f"{host.name} cannot be told a working folder ({entry.cwd}); give the server as a file or with whole paths"
+            f"{host.name} does not support a working folder ({entry.cwd}); name the server as a file, or "
+            "use absolute paths"
         )
     return _COMMANDS.get(host.shape, _plain)(name, entry)
 
@@ -91,7 +96,7 @@ def _typed_url(name: str, entry: Entry) -> dict[str, Any]:
 
 def _no_url(name: str, entry: Entry) -> dict[str, Any]:
     raise ConfigurationError(
-        "Claude Desktop takes no URL in its file: add it in Settings > Connectors, or install the server as a TARGET"
+        "Claude Desktop accepts no URLs in its file: add it in Settings > Connectors, or install the server as a TARGET"
     )
 
 
@@ -128,12 +133,12 @@ _URLS: dict[str, Callable[[str, Entry], dict[str, Any]]] = {
 
 
 def _with(made: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """`made` with those of `more` that say something."""
+    """Add the members of `more` that are not empty."""
     return {**made, **{key: value for key, value in more.items() if value}}
 
 
 def essence(entry: Any) -> list[str] | None:
-    """What an entry starts (its words) or reaches (its URL), in any host's shape; None if that cannot be seen."""
+    """Return the command or the URL of an entry in any host's format; None if it has neither."""
     try:
         found = read_entry(entry, Variables("none", {}, ""), "entry")
     except ConfigurationError:
@@ -142,7 +147,7 @@ def essence(entry: Any) -> list[str] | None:
 
 
 def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
-    """Whether `mcpd install` wrote it: it starts `mcpd serve --stdio`, or is remembered."""
+    """Return whether `mcpd install` wrote the entry: it starts `mcpd serve --stdio`, or the journal has it."""
     words = essence(entry)
     if words is None:
         return False
@@ -152,7 +157,7 @@ def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
 
 
 def same_server(one: Any, other: Any) -> bool:
-    """Whether two entries are for one server, whichever Python or copy of mcpd starts it."""
+    """Return whether two entries start or reach the same server, with whichever Python or copy of mcpd."""
     a, b = essence(one), essence(other)
     if a is None or b is None:
         return False
@@ -160,10 +165,10 @@ def same_server(one: Any, other: Any) -> bool:
 
 
 def shown(entry: Any) -> str:
-    """What an entry starts or reaches, in one line without its variables."""
+    """Return the command or URL of an entry in one line, without its variables."""
     words = essence(entry)
     if words is None:
-        return "what cannot be read"
+        return "an unreadable entry"
     from mcpd.protocol.printable import mask_command
 
     return " ".join(mask_command(words))
@@ -179,7 +184,10 @@ def _served(words: list[str]) -> list[str] | None:
 
 
 def link_to(host: Host, name: str, entry: Entry) -> str:
-    """The link. Raises ConfigurationError for a host that has none, or whose links cannot say this entry."""
+    """Return a link that adds the server to a host when it is opened.
+
+    Raises ConfigurationError for a host without such links, and for entries that its links cannot express.
+    """
     if host.link == "cursor":
         config = b64encode(json.dumps(shaped(host, name, entry)).encode()).decode()
         return f"cursor://anysphere.cursor-deeplink/mcp/install?{urlencode({'name': name, 'config': config})}"
@@ -189,12 +197,12 @@ def link_to(host: Host, name: str, entry: Entry) -> str:
     if host.link == "goose":
         return _goose_link(name, entry)
     have = ", ".join(each.id for each in HOSTS.values() if each.link)
-    raise ConfigurationError(f"{host.name} has no links that add a server; these have: {have}")
+    raise ConfigurationError(f"{host.name} has no links that add a server; hosts with links: {have}")
 
 
 def _goose_link(name: str, entry: Entry) -> str:
     if entry.env or entry.headers:
-        raise ConfigurationError("Goose's links carry no variables and no headers; install it without --link")
+        raise ConfigurationError("Goose's links cannot carry variables or headers; install it without --link")
     if entry.url:
         pairs = [("url", entry.url), ("type", "streamable_http")]
     else:

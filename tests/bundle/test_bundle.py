@@ -245,7 +245,7 @@ def test_a_server_that_does_not_start_is_not_written(run: Run, garden: Path, tmp
     [
         ([], "there is no server here"),
         (["https://example.com/mcp"], "has no files to bundle"),
-        (["garden/server.py", "--env", "API_KEY=x"], "a secret has no place in a bundle"),
+        (["garden/server.py", "--env", "API_KEY=x"], "do not put a secret into a bundle"),
         (["garden/server.py", "--env", "1X"], "--env 1X"),
         (["garden/server.py", "--icon", "garden/helper.py"], "PNG"),
         (["garden/server.py", "-o", "nowhere/x.mcpb"], "nowhere/x.mcpb cannot be written"),
@@ -255,7 +255,7 @@ def test_a_server_that_does_not_start_is_not_written(run: Run, garden: Path, tmp
 def test_mistakes(run: Run, garden: Path, tmp_path: Path, words: list[str], text: str) -> None:
     done = run("bundle", *words)
     assert done.returncode == (1 if text else 0)
-    assert (text or "1.0.0 stands for it") in done.stderr
+    assert (text or "using 1.0.0 instead") in done.stderr
     assert "Traceback" not in done.stderr
     assert len(list(tmp_path.glob("**/*.mcpb"))) == (0 if text else 1)
 
@@ -344,7 +344,7 @@ def test_packages_of_a_bundle(run: Run, garden: Path) -> None:
     assert said["requirements"] == ["pyyaml", "mcpd-server[apps]>=0.1"]
     assert (
         said["warnings"][0]
-        == "hypothesis is imported, and hypothesis is not among the dependencies in requirements.txt"
+        == "hypothesis is imported, but hypothesis is not among the dependencies in requirements.txt"
     )
 
 
@@ -402,11 +402,14 @@ def test_what_is_said_of_files_names_their_author_s(run: Run, tmp_path: Path) ->
     (tmp_path / "shed" / "tools" / "bad.py").write_text("def bad(\n")
     done = run("bundle", "shed")
     assert done.returncode == 0, done.stderr
-    assert "warning: it says on stderr: ERROR mcpd: tools/bad.py, line 1" in done.stderr
+    assert "warning: stderr: ERROR mcpd: tools/bad.py, line 1" in done.stderr
 
     (tmp_path / "shed" / "mcpd.toml").write_text("[server\n")
     (tmp_path / "none.py").write_text("x = 1\n")
-    for target, named in (("shed", "shed/mcpd.toml is no TOML"), ("none.py", "none.py: there is no server in it")):
+    for target, named in (
+        ("shed", "shed/mcpd.toml is not valid TOML"),
+        ("none.py", "none.py: there is no server in it"),
+    ):
         done = run("bundle", target)
         assert done.returncode == 1
         assert f"stderr: mcpd: {tmp_path}/{named}" in done.stderr

@@ -130,13 +130,13 @@ def test_of_a_bundle_and_of_a_server_that_runs(run: Run, official: Any, tmp_path
 @pytest.mark.parametrize(
     ("words", "text", "code"),
     [
-        (["--name", "garden", "--pypi", "g"], "is to be NAMESPACE/NAME", 1),
-        (["--name", "a/b"], "nothing says where the server is to be had", 1),
+        (["--name", "garden", "--pypi", "g"], "must be NAMESPACE/NAME", 1),
+        (["--name", "a/b"], "server.json needs a package or a URL", 1),
         (["--name", "a/b", "--pypi", "g", "--description", "d" * 101], "101 characters", 1),
         (["--name", "a/b", "--pypi", "g", "--version", ">=1.0"], "is a range", 1),
         (["--name", "a/b", "--pypi", "g==latest"], "is a range", 1),
-        (["--name", "a/b", "--pypi", "g", "--env", "API_KEY=k"], "a secret has no place", 1),
-        (["--name", "a/b", "--remote", "http://localhost:8080/mcp"], "https URLs that all can reach", 1),
+        (["--name", "a/b", "--pypi", "g", "--env", "API_KEY=k"], "do not put a secret into server.json", 1),
+        (["--name", "a/b", "--remote", "http://localhost:8080/mcp"], "only https URLs that everybody can reach", 1),
         (["--name", "a/b", "--bundle", "g.mcpb"], "belong together", 2),
         (["--name", "a/b", "--bundle", "g.mcpb", "--bundle-url", RELEASE], "g.mcpb: No such file", 1),
         (["--pypi", "g"], "--name", 2),

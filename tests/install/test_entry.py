@@ -169,13 +169,13 @@ def test_what_is_copied_from_another_host_is_written_out(tmp_path: Path, monkeyp
     ("given", "said"),
     [
         ({"target": "x", "url": "http://h/"}, "one of TARGET"),
-        ({"target": None, "url": "server.py"}, "no such file|takes the URL"),
-        ({"target": None, "url": "http://h/mcp", "env": {"A": "b"}}, "this one runs"),
-        ({"target": "unix:/run/mcpd.sock"}, "no unix sockets"),
+        ({"target": None, "url": "server.py"}, "no such file|needs the URL"),
+        ({"target": None, "url": "http://h/mcp", "env": {"A": "b"}}, "this one is already running"),
+        ({"target": "unix:/run/mcpd.sock"}, "cannot connect to unix sockets"),
         ({"target": None, "env": {"A": "\udcff"}}, "A: its value is not UTF-8"),
         ({"target": None, "url": "http://h/mcp", "headers": {"A": "\udcff"}}, "A: its value is not UTF-8"),
         ({"target": "\udcff.py"}, r"\\udcff.py is not UTF-8"),
-        ({"target": None, "command": ["true"], "headers": {"A": "b"}}, "behind a URL"),
+        ({"target": None, "command": ["true"], "headers": {"A": "b"}}, "only for a server behind a URL"),
     ],
 )
 def test_what_cannot_be(given: dict[str, object], said: str) -> None:
@@ -217,7 +217,7 @@ def test_what_is_soon_gone_is_not_named(tmp_path: Path) -> None:
 
     words, said = serving_command(python, {"PATH": ""})
     assert words[:3] == (python, "-m", "mcpd")
-    assert "install it for good" in said[0]
+    assert "install it permanently" in said[0]
     assert made_for_one_run_by(str(tmp_path / "python"), {}) == "temporary"
 
 

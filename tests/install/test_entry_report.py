@@ -41,16 +41,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "claude-code",
             {"url": "https://x/mcp", "transport": "http"},
-            "`transport` is not read",
+            "does not read `transport`",
             'write "type": "http"',
         ),
         ("claude-code", {"url": "https://x/mcp"}, "it has no `type`", 'write "type": "http"'),
         ("cline", {"url": "https://x/mcp"}, "it has no `type`", 'write "type": "streamableHttp"'),
-        ("windsurf", {"url": "https://x/mcp"}, "`url` is not read", "serverUrl"),
+        ("windsurf", {"url": "https://x/mcp"}, "does not read `url`", "serverUrl"),
         ("gemini-cli", {"url": "https://x/mcp"}, "means HTTP+SSE", "httpUrl"),
         ("cline", {"command": "npx", "disabled": True}, "switched off", "switch it on"),
-        ("claude-code", {"command": "npx -y server"}, "has spaces", "each word into `args`"),
-        ("claude-code", {"command": "./server"}, "whatever folder", "write it whole"),
+        ("claude-code", {"command": "npx -y server"}, "has spaces", "each other word into `args`"),
+        ("claude-code", {"command": "./server"}, "whatever folder", "write its absolute path"),
     ],
 )
 def test_what_the_host_takes_otherwise(home: Path, host: str, entry: Any, text: str, advice: str) -> None:
@@ -81,4 +81,4 @@ def test_other_targets_have_none(home: Path) -> None:
     for target in ("server.py:server", "claude-code:bed", "https://x/mcp", "claude-code"):
         look_at_entry(target, report)
     assert report.steps == []
-    assert looked(home, "windsurf", "no object") == []
+    assert looked(home, "windsurf", "must contain an object") == []

@@ -82,7 +82,7 @@ def test_what_may_not_be_written_is_not(path: Path, journal: Journal) -> None:
 
     plan = plan_install(CURSOR, "n", ENTRY, str(path))
     path.write_text('{"mcpServers": {}, "host": "was here"}')
-    with pytest.raises(ConfigurationError, match="changed by somebody else just now"):
+    with pytest.raises(ConfigurationError, match="changed by another program just now"):
         apply(plan, journal)
     assert "was here" in path.read_text()
 
@@ -93,8 +93,8 @@ def test_what_may_not_be_written_is_not(path: Path, journal: Journal) -> None:
         (b'{\n  "mcpServers": {\n    "a": {}\n', "line 4"),
         (b'{"mcpServers": }', "line 1, column 16"),
         (b"\xff\xfe{\x00}\x00", "not UTF-8, at byte 0"),
-        (b"[]", "no object"),
-        (b'{"mcpServers": []}', "cannot be edited|no object"),
+        (b"[]", "must contain an object"),
+        (b'{"mcpServers": []}', "cannot be edited|not an object"),
     ],
 )
 def test_a_broken_file_is_left_alone(data: bytes, said: str, path: Path) -> None:
@@ -102,28 +102,28 @@ def test_a_broken_file_is_left_alone(data: bytes, said: str, path: Path) -> None
     with pytest.raises(ConfigurationError, match=said) as raised:
         plan_install(CURSOR, "n", ENTRY, str(path))
     if "line" in said:
-        assert str(raised.value).endswith("; mend that first, nothing was written")
+        assert str(raised.value).endswith("; fix that first, nothing was written")
     assert path.read_bytes() == data
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot be read|is no file"):
+    with pytest.raises(ConfigurationError, match=r"cannot be read|is not a file"):
         read(str(tmp_path))
-    with pytest.raises(ConfigurationError, match="is no file"):
+    with pytest.raises(ConfigurationError, match="is not a file"):
         read("/dev/null")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
 def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "mcp.json")
-    with pytest.raises(ConfigurationError, match="is no file"):
+    with pytest.raises(ConfigurationError, match="is not a file"):
         read(str(tmp_path / "mcp.json"))
 
 
 def test_a_file_of_somebody_else_stays_theirs(path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its folder is ours: another file could be put in its place."""
     monkeypatch.setattr(os, "access", lambda place, mode: place != str(path))
-    with pytest.raises(ConfigurationError, match="somebody else's.*ask its owner"):
+    with pytest.raises(ConfigurationError, match="another user.*ask its owner"):
         apply(plan_install(CURSOR, "n", ENTRY, str(path)), journal)
     assert os.listdir(path.parent) == ["mcp.json"]
 
@@ -135,7 +135,7 @@ def test_on_a_full_disk_nothing_is_left_over(path: Path, journal: Journal, monke
     limits = resource.getrlimit(where)
     resource.setrlimit(where, (5, limits[1]))  # Python ignores the signal, and gets an error as of a full disk
     try:
-        with pytest.raises(ConfigurationError, match="no copy of"):
+        with pytest.raises(ConfigurationError, match="cannot be copied to"):
             apply(plan, journal)
     finally:
         resource.setrlimit(where, limits)
@@ -184,11 +184,11 @@ def test_the_way_back(path: Path, journal: Journal) -> None:
     journal.undo("cursor", str(path))
     assert path.read_bytes() == with_one
     path.write_bytes(with_one + b"\n")
-    with pytest.raises(ConfigurationError, match=r"changed since then.*mcpd-backup.*--force"):
+    with pytest.raises(ConfigurationError, match=r"changed since.*mcpd-backup.*--force"):
         journal.undo("cursor", str(path))
     journal.undo("cursor", str(path), force=True)
     assert path.read_bytes() == before
-    with pytest.raises(ConfigurationError, match="nothing was written here"):
+    with pytest.raises(ConfigurationError, match="there is nothing to undo"):
         journal.undo("cursor", str(path))
 
 

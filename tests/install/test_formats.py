@@ -207,10 +207,10 @@ def test_members_of_an_entry(name: str) -> None:
         ("jsonc", "{,}", "column 2"),
         ("jsonc", '{"a": NaN}', "NaN"),
         ("jsonc", "{'a': 1}", "line 1, column 2"),
-        ("jsonc", "[]", "no object"),
+        ("jsonc", "[]", "must contain an object"),
         ("toml", "a = 1\nb = \n", "line 2"),
         ("yaml", "a: 1\nb: c: d\n", "line 2, column 5"),
-        ("yaml", "- a\n", "no mapping"),
+        ("yaml", "- a\n", "must contain a mapping"),
     ],
 )
 def test_what_cannot_be_read_is_not_written(name: str, text: str, where: str) -> None:
@@ -220,7 +220,7 @@ def test_what_cannot_be_read_is_not_written(name: str, text: str, where: str) ->
 
 def test_what_would_say_something_else_is_refused() -> None:
     """The end of the file is the end of that text: a line behind it makes it another one."""
-    with pytest.raises(ConfigurationError, match=r"^f is written in a way that cannot be edited safely.*--print"):
+    with pytest.raises(ConfigurationError, match=r"^f cannot be edited safely.*--print"):
         put(YAML, "k:\n  a: |\n    text", ("k", "new"), {"cmd": "/m"}, "f")
 
 

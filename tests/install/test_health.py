@@ -100,7 +100,7 @@ async def test_what_works_and_what_does_not(write: Write, home: Path) -> None:
     assert "mcpd uninstall claude-code --name gone" in said(server(checked, "gone"))
     assert server(checked, "broken").stderr_tail == ("no soil",)
     assert "exit code 1" in said(server(checked, "broken"))
-    assert "there is no program no-such-program-here" in said(server(checked, "missing"))
+    assert "no such program: no-such-program-here" in said(server(checked, "missing"))
     assert 'write "type": "http"' in said(server(checked, "url"))
     assert (home / ".claude.json").read_bytes() == before
 
@@ -115,7 +115,7 @@ async def test_a_variable_that_the_host_keeps_back(write: Write, monkeypatch: py
     found = await check_hosts()
     needy = server(of(found, "gemini-cli"), "needy")
     assert needy.state == "broken"
-    assert "say GARDEN_SECRET in its `env`" in said(needy)
+    assert "add GARDEN_SECRET to its `env`" in said(needy)
     assert "s3cret-value" not in said(needy)
     assert server(of(found, "opencode"), "needy").state == "works"
     assert server(of(found, "codex"), "needy").state == "works"
@@ -134,10 +134,10 @@ async def test_files_that_cannot_be_read_and_servers_in_the_wrong_place(write: W
     assert "line 1" in of(found, "cursor").findings[0].text
     (finding,) = of(found, "vscode").findings
     assert (finding.text, finding.advice) == (
-        "lost: under `mcpServers`, which VS Code does not read", "move what is in `mcpServers` to `servers`",
+        "lost: under `mcpServers`, which VS Code does not read", "move the content of `mcpServers` to `servers`",
     )  # fmt: skip
     assert of(found, "zed").is_well
-    assert "comments or trailing commas in it, line 1" in of(found, "claude-code").findings[0].text
+    assert "comments or trailing commas, line 1" in of(found, "claude-code").findings[0].text
     assert not of(found, "vscode").is_well
 
 
@@ -150,9 +150,19 @@ async def test_files_that_cannot_be_read_and_servers_in_the_wrong_place(write: W
             b'\xef\xbb\xbf{"mcpServers": {}}',
             "begins with a byte order mark, which Claude",
         ),
-        ("claude-code", ".claude.json", b'{"mcpServers": {"a": {"url": "x"}, "a": {}}}', "the key 'a' is there more"),
+        (
+            "claude-code",
+            ".claude.json",
+            b'{"mcpServers": {"a": {"url": "x"}, "a": {}}}',
+            "the key 'a' is repeated",
+        ),
         ("cursor", ".cursor/mcp.json", b'\xef\xbb\xbf{"mcpServers": {}}', "which Cursor may not read"),
-        ("vscode", ".config/Code/User/mcp.json", b'{"servers": {}, // x\n"servers": {}}', "the key 'servers' is there"),
+        (
+            "vscode",
+            ".config/Code/User/mcp.json",
+            b'{"servers": {}, // x\n"servers": {}}',
+            "the key 'servers' is repeated",
+        ),
         ("vscode", ".config/Code/User/mcp.json", b'\xef\xbb\xbf{"servers": {},}', None),
     ],
 )
@@ -176,7 +186,7 @@ async def test_a_projects_file_is_looked_at_and_not_started(write: Write, tmp_pa
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"trap": trap, "wrong": wrong}}), encoding="utf-8")
     checked = next(each for each in await check_hosts(folder=str(project)) if each.is_project)
     assert server(checked, "trap").state == "not started"
-    assert "write `url` in place of `httpUrl`" in said(server(checked, "wrong"))
+    assert "write `url` instead of `httpUrl`" in said(server(checked, "wrong"))
     assert not (tmp_path / "sprung").exists()
 
 
@@ -197,30 +207,30 @@ async def test_what_takes_too_long_is_left(write: Write, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("host", "entry", "advice"),
     [
-        ("gemini-cli", {"url": "https://example.com/mcp"}, "write `httpUrl` in place of `url`"),
-        ("qwen-code", {"serverUrl": "https://example.com/mcp"}, "write `httpUrl` in place of `serverUrl`"),
-        ("windsurf", {"url": "https://example.com/mcp"}, "write `serverUrl` in place of `url`"),
-        ("cursor", {"serverUrl": "https://example.com/mcp"}, "write `url` in place of `serverUrl`"),
-        ("goose", {"type": "streamable_http", "url": "https://example.com/mcp"}, "write `uri` in place of `url`"),
+        ("gemini-cli", {"url": "https://example.com/mcp"}, "write `httpUrl` instead of `url`"),
+        ("qwen-code", {"serverUrl": "https://example.com/mcp"}, "write `httpUrl` instead of `serverUrl`"),
+        ("windsurf", {"url": "https://example.com/mcp"}, "write `serverUrl` instead of `url`"),
+        ("cursor", {"serverUrl": "https://example.com/mcp"}, "write `url` instead of `serverUrl`"),
+        ("goose", {"type": "streamable_http", "url": "https://example.com/mcp"}, "write `uri` instead of `url`"),
         (
             "codex",
             {"url": "https://example.com/mcp", "headers": {"A": "b"}},
-            "write `http_headers` in place of `headers`",
+            "write `http_headers` instead of `headers`",
         ),
-        ("codex", {"url": "https://example.com/mcp", "transport": "http"}, "take it out"),
+        ("codex", {"url": "https://example.com/mcp", "transport": "http"}, "remove it"),
         ("claude-code", {"url": "https://example.com/mcp", "transport": "http"}, 'write "type": "http"'),
         ("cline", {"url": "https://example.com/mcp"}, 'write "type": "streamableHttp"'),
         ("claude-desktop", {"url": "https://example.com/mcp"}, "Settings > Connectors"),
-        ("opencode", {"type": "local", "command": ["/x"], "env": {"A": "b"}}, "write `environment` in place of `env`"),
-        ("goose", {"type": "stdio", "command": "/x", "args": []}, "write `cmd` in place of `command`"),
-        ("opencode", {"type": "local", "command": "/x"}, "write it so"),
-        ("cursor", {"command": ["/x", "y"]}, "write it so"),
+        ("opencode", {"type": "local", "command": ["/x"], "env": {"A": "b"}}, "write `environment` instead of `env`"),
+        ("goose", {"type": "stdio", "command": "/x", "args": []}, "write `cmd` instead of `command`"),
+        ("opencode", {"type": "local", "command": "/x"}, "change it"),
+        ("cursor", {"command": ["/x", "y"]}, "change it"),
         ("cursor", {"command": "python server.py"}, "write the program alone"),
-        ("cursor", {"command": "./server"}, "write it whole"),
-        ("cursor", {"command": "/x", "args": ["server.py"]}, "write its whole path"),
+        ("cursor", {"command": "./server"}, "write its absolute path"),
+        ("cursor", {"command": "/x", "args": ["server.py"]}, "write its absolute path"),
         ("cursor", {"command": "~/bin/x"}, f"write {os.path.expanduser('~/bin/x')}"),
         ("claude-desktop", {"command": "/x", "env": {"KEY": "${KEY}"}}, "write the value itself"),
-        ("cursor", {"args": []}, "write one of them"),
+        ("cursor", {"args": []}, "add one of them"),
         ("cursor", "npx", "write an object"),
     ],
 )

@@ -203,7 +203,7 @@ def test_two_files_of_one_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     second.parent.mkdir(parents=True)
     assert file_of(desktop, environment=home.environment) == str(first)
     second.write_text("{}")
-    with pytest.raises(ConfigurationError, match=r"2 files here, .*Claude_pzs8.* and .*; say which .*--file"):
+    with pytest.raises(ConfigurationError, match=r"2 files here, .*Claude_pzs8.* and .*; name the one .*--file"):
         file_of(desktop, environment=home.environment)
 
     (tmp_path / ".gemini" / "config").mkdir(parents=True)
@@ -215,7 +215,7 @@ def test_files_of_a_project(tmp_path: Path) -> None:
     assert file_of(HOSTS["vscode"], project=str(tmp_path)) == str(tmp_path / ".vscode" / "mcp.json")
     (tmp_path / "opencode.jsonc").touch()
     assert file_of(HOSTS["opencode"], project=str(tmp_path)) == str(tmp_path / "opencode.jsonc")
-    with pytest.raises(ConfigurationError, match="no file for one project"):
+    with pytest.raises(ConfigurationError, match="no configuration file per project"):
         file_of(HOSTS["windsurf"], project=str(tmp_path))
 
 
@@ -225,7 +225,7 @@ def test_files_of_a_project(tmp_path: Path) -> None:
         ("curser", "did you mean cursor"),
         ("copilot", "copilot-cli"),
         ("claude", "did you mean claude-desktop or"),
-        ("teapot", "there are"),
+        ("teapot", "known hosts are"),
     ],
 )
 def test_a_host_that_is_none(text: str, hint: str) -> None:
@@ -247,7 +247,7 @@ def test_how_an_entry_looks(id: str) -> None:
     if id in ("claude-code", "xcode-claude"):
         assert shaped(host, "new", ws) == {"type": "ws", "url": ws.url}
     else:
-        with pytest.raises(ConfigurationError, match="no WebSocket|Connectors"):
+        with pytest.raises(ConfigurationError, match="does not support WebSocket|Connectors"):
             shaped(host, "new", ws)
 
 
@@ -419,7 +419,7 @@ def test_entries_of_others_are_left_alone(home: Home) -> None:
     path = home.write(host, fixture(host).encode())
     with pytest.raises(ConfigurationError, match="another server 'filesystem'"):
         plan_install(host, "filesystem", COMMAND, str(path))
-    with pytest.raises(ConfigurationError, match="'filesystem' is not of mcpd install: npx -y .*--force"):
+    with pytest.raises(ConfigurationError, match="mcpd did not install 'filesystem', npx -y .*--force"):
         plan_uninstall(host, "filesystem", str(path))
     forced = plan_install(host, "filesystem", COMMAND, str(path), force=True)
     assert forced.data is not None
@@ -439,7 +439,7 @@ def test_a_program_of_somebody_elses_is_remembered(home: Home) -> None:
     journal = Journal(home.environment)
     apply(plan_install(host, "x", entry, str(path), journal=journal), journal)
     path.write_text(path.read_text() + "\n[more]\n")
-    with pytest.raises(ConfigurationError, match="not of mcpd install"):
+    with pytest.raises(ConfigurationError, match="mcpd did not install"):
         plan_uninstall(host, "x", str(path))
     left = plan_uninstall(host, "x", str(path), journal=Journal(home.environment)).data
     assert left is not None

@@ -134,10 +134,10 @@ async def test_a_server_that_does_not_start(first: str, why: str, tail: str | No
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        (CommandTarget(("/nowhere/python",)), "there is no file /nowhere/python"),
-        (CommandTarget((sys.executable, "/nowhere/server.py")), "there is no file /nowhere/server.py"),
-        (CommandTarget((sys.executable,), cwd="/nowhere"), "there is no folder /nowhere"),
-        (CommandTarget(("cat",)), "sends back what it is told"),
+        (CommandTarget(("/nowhere/python",)), "no such file: /nowhere/python"),
+        (CommandTarget((sys.executable, "/nowhere/server.py")), "no such file: /nowhere/server.py"),
+        (CommandTarget((sys.executable,), cwd="/nowhere"), "no such folder: /nowhere"),
+        (CommandTarget(("cat",)), "sends back its input"),
         (served("/nowhere/server.py"), "/nowhere/server.py"),
     ],
 )
@@ -198,11 +198,11 @@ def test_where_limits_bite() -> None:
         prompts=({"name": "p"},),
     )
     found = "\n".join(bites(HOSTS["claude-code"], "garden", offers, 20.0))
-    for words in ("n" * 118, "room for 115 characters", "3,000 bytes", "t0, t1, t2 and 98 more", "chart", "30 s"):
+    for words in ("n" * 118, "can have 115 characters", "3,000 bytes", "t0, t1, t2 and 98 more", "chart", "30 s"):
         assert words in found
     found = "\n".join(bites(HOSTS["codex"], "garden", offers, 6.0))
     assert "512 characters" in found
     assert "10 s" in found
-    assert "this host takes 100" in "\n".join(bites(HOSTS["windsurf"], "garden", offers))
+    assert "this host accepts 100" in "\n".join(bites(HOSTS["windsurf"], "garden", offers))
     assert bites(HOSTS["claude-desktop"], "garden", offers) == []
     assert bites(HOSTS["claude-code"], "garden", Offers(tools=({"name": "dig"},)), 1.0) == []

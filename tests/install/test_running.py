@@ -77,18 +77,21 @@ def test_a_host_that_runs_and_takes_back_what_is_written(home: Path, claude: sub
     code, out, err = mcpd(*install)
     assert (code, out) == (1, "")
     assert f"Claude Code is running (process {claude.pid})" in err
-    assert "quit it, then say this again" in err
+    assert "quit it and try again" in err
     assert file.read_bytes() == before
     assert mcpd(*install, "--dry-run")[0] == 0
     assert mcpd(*install, "--project=.")[0] == 0  # that file is nobody's but the project's
 
     code, _, err = mcpd(*install, "--force")
     assert (code, file.read_bytes()) == (1, before)
-    assert "has brought back its file of before" in err
+    assert "has overwritten" in err
     gone = "garden was installed here, and is gone: Claude Code or somebody took it out"
     assert gone in mcpd("install", "--list")[1]
     code, out, _ = mcpd("doctor", "--hosts")
-    assert (code, gone in out) == (0, True)
+    assert (code, "garden was installed here and is missing now: Claude Code or somebody removed it" in out) == (
+        0,
+        True,
+    )
 
     claude.kill()
     claude.wait()

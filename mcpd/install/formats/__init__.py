@@ -1,13 +1,8 @@
-"""Configuration files edited in place: what is not ours stays as it is, byte for byte.
+"""Edits configuration files in place: everything but the edited member stays as it is, byte for byte.
 
-Each format is a module with three functions over the text of a file. `keys` lead to a member from the top.
-
-    parse(text, path)        the object in it; ConfigurationError with line and column if it cannot be read
-    put(text, keys, value)   the text with this value there: one that is there is replaced, objects on the way are made
-    drop(text, keys)         the text without that member
-
-Positions come from a scanner (`jsonc`, `toml`) or a library (`yaml`), the change is made in the text itself, and
-what came of it is read: unless everything else in it says the same as before, it is refused.
+Each format is a module with the functions `parse`, `put` and `drop` over the text of a file. A scanner (`jsonc`,
+`toml`) or a library (`yaml`) finds the positions, and the text itself is changed. The result is parsed again: unless
+everything else in it is the same as before, the change is refused (D18).
 """
 
 from __future__ import annotations
@@ -22,7 +17,9 @@ __all__ = ["Format", "drop", "format_named", "put"]
 
 
 def changed(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
-    """A copy of the document with `value` at `keys`, or without that member if it is None. New members are last."""
+    """Return a copy of the document with `value` at `keys`, or without that member if it is None. New members are
+    last.
+    """
     key, *rest = keys
     if not rest:
         made = dict(document)
@@ -57,39 +54,41 @@ def _in_list(items: list[Any], keys: Sequence[str], value: Any) -> list[Any]:
 
 
 def line_end(text: str) -> str:
-    """How lines end in a text, by its first line."""
+    """Return the line end of the first line of a text."""
     return "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
 
 
 def position(text: str, at: int) -> str:
-    """`line 3, column 7` for an index."""
+    """Return `line 3, column 7` for an index."""
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
 class Format(Protocol):
-    """The functions of a format's module."""
+    """The functions of a format's module. `keys` lead to a member from the top."""
 
     def parse(self, text: str, path: str) -> dict[str, Any]:
-        """The object in a file; {} for one without content."""
+        """Return the object in a file; {} for an empty one. Raises ConfigurationError with line and column."""
         ...
 
     def put(self, text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
-        """The text with this value there; `in_list`: the second key is the `name` of an object in a list."""
+        """Return the text with this value at `keys`. With `in_list`, the second key is the `name` of an object in a
+        list.
+        """
         ...
 
     def drop(self, text: str, keys: Sequence[str]) -> str:
-        """The text without that member."""
+        """Return the text without the member at `keys`."""
         ...
 
 
 def format_named(name: str) -> Format:
-    """The format that a host has: `json`, `jsonc`, `toml` or `yaml`."""
+    """Return the module of the format `json`, `jsonc`, `toml` or `yaml`."""
     module = "jsonc" if name == "json" else name
     return cast("Format", import_module(f".{module}", __name__))
 
 
 def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:
-    """`format.put`, looked over. Raises ConfigurationError rather than give a text that says anything else."""
+    """Call `format.put`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
     wanted = changed(before, keys, value, in_list=in_list)
     if _same(before, wanted):
@@ -98,11 +97,11 @@ def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *
 
 
 def drop(format: Format, text: str, keys: Sequence[str], path: str) -> str:
-    """`format.drop`, looked over. Raises ConfigurationError rather than give a text that says anything else."""
+    """Call `format.drop`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
     wanted = [changed(before, keys, None)]
     if not wanted[0].get(keys[0], True):
-        wanted.append(changed(before, keys[:1], None))  # in TOML a table that no header names any more is not there
+        wanted.append(changed(before, keys[:1], None))  # a TOML table without any header left does not exist
     return _looked_over(format, format.drop(text, keys), wanted, path)
 
 
@@ -113,14 +112,14 @@ def _looked_over(format: Format, made: str, wanted: Sequence[dict[str, Any]], pa
         found = None
     if found is None or not any(_same(found, each) for each in wanted):
         raise ConfigurationError(
-            f"{path} is written in a way that cannot be edited safely, and was left as it is; change it by hand "
+            f"{path} cannot be edited safely as it is written, and was not changed; change it by hand "
             "(--print shows the entry)"
         )
     return made
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal, types too. The order is that of the text, of which nothing was moved."""
+    """Whether two values are equal, including their types. Order does not matter."""
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):

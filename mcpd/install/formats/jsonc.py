@@ -1,4 +1,4 @@
-"""JSON, with comments and trailing commas or without: one member is put in or taken out, all else stays (D18)."""
+"""JSON, with or without comments and trailing commas."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ class _Member(Struct):
     """Where its key begins."""
     value: int
     end: int
-    """Where its value begins, and the place behind it."""
+    """Where its value begins, and the index behind it."""
     comma: int = -1
-    """The place behind the comma that follows it; -1 without one."""
+    """The index behind the comma that follows it; -1 without a comma."""
 
 
 class _Object(Struct):
     start: int
-    """Its brace."""
+    """The index of its opening brace."""
     end: int
-    """Its closing brace."""
+    """The index of its closing brace."""
     members: list[_Member]
 
     def last(self, key: str) -> _Member | None:
-        """The member that counts, if there are several of one name."""
+        """Return the member that counts, if several have this key."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
 def parse(text: str, path: str) -> dict[str, Any]:
-    """The object in a file; {} for one without content. Raises ConfigurationError with line and column."""
+    """Return the object in a file; {} for an empty one. Raises ConfigurationError with line and column."""
     try:
         found = _plain(text)
         if found is None:
@@ -64,16 +64,16 @@ def parse(text: str, path: str) -> dict[str, Any]:
     except _Wrong as error:
         raise ConfigurationError(f"{path}, {position(text, error.at)}: {error.what}") from None
     except RecursionError:
-        raise ConfigurationError(f"{path}: what is in it is nested too deeply") from None
+        raise ConfigurationError(f"{path}: it is nested too deeply") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path}: there is no object in this file, but a {type(found).__name__}")
+        raise ConfigurationError(f"{path}: it must contain an object, not a {type(found).__name__}")
     return found
 
 
 def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
-    """The text with this value at `keys`; the text is one that `parse` has read."""
+    """Return the text, which `parse` has accepted, with this value at `keys`."""
     if _is_empty(text):
         gap = "" if not text or text.endswith("\n") else line_end(text)
         text = f"{text}{gap}{{}}{line_end(text)}"
@@ -95,13 +95,15 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
             made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
             return text[: member.value] + made + text[member.end :]
         if text[member.value] != "{":
-            raise ConfigurationError(f"{key} is no object in this file; write it by hand (--print shows the entry)")
+            raise ConfigurationError(
+                f"{key} is not an object in this file; change it by hand (--print shows the entry)"
+            )
         found = _object(text, member.value)
     raise AssertionError("no keys")
 
 
 def drop(text: str, keys: Sequence[str]) -> str:
-    """The text without the member at `keys`, which need not be there."""
+    """Return the text without the member at `keys`, which need not exist."""
     if _is_empty(text):
         return text
     found = _object(text, _first(text))
@@ -121,7 +123,7 @@ def drop(text: str, keys: Sequence[str]) -> str:
 
 
 def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
-    """A new last member."""
+    """Insert a new last member."""
     name = json.dumps(key, ensure_ascii=False)
     is_flat = _is_flat(text, found)
     if is_flat:
@@ -151,7 +153,7 @@ def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
 
 
 def _into_empty(text: str, found: _Object, made: str, closing: str) -> str:
-    """The first member of an object that may hold comments."""
+    """Insert the first member of an object that may hold comments."""
     inner = text[found.start + 1 : found.end]
     kept = inner.rstrip()
     behind = inner[len(kept) :]
@@ -159,7 +161,7 @@ def _into_empty(text: str, found: _Object, made: str, closing: str) -> str:
 
 
 def _remove(text: str, found: _Object, member: _Member) -> str:
-    """Without this member, its comma, and the space before it."""
+    """Remove a member, its comma, and the space before it."""
     at = found.members.index(member)
     before = found.members[at - 1] if at else None
     begin = member.start
@@ -167,7 +169,7 @@ def _remove(text: str, found: _Object, member: _Member) -> str:
         begin -= 1
     end = member.end if member.comma < 0 else member.comma
     if member.comma < 0 and before is not None:
-        # It was the last one, and what is last now had no comma before.
+        # It was the last member, and the new last one had no comma before.
         head = text[: before.comma - 1] + text[before.comma : begin]
     else:
         head = text[:begin]
@@ -179,13 +181,13 @@ def _remove(text: str, found: _Object, member: _Member) -> str:
     space_from = found.start + 1 if before is None else max(before.end, before.comma)
     notes = [note for note in _COMMENTS.finditer(text, space_from, begin) if note.end() == begin]
     if notes and notes[0][0].startswith("//") and not tail.lstrip(" \t").startswith(("\n", "\r\n")):
-        # What follows would become part of the comment before.
+        # The following text would become part of the comment before it.
         tail = line_end(text) + _line_indent(text, member.start) + tail.lstrip(" \t")
     return head + tail
 
 
 def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> str:
-    """A value as JSON: on one line, or below what stands at `indent`, texts in lists beside each other."""
+    """Format a value as JSON: on one line, or over several lines below `indent` with lists on one line."""
     if is_flat or not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     nl, inner = line_end(text), indent + unit
@@ -200,7 +202,7 @@ def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> 
 
 
 class _Wrong(Exception):
-    """What the scanner does not understand, and where."""
+    """A syntax error, and where it is."""
 
     def __init__(self, at: int, what: str) -> None:
         self.at, self.what = at, what
@@ -212,7 +214,9 @@ def _first(text: str) -> int:
 
 
 def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """Kind (a mark is its own), start and end of all that is neither space nor comment."""
+    """Yield the kind, start and end of everything that is neither space nor comment. The kind of a punctuation mark
+    is the mark.
+    """
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
@@ -223,7 +227,7 @@ def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _object(text: str, start: int) -> _Object:
-    """The object whose brace is at `start`, and where its members are; what is inside of them is passed over."""
+    """Scan the object whose brace is at `start`. The insides of its members are skipped."""
     members: list[_Member] = []
     tokens = _tokens(text, start + 1)
     for kind, at, end in tokens:
@@ -238,7 +242,7 @@ def _object(text: str, start: int) -> _Object:
             raise _Wrong(at, "a comma is missing" if members and members[-1].comma < 0 else "a key is missing")
 
         key = json.loads(text[at:end])
-        next(tokens, None)  # the colon, which json.loads has seen
+        next(tokens, None)  # the colon, which json.loads has checked
         value, behind = _value(text, tokens)
         members.append(_Member(key, at, value, behind))
     raise _Wrong(len(text), "the object has no end")
@@ -255,7 +259,7 @@ def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]
 
 
 def _plain(text: str) -> Any:
-    """What is in JSON without comments, which is read ten times as fast; None if it is none."""
+    """Parse JSON without comments, which is ten times as fast; None if that fails."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):
@@ -263,26 +267,26 @@ def _plain(text: str) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
-# ----------------------------------------------------------------------------------- its style
+# ----------------------------------------------------------------------------------- style
 
 
 def _is_flat(text: str, found: _Object) -> bool:
-    """Whether an object is on one line with others: one with members, or an empty one in a text of one line."""
+    """Whether new members of an object belong on its line."""
     if found.members:
         return "\n" not in text[found.start : found.end]
     return "\n" not in text.strip() and text.strip() != "{}" and not _COMMENTS.search(text)
 
 
 def _is_empty(text: str) -> bool:
-    """Whether there is nothing but space and comments."""
+    """Whether the text is only space and comments."""
     return _first(text) == len(text)
 
 
 def _unit(text: str) -> str:
-    """What a level is indented by: as the first member of all that begins a line."""
+    """The indentation of one level, taken from the first member that begins a line."""
     found = re.search(r"\n([ \t]+)\"", text)
     return found[1] if found is not None and len(found[1]) <= 8 else "  "
 
@@ -297,7 +301,7 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _end_of_notes(text: str, at: int) -> int:
-    """Behind the comments that stand on the rest of this line, if the line ends with them."""
+    """The index behind the comments on the rest of this line, if the line ends with them."""
     found = _SPACE_OF_LINE.match(text, at)
     assert found is not None
     end = found.end()

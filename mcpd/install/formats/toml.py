@@ -1,4 +1,4 @@
-"""TOML: whole statements are put in or taken out, by their lines; comments and all other lines stay (D18)."""
+"""TOML: whole statements are inserted or removed; comments and all other lines stay."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class _Statement(Struct):
-    """Whole lines: a header, a pair of key and value, or (`kind` "") comments and empty lines, one each."""
+    """Whole lines: a header, a pair of key and value, or (`kind` "") one comment or empty line."""
 
     kind: str
     start: int
     end: int
-    """Behind its line end."""
+    """The index behind its line end."""
     path: tuple[str, ...] = ()
     value: int = -1
     """Where the value of a pair begins."""
@@ -36,7 +36,7 @@ class _Statement(Struct):
 
 
 def parse(text: str, path: str) -> dict[str, Any]:
-    """The table in a file. Raises ConfigurationError with line and column."""
+    """Return the table in a file. Raises ConfigurationError with line and column."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -44,7 +44,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
 
 
 def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
-    """The text with this value at `keys`: a new one in a table of its own, at the end of the file."""
+    """Return the text with this value at `keys`. A new value becomes a table at the end of the file."""
     path = (*keys,)
     ours = [each for each in _statements(text) if each.kind and each.path[: len(path)] == path]
     if ours:
@@ -62,7 +62,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
 
 
 def drop(text: str, keys: Sequence[str]) -> str:
-    """The text without all statements about the member at `keys`."""
+    """Return the text without any statement about the member at `keys`."""
     path = (*keys,)
     statements = _statements(text)
     for statement in reversed(statements):
@@ -96,13 +96,13 @@ def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: An
 
 
 def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: Any) -> str:
-    """Into a table that is written as a value, on one line."""
+    """Put a value into an inline table."""
     found = changed({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), value)["value"]
     return text[: statement.value] + _value(found) + text[statement.value_end :]
 
 
 def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
-    """A new pair, behind the last one of its table."""
+    """Put a new pair behind the last one of its table."""
     last: _Statement | None = None
     for statement in _statements(text):
         if statement.kind == "table" and statement.path == path[:-1]:
@@ -120,7 +120,7 @@ def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def _groups(statements: list[_Statement], path: tuple[str, ...]) -> list[tuple[int, int]]:
-    """First and last statement of each run that is about `path`; comments between two of them are of the run."""
+    """The first and last statement of each run about `path`. Comments between two statements belong to the run."""
     groups: list[tuple[int, int]] = []
     is_running = False
     for at, statement in enumerate(statements):
@@ -151,7 +151,7 @@ def _without(text: str, statements: list[_Statement], first: int, last: int) -> 
 
 
 def _statements(text: str) -> list[_Statement]:
-    """All lines of a text that tomllib can read."""
+    """Split a text that tomllib can read into statements."""
     found: list[_Statement] = []
     table: tuple[str, ...] = ()
     at = 0
@@ -175,7 +175,7 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _end_of_value(text: str, at: int) -> tuple[int, int]:
-    """Behind a value, and behind its line."""
+    """Return the index behind a value, and the index behind its line."""
     depth = 0
     for piece in _PIECE.finditer(text, at):
         sign = piece[0]
@@ -187,7 +187,7 @@ def _end_of_value(text: str, at: int) -> tuple[int, int]:
 
 
 def _path(found: Any) -> tuple[str, ...]:
-    """The keys that lead to what is innermost."""
+    """The keys that lead to the innermost value."""
     keys: list[str] = []
     while isinstance(found, (dict, list)) and found:
         if isinstance(found, list):
@@ -214,7 +214,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value on one line. What JSON escapes in a text, TOML escapes the same way, but for DEL."""
+    """Format a value on one line. TOML has the same escapes as JSON, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):

@@ -1,5 +1,7 @@
-"""YAML: positions from ruamel.yaml, the change in the text itself (D18). A library's own way back to text would indent,
-quote and fold anew what others wrote."""
+"""YAML: ruamel.yaml finds the positions, and the text itself is changed.
+
+A library that writes YAML would indent, quote and fold the user's text in its own way.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,25 @@ _ALIAS = re.compile(r"\s*:\s*\*[^\s,\]}]+")
 
 
 def parse(text: str, path: str) -> dict[str, Any]:
-    """The mapping in a file; {} for one without content. Raises ConfigurationError with line and column."""
+    """Return the mapping in a file; {} for an empty one. Raises ConfigurationError with line and column."""
     YAML, YAMLError = _library(path)  # noqa: N806
     try:
         found = YAML(typ="safe", pure=True).load(text)
     except (YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-        raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'this is no YAML'}") from None
+        raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'this is not YAML'}") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path}: there is no mapping in this file, but a {type(found).__name__}")
+        raise ConfigurationError(f"{path}: it must contain a mapping, not a {type(found).__name__}")
     return found
 
 
 def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
-    """The text with this value at `keys`; new members are the last of their mapping or list."""
+    """Return the text with this value at `keys`. New members are the last ones of their mapping or list."""
     root = _compose(text)
     if root is None:
         gap = "" if not text or text.endswith("\n") else line_end(text)
@@ -62,12 +64,14 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
             return _set(text, node, pair, key, _nested(behind, value, in_list and depth == 0))
         parent_is_flow, node = bool(node.flow_style), pair[1]
         if not (_is_list(node) or _is_mapping(node)):
-            raise ConfigurationError(f"{key} is no mapping in this file; write it by hand (--print shows the entry)")
+            raise ConfigurationError(
+                f"{key} is not a mapping in this file; change it by hand (--print shows the entry)"
+            )
     raise AssertionError("no keys")
 
 
 def drop(text: str, keys: Sequence[str]) -> str:
-    """The text without the member at `keys`, which need not be there."""
+    """Return the text without the member at `keys`, which need not exist."""
     node = _compose(text)
     owner: Any = None
     for depth, key in enumerate(keys):
@@ -86,7 +90,7 @@ def drop(text: str, keys: Sequence[str]) -> str:
 
 
 def _insert(text: str, node: Any, key: str, value: Any, parent_is_flow: bool) -> str:
-    """A new last member of a mapping that has others, or of one that is written in braces."""
+    """Insert a new last member of a mapping that has others, or of one in braces."""
     if node.flow_style:
         closing = _content_end(text, node) - 1
         at = _content_end(text, node.value[-1][1]) if node.value else closing
@@ -104,7 +108,7 @@ def _append(text: str, node: Any, value: Any) -> str:
 
 
 def _set(text: str, node: Any, pair: Any, key: str, value: Any) -> str:
-    """Another value for a member."""
+    """Replace the value of a member."""
     start, end = pair[0].start_mark.index, _pair_end(text, pair)
     if node.flow_style:
         return f"{text[:start]}{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}{text[end:]}"
@@ -115,7 +119,7 @@ def _set(text: str, node: Any, pair: Any, key: str, value: Any) -> str:
 
 
 def _put_in_place(text: str, start: int, end: int, value: Any, node: Any) -> str:
-    """Another object for one of a list."""
+    """Replace an object of a list."""
     column = node.start_mark.column
     lines = [json.dumps(value, ensure_ascii=False)] if node.flow_style else _lines(value, column)
     lines[0] = lines[0].lstrip(" ")
@@ -148,7 +152,7 @@ def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
 
 
 def _below(text: str, at: int, lines: list[str]) -> str:
-    """Lines of their own, below the line that `at` is on."""
+    """Insert lines below the line of `at`."""
     nl = line_end(text)
     stop = text.find("\n", at) + 1
     if not stop:
@@ -157,7 +161,7 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 
 def _lines(value: Any, column: int) -> list[str]:
-    """A mapping or a list of them as lines, at this column."""
+    """Format a mapping, or a list of mappings, as lines at this column."""
     indent = " " * column
     found: list[str] = []
     if isinstance(value, list):
@@ -182,7 +186,7 @@ def _is_flat(items: list[Any]) -> bool:
 
 
 def _scalar(value: Any) -> str:
-    """A value on one line; a text in quotes, unless it can be nothing but a text."""
+    """Format a value on one line. Strings are quoted if they could be another type."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
@@ -222,7 +226,7 @@ def _is_list(node: Any) -> bool:
 
 
 def _is_empty(text: str, node: Any) -> bool:
-    """Nothing, `null`, or an empty mapping or list."""
+    """Whether the node is empty, `null`, or an empty mapping or list."""
     return not node.value or (str(node.tag).endswith(":null") and node.value in ("null", "~", "Null", "NULL"))
 
 
@@ -242,7 +246,7 @@ def _item(node: Any, name: str) -> Any:
 def _pair_end(text: str, pair: Any) -> int:
     key, value = pair
     behind = key.end_mark.index
-    if value.start_mark.index < key.start_mark.index:  # what an alias stands for is elsewhere
+    if value.start_mark.index < key.start_mark.index:  # an alias points to a node elsewhere
         found = _ALIAS.match(text, behind)
         return found.end() if found is not None else behind
     if value.end_mark.index <= behind or value.start_mark.index == value.end_mark.index:
@@ -251,7 +255,7 @@ def _pair_end(text: str, pair: Any) -> int:
 
 
 def _content_end(text: str, node: Any) -> int:
-    """Behind the last thing that a node says: the library's own end of a block is where the next one begins."""
+    """The index behind the last content of a node. The library's own end of a block is where the next one begins."""
     is_block = (_is_mapping(node) or _is_list(node)) and not node.flow_style and bool(node.value)
     if is_block:
         return _pair_end(text, node.value[-1]) if _is_mapping(node) else _content_end(text, node.value[-1])
