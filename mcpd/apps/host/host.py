@@ -340,7 +340,7 @@ class Host:
             has_proxy=proxy,
             has_prompts=self.client.server_capabilities.prompts is not None,
             rewrite=treatment.rewrite,
-            tells_early=treatment.tells_early,
+            sends_early=treatment.sends_early,
         )
 
         surroundings = merge(self.context, HostContext(tool_info=ToolInfo(tool=call.tool)))

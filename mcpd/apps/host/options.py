@@ -50,11 +50,11 @@ class Treatment(Struct, frozen=True, kw_only=True):
 
     `profile` and `permissions` are those of `HostOptions`. `rewrite` is given the params of each notification about
     the call that opened the View, with its method, and the results of the View's own `tools/call`: what it gives is
-    told instead, and with None nothing is told. `tells_early` tells them as soon as `ui/initialize` is answered, which
+    told instead, and with None nothing is told. `sends_early` tells them as soon as `ui/initialize` is answered, which
     the specification forbids.
     """
 
     profile: Profile | None = None
     permissions: tuple[str, ...] | None = None
     rewrite: Callable[[str, Raw], Raw | None] | None = None
-    tells_early: bool = False
+    sends_early: bool = False

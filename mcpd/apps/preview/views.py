@@ -41,7 +41,7 @@ def treatment(quirks: Quirks, profile: Profile, permissions: tuple[str, ...]) ->
         profile="opaque" if quirks.opaque_origin else profile,
         permissions=permissions,
         rewrite=rewriter(quirks),
-        tells_early=quirks.input_before_initialized,
+        sends_early=quirks.input_before_initialized,
     )
 
 

@@ -30,7 +30,7 @@ from mcpd.apps.host.view.events import (
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-SDK = HERE.parent / "apps"
+SDK = HERE.parent
 
 RESULTS: dict[str, Any] = {
     "tools/call": {"content": [{"type": "text", "text": "fresh"}]},
@@ -40,7 +40,7 @@ RESULTS: dict[str, Any] = {
 
 
 def node() -> str:
-    own = HERE.parent.parent / ".tools" / "bin" / "node"
+    own = HERE.parent.parent.parent / ".tools" / "bin" / "node"
     found = str(own) if own.exists() else shutil.which("node")
     if found is None or not (SDK / "node_modules" / "@modelcontextprotocol" / "ext-apps").is_dir():
         pytest.skip("needs the official View code: npm ci in tests/apps")

@@ -6,6 +6,6 @@ Start with `view`, which has the states; `requests` has a function for each meth
 from __future__ import annotations
 
 from mcpd.apps.host.view.policy import ViewLimits
-from mcpd.apps.host.view.view import ListKind, View, ViewPhase
+from mcpd.apps.host.view.view import View, ViewPhase
 
-__all__ = ["ListKind", "View", "ViewLimits", "ViewPhase"]
+__all__ = ["View", "ViewLimits", "ViewPhase"]

@@ -1,7 +1,16 @@
-"""What the host tells a View by itself: it waits until the View is live, and goes out in one order.
+"""What the host sends to a View unasked: it waits until the View is live, and is sent in a fixed order.
 
-That order is: what changed in the context since the snapshot in the answer to `ui/initialize`, last partial input,
-input, result or cancellation, list changes, each once.
+The order is: changes of the host context since the answer to `ui/initialize`, then the call that opened the View, then
+changed lists, each once. Of the call the View receives:
+
+    tool-input-partial   any number of times, the last one replaces the others, never after tool-input
+    tool-input           once; {} before a result if there was no input
+    tool-result          at most one of these two ends the call;
+    tool-cancelled       a cancellation needs no input before it
+
+A result with `isError` is a result. A View that initializes again receives none of this again.
+
+Spec: MCP Apps 2026-01-26, "Notifications (Host -> View)".
 """
 
 from __future__ import annotations
@@ -25,59 +34,58 @@ from mcpd.apps.host.view.wire import ViewOutput
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.jsonrpc import as_object, encode
 
+ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
-class LaunchCall:
-    """What has happened, and how much of it the View knows."""
 
-    __slots__ = ("_end", "_ended", "_has_input", "_input", "_partial")
+class OpeningCall:
+    """What has happened in the call that opened a View, and what of it the View has received."""
+
+    __slots__ = ("_end", "_has_input", "_input", "_partial", "ended")
 
     def __init__(self) -> None:
+        self.ended = False
+        """Whether a result or a cancellation was reported."""
         self._partial: Raw | None = None
         self._input: Raw | None = None
         self._has_input = False
         self._end: tuple[str, Any] | None = None
-        self._ended = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether a result or a cancellation was reported."""
-        return self._ended
 
     def partial(self, arguments: Mapping[str, Any] | Raw) -> bool:
-        """The arguments as far as the model has written them; False if it is too late for that."""
-        if self._has_input or self._ended:
+        """Report the arguments that the model has written so far. Returns False if it is too late for that."""
+        if self._has_input or self.ended:
             return False
         self._partial = as_object(arguments, "partial tool input")
         return True
 
     def input(self, arguments: Mapping[str, Any] | Raw | None) -> bool:
-        """The complete arguments; False if the call is over. Raises LocalProtocolError the second time."""
+        """Report the complete arguments. Returns False if the call has ended, raises LocalProtocolError if repeated."""
         if self._has_input:
             raise LocalProtocolError("tool input is sent once per View; open another View for another call")
-        if self._ended:
+        if self.ended:
             return False
         self._input = as_object(arguments or {}, "tool input")
         self._has_input = True
         return True
 
     def result(self, result: Any) -> bool:
-        """The call's CallToolResult, `isError` or not; False if the call had ended already."""
-        if self._ended:
+        """Report the result of the call, `isError` or not. Returns False if the call had ended."""
+        if self.ended:
             return False
+        # Views rely on the member, which a CallToolResult must have.
         if isinstance(result, Mapping) and "content" not in result:
-            result = {**result, "content": []}  # required of a CallToolResult, and Views rely on it
-        self._end_with(TOOL_RESULT, as_object(result, "tool result"))
+            result = {**result, "content": []}
+        self._end, self.ended = (TOOL_RESULT, as_object(result, "tool result")), True
         return True
 
     def cancelled(self, reason: str) -> bool:
-        """The call was cancelled or failed without a result; False if the call had ended already."""
-        if self._ended:
+        """Report that the call was cancelled or failed without a result. Returns False if the call had ended."""
+        if self.ended:
             return False
-        self._end_with(TOOL_CANCELLED, ToolCancelledParams(reason))
+        self._end, self.ended = (TOOL_CANCELLED, ToolCancelledParams(reason)), True
         return True
 
     def due(self) -> Iterator[tuple[str, Any]]:
-        """Method and params of each notification that the View should get now; each is given once."""
+        """Yield the method and params of each notification that the View should receive now, each once."""
         if self._partial is not None:
             partial, self._partial = self._partial, None
             yield TOOL_INPUT_PARTIAL, ToolInputParams(partial)
@@ -93,47 +101,39 @@ class LaunchCall:
                 yield TOOL_INPUT, ToolInputParams(Raw(b"{}"))
             yield end
 
-    def _end_with(self, method: str, params: Any) -> None:
-        self._end = method, params
-        self._ended = True
-
-
-ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
-
 
 class Announcements:
-    """What one View has not been told yet."""
+    """What one View has not received yet."""
 
-    __slots__ = ("_changed_lists", "_output", "_view_state", "launch")
+    __slots__ = ("_changed_lists", "_output", "_view_state", "call")
 
     def __init__(self, view_state: ViewState, output: ViewOutput) -> None:
-        self.launch = LaunchCall()
-        """The call that the View was opened for."""
+        self.call = OpeningCall()
         self._view_state = view_state
         self._output = output
         self._changed_lists: dict[ListKind, None] = {}
 
     def list_changed(self, kind: ListKind) -> bool:
-        """The server's list of these has changed; whether the View is to hear of it, because it was promised that."""
-        offered = self._view_state.capabilities
-        promised = {
-            "tools": offered.server_tools is not None and offered.server_tools.list_changed,
-            "resources": offered.server_resources is not None and offered.server_resources.list_changed,
+        """Report a changed list of the server. Returns whether the host offered to notify the View of that."""
+        capabilities = self._view_state.capabilities
+        offered = {
+            "tools": capabilities.server_tools is not None and capabilities.server_tools.list_changed,
+            "resources": capabilities.server_resources is not None and capabilities.server_resources.list_changed,
             "prompts": self._view_state.settings.has_prompts,
         }
-        if promised[kind]:
+        if offered[kind]:
             self._changed_lists[kind] = None
-        return promised[kind]
+        return offered[kind]
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send everything that waits."""
         if (delta := self._view_state.feed.due()) is not None:
             self._output.notify(HOST_CONTEXT_CHANGED, delta)
         rewrite = self._view_state.settings.rewrite
-        for method, params in self.launch.due():
-            told = params if rewrite is None else rewrite(method, Raw(encode(params)))
-            if told is not None:
-                self._output.notify(method, told)
+        for method, params in self.call.due():
+            rewritten = params if rewrite is None else rewrite(method, Raw(encode(params)))
+            if rewritten is not None:
+                self._output.notify(method, rewritten)
         changed, self._changed_lists = self._changed_lists, {}
         for kind in changed:
             self._output.notify(f"notifications/{kind}/list_changed")

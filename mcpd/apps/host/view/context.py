@@ -1,8 +1,8 @@
-"""What a View is told about its surroundings: HostContext, how it is merged, and sizes.
+"""The host context of a View: its members, changes of it, sizes, display modes, and the default style variables.
 
-An absent member says nothing and None stands for it; a View merges what it gets member by member, so a
-delta holds whole members. Spec: MCP Apps 2026-01-26, "Host Context in McpUiInitializeResult",
-"Container Dimensions", "Display Modes", "Theming".
+An absent member says nothing, which is None here. A View merges a change member by member, so a change contains whole
+members. Spec: MCP Apps 2026-01-26, "Host Context in McpUiInitializeResult", "Container Dimensions", "Display Modes",
+"Theming".
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ DISPLAY_MODES: Final[tuple[DisplayMode, ...]] = get_args(DisplayMode)
 
 
 class ToolInfo(Wire, kw_only=True):
-    """The call that opened the View: its JSON-RPC id, if it has one yet, and the tool as listed."""
+    """The call that opened the View: its JSON-RPC id, if it has one, and the tool as listed."""
 
     id: int | str | None = None
     tool: Tool
 
 
 class HostCss(Wire, kw_only=True):
-    """CSS blocks a View may inject; `fonts` is one string of @font-face and @import rules."""
+    """CSS that a View may add; `fonts` is a string of @font-face and @import rules."""
 
     fonts: str | None = None
 
 
 class HostStyles(Wire, kw_only=True):
-    """Style variables (see `theme.STYLE_VARIABLES` for the names there are) and CSS blocks."""
+    """Values of style variables (`STYLE_VARIABLES` has the names) and CSS."""
 
     variables: dict[str, str] | None = None
     css: HostCss | None = None
 
 
 class ContainerDimensions(Wire, kw_only=True):
-    """The View's container in pixels: each axis fixed (`width`), flexible (`max_width`) or, with neither, unbounded."""
+    """The container of a View in pixels. Each axis is fixed (`width`), flexible (`max_width`) or unbounded."""
 
     width: float | None = None
     max_width: float | None = None
@@ -58,9 +58,9 @@ class ContainerDimensions(Wire, kw_only=True):
             raise ValueError("dimensions are positive numbers of pixels")
 
     def fit(self, width: float | None, height: float | None, *, limit: float) -> tuple[float | None, float | None]:
-        """What a View's reported size means for its frame, per axis; None where the size does not change.
+        """Return the new size of the frame for the size that a View reports, per axis; None if it does not change.
 
-        A fixed axis is the host's: the report is ignored. `limit` bounds an axis without a maximum.
+        The report of a fixed axis is ignored. `limit` bounds an axis without a maximum.
         """
         return (
             None if self.width is not None else _clamp(width, self.max_width, limit),
@@ -69,14 +69,14 @@ class ContainerDimensions(Wire, kw_only=True):
 
 
 class DeviceCapabilities(Wire, kw_only=True):
-    """How the user can point at things. Both may be False and say so."""
+    """How the user can point at things. Both may be False."""
 
     touch: bool | None = None
     hover: bool | None = None
 
 
 class SafeAreaInsets(Wire, kw_only=True):
-    """What a notch or a home bar takes, in pixels."""
+    """The space that a notch or a home bar takes, in pixels."""
 
     top: float
     right: float
@@ -85,7 +85,7 @@ class SafeAreaInsets(Wire, kw_only=True):
 
 
 class HostContext(Wire, kw_only=True):
-    """All of it, or a delta of it."""
+    """The host context, or a change of it."""
 
     tool_info: ToolInfo | None = None
     theme: Literal["light", "dark"] | None = None
@@ -102,18 +102,18 @@ class HostContext(Wire, kw_only=True):
 
 
 def merge(context: HostContext, delta: HostContext) -> HostContext:
-    """The context after `delta`, the way a View merges it: member by member."""
+    """Return a context after a change, merged member by member as a View does."""
     return structs.replace(context, **_present(delta))
 
 
 def difference(before: HostContext, after: HostContext) -> HostContext | None:
-    """The delta that makes `before` into `after`; None if there is nothing to tell."""
+    """Return the change from one context to another, or None if they are equal."""
     changed = {name: value for name, value in _present(after).items() if getattr(before, name) != value}
     return HostContext(**changed) if changed else None
 
 
 def shared_modes(host: Iterable[DisplayMode], view: Iterable[str] | None) -> list[DisplayMode]:
-    """The modes both know, in the host's order; a View that declares none accepts the host's.
+    """Return the modes that both sides support, in the order of the host. A View that declares none supports all.
 
     Spec: "Host MUST NOT switch the View to a display mode that does not appear in its
     `appCapabilities.availableDisplayModes`, if set."
@@ -125,36 +125,36 @@ def shared_modes(host: Iterable[DisplayMode], view: Iterable[str] | None) -> lis
 
 
 class ContextFeed:
-    """What is true of the surroundings, and how much of it the View knows."""
+    """The host context of one View, and the part of it that the View has received."""
 
-    __slots__ = ("_host_modes", "_told", "_view_modes", "context")
+    __slots__ = ("_host_modes", "_sent", "_view_modes", "context")
 
     def __init__(self, context: HostContext) -> None:
         self.context = context
         self._host_modes = context.available_display_modes
         self._view_modes: list[str] | None = None
-        self._told = context
+        self._sent = context
 
     @property
     def mode(self) -> DisplayMode:
-        """How the View is shown; inline unless the host said otherwise."""
+        """The display mode of the View; inline unless the host set another."""
         return self.context.display_mode or "inline"
 
     @property
     def modes(self) -> list[DisplayMode]:
-        """The modes the View may be shown in: those both sides know."""
+        """The modes in which the View may be shown."""
         host = self._host_modes if self._host_modes is not None else [self.mode]
         return shared_modes(host, self._view_modes)
 
     def snapshot(self, view_modes: list[str] | None) -> HostContext:
-        """The whole context, for the answer to `ui/initialize` of a View that declares these modes."""
+        """Return the whole context for the answer to `ui/initialize` of a View that declares these modes."""
         self._view_modes = view_modes
         self._share_modes()
-        self._told = self.context
+        self._sent = self.context
         return self.context
 
     def change(self, delta: HostContext) -> None:
-        """Something is different now. Raises LocalProtocolError for a mode that is not open to this View."""
+        """Change the context. Raises LocalProtocolError for a mode that the View does not support."""
         mode = delta.display_mode
         if mode is not None and mode not in DISPLAY_MODES:
             raise LocalProtocolError(f"{mode!r} is not a display mode; there are {', '.join(DISPLAY_MODES)}")
@@ -166,9 +166,9 @@ class ContextFeed:
         self._share_modes()
 
     def due(self) -> HostContext | None:
-        """What the View does not know yet; it is taken to know it from now on."""
-        delta = difference(self._told, self.context)
-        self._told = self.context
+        """Return the change that the View has not received, or None. The View is assumed to receive it now."""
+        delta = difference(self._sent, self.context)
+        self._sent = self.context
         return delta
 
     def _share_modes(self) -> None:
@@ -181,7 +181,9 @@ def _present(context: HostContext) -> dict[str, Any]:
 
 
 def _clamp(size: float | None, maximum: float | None, limit: float) -> float | None:
-    """Between one pixel and the maximum: zero would hide the View for good, since it reports no more."""
+    """Bound a size by one pixel and the maximum. A View without a height would be hidden for good and report no more
+    sizes.
+    """
     return None if size is None else max(1.0, min(size, limit if maximum is None else maximum))
 
 
@@ -279,14 +281,20 @@ DEFAULT_VARIABLES: Final[dict[str, str]] = {
     "--shadow-md": "0 2px 8px light-dark(rgb(0 0 0 / 10%), rgb(0 0 0 / 50%))",
     "--shadow-lg": "0 8px 24px light-dark(rgb(0 0 0 / 14%), rgb(0 0 0 / 60%))",
 }
-"""A value for every variable there is; the colours of text reach 4.5:1 on the primary background."""
+"""A value for every variable. Text colours have a contrast of at least 4.5:1 on the primary background.
+
+The values use `light-dark()`, so that a change of the theme needs no new variables. Set all variables or none: for a
+missing one a View uses a value of its own, and the mixture may be unreadable.
+"""
 
 STYLE_VARIABLES: Final = frozenset(DEFAULT_VARIABLES)
-"""Every name the specification knows."""
+"""The 76 names in the specification."""
 
 
 def styles(variables: Mapping[str, str] = DEFAULT_VARIABLES, *, fonts: str | None = None) -> HostStyles:
-    """The `styles` member of a host context. Raises ValueError for a variable no View would know."""
+    """Return the `styles` member of a host context. Raises ValueError for a variable that the specification does not
+    have.
+    """
     unknown = sorted(set(variables) - STYLE_VARIABLES)
     if unknown:
         raise ValueError(f"not a style variable of MCP Apps: {', '.join(unknown)}")

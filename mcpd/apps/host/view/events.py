@@ -1,8 +1,7 @@
-"""What the state machine tells the program that runs it.
+"""The events with which the state machine of a View informs the program.
 
-An `Ask` wants a decision or some work: the program answers each one exactly once with `View.answer`,
-`View.deny` or `View.fail`, also after an `Abort` (the answer then goes nowhere, but the request counts no more).
-Everything else is news.
+The program answers each `Ask` exactly once with `View.answer`, `View.deny` or `View.fail`, even after an `Abort`. After
+an `Abort` the answer is not sent, but the request no longer counts as open. All other events need no answer.
 """
 
 from __future__ import annotations
@@ -21,16 +20,17 @@ from mcpd.protocol.types.tools import CallToolResult, Tool
 
 
 class Ask(Struct, frozen=True):
-    """A request of the View that the program decides or carries out; `ask_id` is this View's and never used again."""
+    """A request of the View that the program decides on or carries out. `ask_id` is unique in the View."""
 
     ask_id: int
 
 
 class Forward(Ask, frozen=True):
-    """Send this request to the View's own server; answer with its result, or fail with its error.
+    """Send a request to the server of the View; answer with its result, or fail with its error.
 
-    `target` is the tool's name or the resource's URI. `params` is clean: no progress token, nothing reserved
-    to the protocol in `_meta`. If `wants_progress`, ask the server for it and hand it to `View.progress`.
+    `target` is the name of the tool or the URI of the resource. `params` has no progress token and nothing in `_meta`
+    that is reserved to the protocol. If `wants_progress`, request progress from the server and pass it to
+    `View.progress`.
     """
 
     method: str
@@ -40,38 +40,38 @@ class Forward(Ask, frozen=True):
 
 
 class Sample(Ask, frozen=True):
-    """Ask the host's model: `params` as in `sampling/createMessage`; answer with its result."""
+    """Ask the model of the host. `params` are those of `sampling/createMessage`; answer with its result."""
 
     params: Raw
 
 
 class OpenLink(Ask, frozen=True):
-    """Open this http or https address outside the View."""
+    """Open an http or https link outside the View."""
 
     url: str
 
 
 class ChatMessage(Ask, frozen=True):
-    """Add a message of the user's to the conversation, and let it follow up."""
+    """Add a message to the conversation as one of the user, which may start a turn of the model."""
 
     content: Sequence[ContentBlock]
 
 
 class ModelContextUpdate(Ask, frozen=True):
-    """Give this to the model in future turns, instead of what this View said before. Empty: nothing any more."""
+    """Give this to the model in future turns, instead of the previous update of this View. An empty one removes it."""
 
     content: Sequence[ContentBlock]
     structured_content: dict[str, Any] | None
 
 
 class ModeChange(Ask, frozen=True):
-    """Show the View in this mode, one that both sides know. Answer with the mode that came of it, if another."""
+    """Show the View in a mode that both sides support. Answer with the resulting mode if it is another one."""
 
     mode: DisplayMode
 
 
 class DownloadItem(Struct, frozen=True):
-    """One file: `data`, or a `url` to fetch it from. `name` is safe to use as a file name."""
+    """One file: `data`, or a `url` to fetch it from. `name` is safe as a file name."""
 
     name: str
     mime_type: str | None
@@ -80,20 +80,20 @@ class DownloadItem(Struct, frozen=True):
 
 
 class Download(Ask, frozen=True):
-    """Save these files for the user, who should be asked."""
+    """Save files for the user, who should be asked."""
 
     items: Sequence[DownloadItem]
 
 
 class Abort(Struct, frozen=True):
-    """Stop work on an ask: the View gave it up, mounted anew or is gone."""
+    """Stop the work on an ask, because the View cancelled it, initialized again or is gone."""
 
     ask_id: int
     reason: str
 
 
 class Connected(Struct, frozen=True):
-    """`ui/initialize` was answered; `again` if the View mounted a second time."""
+    """`ui/initialize` was answered. `again` means that the View initialized before."""
 
     app_info: Implementation
     capabilities: AppCapabilities
@@ -102,20 +102,20 @@ class Connected(Struct, frozen=True):
 
 
 class Live(Struct, frozen=True):
-    """The View is initialized and has been sent what was waiting: time to show it."""
+    """The View is initialized and has received everything that waited: show it now."""
 
     again: bool
 
 
 class SizeChanged(Struct, frozen=True):
-    """The frame's new size, already within the container's limits; None leaves an axis as it is."""
+    """The new size of the frame, within the limits of the container; None leaves an axis unchanged."""
 
     width: float | None
     height: float | None
 
 
 class Logged(Struct, frozen=True):
-    """A log message of the View; `data` is any JSON value, and hostile until shown as text."""
+    """A log message of the View. `data` is any JSON value, and must be shown as text only."""
 
     level: LogLevel
     data: Any
@@ -123,25 +123,25 @@ class Logged(Struct, frozen=True):
 
 
 class TeardownRequested(Struct, frozen=True):
-    """The View would like to be closed; to agree, call `View.teardown`."""
+    """The View asks to be closed; call `View.teardown` to agree."""
 
 
 class Pong(Struct, frozen=True):
-    """The View answered the first of the pings that it had not answered yet."""
+    """The View answered its oldest open ping."""
 
 
 class AppToolsChanged(Struct, frozen=True):
-    """The View's own tools are others now; list them again."""
+    """The View has other tools now: list them again."""
 
 
 class AppToolsListed(Struct, frozen=True):
-    """The answer to `View.list_app_tools`; unusable entries are left out, each with a `Finding`."""
+    """The answer to `View.list_app_tools`. Invalid tools are left out, each with a `Finding`."""
 
     tools: Sequence[Tool]
 
 
 class AppToolAnswered(Struct, frozen=True):
-    """How a call of `View.call_app_tool` ended: exactly one of `result` and `error` is set."""
+    """The end of a call of `View.call_app_tool`: either `result` or `error` is set."""
 
     call_id: str
     tool: str
@@ -150,22 +150,22 @@ class AppToolAnswered(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The View is gone on purpose: remove its frame. `clean` is False if it did not answer the teardown."""
+    """The View was closed: remove its frame. `clean` is False if it did not answer the teardown."""
 
     reason: str
     clean: bool
 
 
 class Failed(Struct, frozen=True):
-    """The View is gone by fault: remove its frame and show the tool's text result instead."""
+    """The View failed: remove its frame and show the text of the result instead."""
 
     reason: str
 
 
 class Finding(Struct, frozen=True):
-    """Something the View did that it must not or should not do; `refused` if it had no effect.
+    """Something that the View must not or should not do; `refused` means that it had no effect.
 
-    `rule` names what was broken in a word or two; `text` explains it and may quote the View, shortened.
+    `rule` is a word or two for the broken rule. `text` explains it and may quote the View, shortened.
     """
 
     rule: str

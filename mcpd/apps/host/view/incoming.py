@@ -1,7 +1,7 @@
-"""The requests of one View: taken in, given to the program as asks, answered when it has decided.
+"""The requests of one View: received, given to the program as asks, and answered when it has decided.
 
-Order in which a request can fail: unknown method, capability not offered, id in use, too many open, bad
-params, then what its own function says (`requests`).
+A request fails with the first of these that applies: unknown method, capability not offered, id in use, too many open
+requests, invalid params, the rules of its function (`requests`).
 
 Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; 2025-11-25 basic/utilities/{cancellation,progress}.
 """
@@ -24,48 +24,50 @@ from mcpd.protocol.types.base import CancelledParams, ProgressParams
 
 
 class ViewRequest(RequestInFlight, eq=False):
-    """A request of the View that the program decides or carries out, as `ask`."""
+    """A request of the View that the program decides on or carries out as `ask`."""
 
     ask: Ask
     progress_token: Id | None
 
 
 class Incoming:
-    """What a View has asked for and not been told yet, and what it last said for the model."""
+    """The unanswered requests of a View, and the context that it last gave for the model."""
 
-    __slots__ = ("_asked", "_context_is_news", "_in_flight", "_last_ask_id", "_output", "_view_state")
+    __slots__ = ("_asked", "_has_new_context", "_in_flight", "_last_ask_id", "_output", "_view_state")
 
     def __init__(self, state: ViewState, output: ViewOutput) -> None:
         self._view_state = state
         self._output = output
         self._in_flight: RequestsInFlight[ViewRequest] = RequestsInFlight()
-        """Those that the View waits for."""
+        """The requests for which the View expects an answer."""
         self._asked: dict[int, ViewRequest] = {}
-        """Those that the program is not done with, by `ask_id`. One that was given up counts as long as it is here: a
-        View that asks and takes back in a loop gets no more work done at a time than one that waits."""
+        """The requests that the program has not finished, by `ask_id`.
+
+        A cancelled request stays here: a View that sends and cancels in a loop causes no more work than one that waits.
+        """
         self._last_ask_id = 0
-        self._context_is_news = False
+        self._has_new_context = False
 
     # -------------------------------------------------------------------------------- from the View
 
     def receive(self, request: Request, *, is_early: bool) -> object | None:
-        """The answer, or None if it comes later. Raises the error that the View is answered with."""
+        """Return the answer, or None if it comes later. Raises the error for the View."""
         method, settings = request.method, self._view_state.settings
-        row = find(method)
-        row.check_offered(self._view_state)
+        definition = find(method)
+        definition.check_offered(self._view_state)
 
         if request.id in self._in_flight:
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
         if len(self._asked) >= settings.limits.calls_in_flight:
             raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
 
-        params = decode_params(row.decode, request.params)
+        params = decode_params(definition.decode, request.params)
         token = progress_token(params)
         self._last_ask_id += 1
         try:
-            outcome = row.handle(self._view_state, self._last_ask_id, params)
+            outcome = definition.handle(self._view_state, self._last_ask_id, params)
         except Denied as error:
-            if not (row.can_deny_by_result and settings.denials == "result"):
+            if not (definition.can_deny_by_result and settings.denials == "result"):
                 raise
             self._output.find("denied", error.message, method)
             return DenialResult(is_error=True)
@@ -86,31 +88,31 @@ class Incoming:
         return None
 
     def cancel(self, given_up: CancelledParams) -> None:
-        """The View does not want an answer any more. Spec: none is sent, and an unknown id is ignored."""
+        """Cancel a request for the View. Spec: no answer is sent, and an unknown id is ignored."""
         asked = self._in_flight.cancel(given_up.request_id)
         if asked is not None:
             self._output.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
 
     def abort_all(self, reason: str) -> None:
-        """The document that asked is no more."""
+        """Abort all requests, because the document that sent them is gone."""
         for asked in self._in_flight.cancel_all():
             self._output.events.append(Abort(asked.ask.ask_id, reason))
 
     # ----------------------------------------------------------------------------- from the program
 
     def get(self, ask_id: int) -> ViewRequest:
-        """A request that is to be answered now; the answer may have lost its reader."""
+        """Return a request that is to be answered. Raises LocalProtocolError if it was answered or never existed."""
         asked = self._asked.get(ask_id)
         if asked is None:
             raise LocalProtocolError(f"there is no ask {ask_id}, or it was answered before")
         return asked
 
     def is_open(self, asked: ViewRequest) -> bool:
-        """Whether the View still waits for the answer."""
+        """Return whether the View still expects the answer."""
         return self._in_flight.is_open(asked)
 
     def answer(self, asked: ViewRequest, result: Any) -> None:
-        """The ask was carried out; a change of mode has taken place already."""
+        """Report that an ask was carried out. A change of the display mode has taken effect before."""
         if not self._done(asked):
             return
 
@@ -127,13 +129,13 @@ class Incoming:
         finish = REQUESTS[asked.method].finish
         try:
             self._output.result(asked.id, result if finish is None else finish(result))
-        except (TypeError, ValueError, RecursionError) as error:  # no JSON; UnicodeEncodeError is a ValueError
+        except (TypeError, ValueError, RecursionError) as error:
             text = "%s: the result of %s cannot be sent"
             self._output.faults.say(logging.ERROR, text, self._output.name, asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
     def deny(self, asked: ViewRequest, reason: str) -> None:
-        """The answer is no."""
+        """Report that an ask was denied."""
         if not self._done(asked):
             return
 
@@ -149,7 +151,7 @@ class Incoming:
             self._output.error(asked.id, Denied(reason))
 
     def fail(self, asked: ViewRequest, error: Exception) -> None:
-        """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
+        """Report that an ask failed. The View receives a JSON-RPC error of the server unchanged."""
         if not self._done(asked):
             return
 
@@ -162,7 +164,7 @@ class Incoming:
             self._output.error(asked.id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
-        """How far an ask is, under the View's own token; nothing if it gave none or has its answer."""
+        """Send the progress of an ask with the token of the View, if it gave one and has no answer yet."""
         asked = self._asked.get(ask_id)
         if asked is not None and self.is_open(asked) and asked.progress_token is not None:
             token = asked.progress_token
@@ -170,29 +172,31 @@ class Incoming:
             self._output.notify(PROGRESS, params)
 
     def take_model_context(self) -> ModelContextUpdate | None:
-        """What the View said for the model, once."""
-        if not self._context_is_news:
+        """Return the context that the View gave for the model, once."""
+        if not self._has_new_context:
             return None
-        self._context_is_news = False
+        self._has_new_context = False
         return self._view_state.model_context
 
     def _done(self, asked: ViewRequest) -> bool:
-        """The program is done with it: it counts no more. Gives whether the View still waits for the answer."""
+        """Remove a request that the program has finished. Returns whether the View still expects the answer."""
         del self._asked[asked.ask.ask_id]
         if isinstance(asked.ask, ModelContextUpdate):
             self._view_state.open_updates -= 1
         return self._in_flight.close(asked)
 
     def _keep(self, update: ModelContextUpdate) -> None:
-        """Spec: "Each request overwrites the previous context sent by the View": the last sent, whenever answered."""
+        """Spec: "Each request overwrites the previous context sent by the View". The order of requests counts, not of
+        answers.
+        """
         current = self._view_state.model_context
         if current is None or current.ask_id < update.ask_id:
             self._view_state.model_context = update
-            self._context_is_news = True
+            self._has_new_context = True
 
 
 def _target(outcome: object) -> str:
-    """What a request is about, for the log."""
+    """Return the subject of a request for the log."""
     if isinstance(outcome, Forward):
         return repr(outcome.target[:200])
     return repr(outcome.url[:200]) if isinstance(outcome, OpenLink) else ""

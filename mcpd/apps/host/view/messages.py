@@ -1,10 +1,10 @@
-"""Every message between host and View as structs: method names, params and results, both ways.
+"""The messages between host and View: method names, capabilities, params and results in both directions.
 
-Requests of the core protocol that a View sends are here in the shape a View may send them: `_meta` stays a
-dict, and what only a client may say (`inputResponses`, `requestState`, `task`) is not read at all.
+Requests of the core protocol have the form in which a View may send them: `_meta` stays a dict, and members that only a
+client may send (`inputResponses`, `requestState`, `task`) are not read.
 
-Spec: MCP Apps 2026-01-26, "Communication Protocol" and "MCP Apps Specific Messages"; marked (D) where only
-the later draft and its SDK have it.
+Spec: MCP Apps 2026-01-26, "Communication Protocol", "MCP Apps Specific Messages", "App Capabilities in ui/initialize"
+and "Host Capabilities". (D) marks what only the later draft and its SDK have.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 
 class Empty(Wire):
-    """`{}`: yes, and nothing more to say about it."""
+    """`{}`: the capability is present."""
 
 
 class Modalities(Wire, kw_only=True):
-    """The kinds of content taken by a message or a context update. None at all is read as: no restriction."""
+    """The accepted types of content in a message or a context update. Without any member all types are accepted."""
 
     text: Empty | None = None
     image: Empty | None = None
@@ -35,20 +35,23 @@ class Modalities(Wire, kw_only=True):
 
 
 class SamplingOffer(Wire, kw_only=True):
-    """`sampling`; with `tools` the View may pass tools to the model."""
+    """`sampling`; with `tools` a View may pass tools to the model."""
 
     tools: Empty | None = None
 
 
 class SandboxGrant(Wire, kw_only=True):
-    """What was granted of what the resource asked for; absent means nothing was."""
+    """What a View was granted of what its resource asks for; None means nothing."""
 
     permissions: UiPermissions | None = None
     csp: UiCsp | None = None
 
 
 class HostCapabilities(Wire, kw_only=True):
-    """What the host offers a View. A method whose capability is None is answered with -32601."""
+    """What the host offers to a View. A method whose capability is None is answered with -32601.
+
+    `download_file`, `sampling`, `message` and `update_model_context` came after the stable text of 2026-01-26.
+    """
 
     experimental: dict[str, Any] | None = None
     open_links: Empty | None = None
@@ -63,7 +66,7 @@ class HostCapabilities(Wire, kw_only=True):
 
 
 class AppCapabilities(Wire, kw_only=True):
-    """What a View can do. Unknown display modes are ignored, so they are plain strings here."""
+    """What a View supports. Display modes are plain strings, because unknown modes are ignored."""
 
     experimental: Any = None
     tools: ListChanged | None = None
@@ -81,12 +84,12 @@ _MODALITY = {
 
 
 def can_take(modalities: Modalities, kind: str) -> bool:
-    """Whether content of this kind (a block's `type`, or "structuredContent") is taken."""
+    """Return whether content of this type is accepted: the `type` of a block, or "structuredContent"."""
     return modalities == Modalities() or getattr(modalities, _MODALITY[kind]) is not None
 
 
 HANDSHAKE_VERSION = "2026-01-26"
-"""The version of the View's handshake; it has nothing to do with the core protocol's."""
+"""The version of the handshake of a View, which is independent of that of the core protocol."""
 
 INITIALIZE = "ui/initialize"
 INITIALIZED = "ui/notifications/initialized"
@@ -103,7 +106,7 @@ RESOURCE_TEARDOWN = "ui/resource-teardown"
 
 
 class NoParams(Wire):
-    """A method without params of its own."""
+    """Params or result without members."""
 
 
 # ------------------------------------------------------------------------------------- from the View
@@ -124,7 +127,7 @@ class OpenLinkParams(Wire):
 
 
 class MessageParams(Wire, kw_only=True):
-    """`ui/message`. The text prints one block, every SDK sends an array: both are read."""
+    """`ui/message`. The specification has one block, and every SDK sends an array; both are accepted."""
 
     role: Literal["user"]
     content: ContentBlock | list[ContentBlock]
@@ -137,7 +140,7 @@ class DisplayModeParams(Wire):
 
 
 class UpdateModelContextParams(Wire, kw_only=True):
-    """`ui/update-model-context`; with neither member it takes back what was said before."""
+    """`ui/update-model-context`. Without both members it removes the previous context."""
 
     content: list[ContentBlock] | None = None
     structured_content: dict[str, Any] | None = None
@@ -150,14 +153,14 @@ class DownloadFileParams(Wire):
 
 
 class SizeChangedParams(Wire, kw_only=True):
-    """`ui/notifications/size-changed`; the SDK lets either be absent."""
+    """`ui/notifications/size-changed`. In the SDK either member may be absent."""
 
     width: float | None = None
     height: float | None = None
 
 
 class CallParams(Wire, kw_only=True):
-    """What the params of every request for the server may hold."""
+    """Members that the params of every request for the server may have."""
 
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
@@ -185,7 +188,7 @@ class ListParams(CallParams, kw_only=True):
 
 
 class InitializeResult(Wire, kw_only=True):
-    """The answer to `ui/initialize`; all four members are always there."""
+    """The result of `ui/initialize`. All members are required."""
 
     protocol_version: str
     host_info: Implementation
@@ -194,13 +197,13 @@ class InitializeResult(Wire, kw_only=True):
 
 
 class DisplayModeResult(Wire):
-    """The mode in force after the request, changed or not."""
+    """The mode after the request, changed or not."""
 
     mode: DisplayMode
 
 
 class DenialResult(Wire, kw_only=True):
-    """`{isError: true}`: how most hosts deny a link, a message or a download; see `ViewSettings.denials`."""
+    """`{isError: true}`, with which most hosts deny a link, a message or a download; see `ViewSettings.denials`."""
 
     is_error: bool
 
@@ -215,25 +218,27 @@ class ResourceReadyParams(Wire, kw_only=True):
 
 
 class ToolInputParams(Wire):
-    """`ui/notifications/tool-input` and its `-partial`; `arguments` is written even when empty."""
+    """`ui/notifications/tool-input` and its `-partial`. `arguments` is sent even if empty."""
 
     arguments: Raw
 
 
 class ToolCancelledParams(Wire):
-    """`ui/notifications/tool-cancelled`. The text requires a reason, so there always is one."""
+    """`ui/notifications/tool-cancelled`. The specification requires a reason."""
 
     reason: str
 
 
 class TeardownParams(Wire):
-    """`ui/resource-teardown`. The text requires a reason, the SDK's schema drops it."""
+    """`ui/resource-teardown`. The specification requires a reason, and the schema of the SDK removes it."""
 
     reason: str
 
 
 class AppToolsPage(Wire, kw_only=True):
-    """A View's answer to `tools/list` (D); each tool is read on its own, so that one bad one spoils no list."""
+    """The answer of a View to `tools/list` (D). Each tool is decoded separately, so that an invalid one is left out
+    alone.
+    """
 
     tools: list[Raw]
     next_cursor: str | None = None

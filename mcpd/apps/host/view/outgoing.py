@@ -1,8 +1,10 @@
-"""The requests a host sends to a View: ping, teardown, and calls of the tools it offers.
+"""The requests of the host to a View: ping, teardown, and calls of the tools that the View offers.
 
-Each has a deadline. What their answers mean for the View's life is not decided here (`machine`).
+Each request has a deadline. `view` decides what the answers mean for the View. The tools belong to the document:
+another `ui/initialize` and the end of the View remove them. Annotations of a View's tools decide what the user is
+asked, never what is allowed.
 
-Spec: MCP Apps 2026-01-26, `ui/resource-teardown`; the later draft for a View's tools.
+Spec: MCP Apps 2026-01-26, `ui/resource-teardown`; the later draft, app-provided tools; 2025-11-25 server/tools, names.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ _decode_result = Decoder(CallToolResult).decode
 
 
 class AppTools:
-    """The tools of one mounted View."""
+    """The tools of one View, as far as it has listed them."""
 
     __slots__ = ("_is_outdated", "_is_reading", "_limit", "_pages", "_reading", "_tools", "offered")
 
@@ -50,13 +52,14 @@ class AppTools:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Those of the last complete list."""
+        """The tools of the last complete list."""
         return list(self._tools.values())
 
     def start(self) -> bool:
-        """A new list is wanted; until it is complete the old one holds. Whether to ask for it now.
+        """Start a new list, and return whether to request it now. The old list stays valid until the new one is
+        complete.
 
-        One is read at a time: pages of two would make one list of both. False says that `finish` will ask again.
+        Only one list is read at a time, or the pages of two would be mixed. After False, `finish` returns True.
         """
         if self._is_reading:
             self._is_outdated = True
@@ -65,15 +68,15 @@ class AppTools:
         return True
 
     def finish(self) -> bool:
-        """The list is complete, or none will come. Whether another one was wanted meanwhile."""
+        """End the current list, complete or not. Returns whether another one was requested meanwhile."""
         self._is_reading = False
         is_outdated, self._is_outdated = self._is_outdated, False
         return is_outdated
 
     def read_page(self, result: Raw) -> tuple[str | None, list[str]]:
-        """Take one page: the cursor of the next, or None at the end, and what is wrong with entries left out.
+        """Take one page. Returns the cursor of the next page or None, and the problems of the tools that are left out.
 
-        Raises InvalidParams for a page that is none.
+        Raises InvalidParams for an invalid page.
         """
         try:
             page = _decode_page(result)
@@ -83,21 +86,21 @@ class AppTools:
         problems: list[str] = []
         self._pages += 1
         for index, entry in enumerate(page.tools):
-            # Bad ones count too: each is a problem to report.
+            # Invalid tools count too, because each adds a problem.
             if len(self._reading) == self._limit or index == 2 * self._limit:
-                problems.append(f"a view may offer {self._limit} tools; the rest is ignored")
+                problems.append(f"a view may offer {self._limit} tools; further tools are ignored")
                 break
 
             try:
                 tool = _decode_tool(entry)
             except MALFORMED as error:
-                problems.append(f"a tool that cannot be read: {explain(error)}")
+                problems.append(f"an invalid tool: {explain(error)}")
                 continue
 
             if not _NAME.fullmatch(tool.name):
                 problems.append(f"not a tool name: {tool.name[:80]!r}")
             elif tool.name in self._reading:
-                problems.append(f"tool {tool.name!r} is listed twice; the first one counts")
+                problems.append(f"tool {tool.name!r} is listed twice; the first one is used")
             else:
                 self._reading[tool.name] = tool
 
@@ -107,7 +110,7 @@ class AppTools:
         return None, problems
 
     def check_call(self, name: str, *, confirmed: bool) -> Tool:
-        """The tool, if it may be called now; raises LocalProtocolError if not."""
+        """Return a tool that may be called now. Raises LocalProtocolError if it may not."""
         tool = self._tools.get(name)
         if tool is None:
             raise LocalProtocolError(f"the view has not listed a tool {name!r}; call list_app_tools first")
@@ -117,15 +120,15 @@ class AppTools:
 
 
 def needs_confirmation(tool: Tool) -> bool:
-    """Whether the user is to be asked before a View's tool runs: unless it says that it changes nothing."""
+    """Return whether the user must be asked before a tool of a View runs: unless it is declared read-only."""
     return tool.annotations is None or tool.annotations.read_only_hint is not True
 
 
 def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collection[str]) -> dict[str, Tool]:
-    """A View's tools under names for the model: they say where a tool comes from and clash with none in `taken`.
+    """Return the tools of a View under names for the model, which name the View and are not in `taken`.
 
-    `call` is the name of the tool that opened the View. The id is in them whole, so that a View's tools keep their
-    names whatever other Views come and go.
+    `call` is the name of the tool that opened the View. The names contain the whole id of the View, so that they do not
+    change when other Views open or close.
     """
     prefix = f"{_UNFIT.sub('_', call)[: 23 - len(view_id)].strip('_') or 'view'}-{view_id}"
     names: dict[str, Tool] = {}
@@ -140,7 +143,7 @@ def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collectio
 
 
 def read_result(result: Raw) -> CallToolResult:
-    """A View's answer to `tools/call`. Raises InvalidParams if it is no CallToolResult."""
+    """Decode the answer of a View to `tools/call`. Raises InvalidParams if it is not a CallToolResult."""
     try:
         return _decode_result(result)
     except MALFORMED as error:
@@ -151,52 +154,52 @@ Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 
 
 class _Sent(PendingRequest, kw_only=True, eq=False):
-    """A request of ours that the View should answer before its deadline."""
+    """A request that the View has to answer before its deadline."""
 
     purpose: Purpose
     tool: str = ""
 
     @property
     def call_id(self) -> str:
-        """Its id, as a string."""
+        """The id as a string."""
         return str(self.id)
 
 
 class Outgoing:
-    """What a View was asked and has not answered yet. Nothing can be asked while it is not `is_open`."""
+    """The requests that a View has not answered. Requests can be sent only while `is_open`."""
 
     __slots__ = ("_limits", "_output", "_sent", "is_open", "tools")
 
     def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits
         self._output = output
-        # Ids that no View uses: a simple one takes any message with the id it waits for as its answer, a request too.
+        # No View uses such ids. A simple View takes any message with the id of its own request for the answer.
         self._sent: PendingRequests[_Sent] = PendingRequests("host-")
         self.is_open = False
         self.tools = AppTools(limits.app_tools)
 
     @property
     def deadline(self) -> float | None:
-        """When the first answer is overdue."""
+        """The time at which the first answer is overdue."""
         return self._sent.deadline
 
     def mount(self, *, offers_tools: bool) -> None:
-        """A new document: its tools are others."""
+        """Start with the tools of a new document."""
         self.tools = AppTools(self._limits.app_tools, offered=offers_tools)
 
     # ----------------------------------------------------------------------------------- asking
 
     def ping(self, now: float) -> None:
-        """Is anybody there?"""
+        """Send a ping."""
         self._request(_Sent(PING, purpose="ping"), now + self._limits.step_seconds)
 
     def teardown(self, reason: str, now: float) -> None:
-        """Say that this is the end."""
+        """Send the teardown."""
         sent = _Sent(RESOURCE_TEARDOWN, purpose="teardown")
         self._request(sent, now + self._limits.teardown_seconds, TeardownParams(reason))
 
     def list_tools(self, now: float, cursor: str | None = None) -> None:
-        """Ask for the first or the next page of the View's tools; one list at a time."""
+        """Request the first or the next page of the tools of the View."""
         if not self.tools.offered:
             raise LocalProtocolError("the view did not declare tools in appCapabilities")
         self._check_open()
@@ -206,7 +209,7 @@ class Outgoing:
         self._request(_Sent("tools/list", purpose="list"), now + self._limits.app_tool_seconds, params)
 
     def call_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool) -> str:
-        """Call one of the View's tools; the id under which its end is reported. Raises LocalProtocolError."""
+        """Call a tool of the View and return the id under which its end is reported. Raises LocalProtocolError."""
         self._check_open()
         self.tools.check_call(tool, confirmed=confirmed)
         raw = as_object(arguments, "arguments")
@@ -215,7 +218,7 @@ class Outgoing:
         return self._request(sent, now + self._limits.app_tool_seconds, {"name": tool, "arguments": raw})
 
     def cancel_call(self, call_id: str, reason: str) -> None:
-        """Give up a call; nothing happens if it has ended."""
+        """Cancel a call; without effect if it has ended."""
         sent = self._sent.take(call_id)
         if sent is not None:
             self._give_up(sent, RequestCancelled(reason))
@@ -234,14 +237,14 @@ class Outgoing:
     # ---------------------------------------------------------------------------------- answers
 
     def awaits(self, call_id: object) -> bool:
-        """Whether an answer with this id is expected."""
+        """Return whether an answer with this id is expected."""
         return call_id in self._sent
 
     def receive(self, message: Response | Failure, now: float) -> Purpose | None:
-        """Take an answer; what it was about, or None if nothing of ours."""
+        """Take an answer. Returns the purpose of the request, or None for an unknown id."""
         sent = self._sent.receive(message)
         if sent is None:
-            self._output.find("unknown-answer", f"an answer to nothing we asked: id {message.id!r:.80}")
+            self._output.find("unknown-answer", f"an answer without a request: id {message.id!r:.80}")
             return None
         if sent.purpose == "list":
             self._on_tools_page(message, now)
@@ -250,7 +253,7 @@ class Outgoing:
         return sent.purpose
 
     def overdue(self, now: float) -> list[Purpose]:
-        """What was not answered in time; calls of tools are closed here."""
+        """Return the purposes of requests that were not answered in time, and end calls of tools among them."""
         overdue = self._sent.take_overdue(now)
         for sent in overdue:
             if sent.purpose in ("list", "call"):
@@ -260,7 +263,7 @@ class Outgoing:
         return [sent.purpose for sent in overdue]
 
     def drop_all(self, reason: str) -> None:
-        """The document that was asked is no more, and its tools with it."""
+        """End all requests and remove the tools, because the document is gone."""
         self.tools = AppTools(self._limits.app_tools)
         for sent in self._sent.take_all():
             if sent.purpose == "call":

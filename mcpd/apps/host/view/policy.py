@@ -1,7 +1,9 @@
-"""What a host lets a View do: limits, links, downloads, and how a refusal is worded on the wire.
+"""What a host allows a View: settings, limits, links, downloads, and the errors with which it refuses.
 
-Hard rules stand here and hold whatever the user says. What passes them becomes an event, and the program
-asks the user or decides by itself.
+These rules hold whatever the user says. What they allow becomes an event, and the program asks the user or decides.
+
+    -32700 parse    -32600 shape, size, state    -32601 method, capability    -32602 params, visibility
+    -32603 internal    -32000 denied, limit (MCP Apps: "Implementation-defined error")
 
 Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; the later draft for `ui/download-file`.
 """
@@ -31,26 +33,26 @@ from mcpd.protocol.types.content import BlobResourceContents, EmbeddedResource, 
 
 
 class WrongState(InvalidRequest):
-    """A message that is legal at another time."""
+    """A message that is allowed in another state of the View."""
 
 
 class NotOffered(MethodNotFound):
-    """A method whose capability this host did not announce."""
+    """A method whose capability this host does not offer."""
 
 
 class NotVisible(InvalidParams):
-    """A tool that is not there, or not for Views."""
+    """A tool that does not exist or is not for Views."""
 
 
 class Denied(ProtocolError):
-    """The host or its user says no, or it could not be done."""
+    """The host or its user denied a request, or could not carry it out."""
 
     code: ClassVar[int] = -32000
     default_message: ClassVar[str] = "Denied by the host"
 
 
 class TooMuch(Denied):
-    """A limit is reached; later it may go through."""
+    """A limit is reached; the request may succeed later."""
 
 
 _RULES: Final[tuple[tuple[type[ProtocolError], str], ...]] = (
@@ -68,7 +70,7 @@ _RULES: Final[tuple[tuple[type[ProtocolError], str], ...]] = (
 
 
 def rule_of(error: ProtocolError) -> str:
-    """The word for what was broken."""
+    """Return the word for the broken rule, for `Finding.rule`."""
     return next((rule for kind, rule in _RULES if isinstance(error, kind)), "internal")
 
 
@@ -77,11 +79,11 @@ def rule_of(error: ProtocolError) -> str:
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120
 MAX_NAME_BYTES: Final = 240
-"""File systems have 255; there must be room to number names that are the same."""
+"""File systems allow 255. The rest is for the numbers of files with the same name."""
 
 
 class ViewLimits(Struct, frozen=True, kw_only=True):
-    """How much a View may take; the defaults suit everything seen in the wild."""
+    """What a View may use. Sizes are in bytes, times in seconds; docs/limits.md describes each."""
 
     message_bytes: int = 4 * 1024 * 1024
     messages_per_second: int = 200
@@ -112,16 +114,16 @@ DEFAULT_CAPABILITIES: Final = HostCapabilities(
     update_model_context=_EVERY_MODALITY,
     message=Modalities(text=Empty(), image=Empty(), audio=Empty(), resource=Empty(), resource_link=Empty()),
 )
-"""All but sampling, which needs a model, and `sandbox`, which each View has for itself."""
+"""All capabilities but `sampling`, which needs a model, and `sandbox`, which differs for each View."""
 
 
 class ViewSettings(Struct, frozen=True, kw_only=True):
-    """What is the same for every View of a host.
+    """Settings for every View of a host.
 
-    `denials`: the stable text answers a denied link, message or download with error -32000; "result" answers
-    `{isError: true}`, as most hosts in the field do. `has_proxy`: whether a sandbox proxy stands between the
-    View and us and loads the document. `has_prompts`: whether the server has prompts (a View may list them).
-    `rewrite` and `tells_early` are those of `Treatment`.
+    `denials` is the answer to a denied link, message or download: "error" is -32000, as the stable specification says,
+    and "result" is `{isError: true}`, as most hosts answer. `has_proxy` means that a sandbox proxy loads the document
+    and passes on messages. `has_prompts` means that the server has prompts, which a View may list. `rewrite` and
+    `sends_early` are described in `Treatment`.
     """
 
     host_info: Implementation
@@ -131,11 +133,11 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
     has_proxy: bool = True
     has_prompts: bool = False
     rewrite: Callable[[str, Raw], Raw | None] | None = None
-    tells_early: bool = False
+    sends_early: bool = False
 
 
 class RateLimit:
-    """A bucket that holds one second's worth of messages and fills at that rate."""
+    """A bucket with the messages of one second, which fills at that rate."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -145,7 +147,7 @@ class RateLimit:
         self._at: float | None = None
 
     def take(self, now: float) -> bool:
-        """Whether one more message may come at `now`; time that runs backwards stands still."""
+        """Return whether one more message may come. A time before the last one counts as the same time."""
         if self._at is not None and now > self._at:
             self._left = min(self._rate, self._left + (now - self._at) * self._rate)
         self._at = now if self._at is None else max(self._at, now)
@@ -163,12 +165,12 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in ' "<>'})
 
 
 def check_link(url: str) -> str:
-    """The address as it may be opened outside; raises Denied if it may not.
+    """Return a link as it may be opened outside the View. Raises Denied if it may not.
 
-    Only http and https with a plain host: `javascript:` would run in the host's page, a user name spoofs
-    another host, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
-    real target from the user who is asked. So do an escape or a look-alike of a dot in the host, which a browser
-    turns into another host. What a browser escapes in the rest is escaped here already.
+    Only http and https with a plain host are allowed: `javascript:` would run in the page of the host, a user name
+    imitates another host, and characters that a browser removes or reorders (tabs, backslashes, bidirectional marks)
+    hide the target from the user, as do escapes and look-alikes of a dot in the host. Characters of the path that a
+    browser would escape are escaped in the returned link.
     """
     if len(url) > MAX_LINK_CHARS:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
@@ -187,11 +189,13 @@ def check_link(url: str) -> str:
 
 
 def _is_plain_host(authority: str) -> bool:
-    """Whether a host, with a port or without, is an IPv6 address or letters, digits, hyphens and dots of any script."""
+    """Return whether a host with or without a port is an IPv6 address, or letters, digits, hyphens and dots of any
+    script.
+    """
     host = re.sub(r":[0-9]*$", "", authority)
     if _IPV6.fullmatch(host):
         return True
-    # UTS 46 maps a host the way NFKC does: what changes is shown as one host and opened as another.
+    # A host that NFKC changes would be shown as one host and opened as another, because UTS 46 maps it the same way.
     is_stable = normalize("NFKC", host) == normalize("NFC", host)
     return host != "" and is_stable and all(char in "-._" or category(char)[0] in "LMN" for char in host)
 
@@ -206,9 +210,10 @@ _UNSAFE_CHARS = re.compile(r'[<>:"/\\|?*]')
 
 
 def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits: ViewLimits) -> list[DownloadItem]:
-    """The files a View wants to give the user, with names that are safe and each used once.
+    """Return the files that a View offers to the user, each with a safe name of its own.
 
-    Raises InvalidParams for what is no file, Denied for too many and for links that are not http(s).
+    Raises InvalidParams for a content that is not a file, and Denied for too many files and for links other than
+    http(s).
     """
     if not contents:
         raise InvalidParams("contents: there is nothing to download")
@@ -223,7 +228,7 @@ def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits:
 
 
 def safe_file_name(name: str) -> str:
-    """One plain file name: no folders, no control or direction characters, no name a system keeps for itself."""
+    """Return a plain file name: no folders, no control or direction characters, no name that a system reserves."""
     name = "".join(char for char in normalize("NFC", name) if category(char) not in _INVISIBLE)
     name = re.split(r"[/\\]", name)[-1]
     name = _UNSAFE_CHARS.sub("_", name).strip(" .\t")
@@ -234,7 +239,7 @@ def safe_file_name(name: str) -> str:
     if stem.split(".")[0].rstrip().upper() in _RESERVED_NAMES:
         stem = f"_{stem}"
 
-    # Cut so that the suffix stays: it says what may open the file.
+    # The suffix must remain, because it decides which program opens the file.
     suffix = suffix[:20].rstrip()
     suffix = f".{suffix}" if suffix else ""
     stem = (
@@ -268,7 +273,7 @@ def _last_segment(uri: str) -> str:
 
 
 def _once(name: str, taken: set[str]) -> str:
-    """`a.txt`, then `a (2).txt`: compared without case, since many file systems do."""
+    """Return a name that is not taken: `a.txt`, then `a (2).txt`. Case is ignored, as many file systems do."""
     stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
     candidate, number = name, 1
     while candidate.casefold() in taken:

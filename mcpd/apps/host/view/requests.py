@@ -1,10 +1,11 @@
-"""What a View may ask for: one function per method, and the table of them.
+"""The requests and notifications of a View: one function for each method, and the tables of them.
 
-A function gets what it may know (`ViewState`), the number for an ask, and decoded params; it gives an `Ask` for
-the program or an answer, or raises the error the View gets. It changes nothing. `ui/initialize` and `ping`
-are the machine's own (`machine`).
+The function of a request receives a `ViewState`, the number for an ask, and the decoded params. It returns an `Ask` for
+the program or the answer, or raises the error for the View. The function of a notification returns an event, or None.
+Neither changes anything. `view` handles `ui/initialize`, `ping`, and notifications about the state and about requests.
 
-Spec: MCP Apps 2026-01-26, "Standard MCP Messages" and "Requests (View -> Host)".
+Spec: MCP Apps 2026-01-26, "Standard MCP Messages", "Requests (View -> Host)" and "Notifications from Views"; 2025-11-25
+server/utilities/logging.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from mcpd.protocol.types.tools import Tool
 
 
 class ViewState(Struct):
-    """What the functions may know of a View and its host."""
+    """What the functions may read of a View and its host."""
 
     settings: ViewSettings
     capabilities: HostCapabilities
@@ -65,11 +66,11 @@ class ViewState(Struct):
     tools: dict[str, Tool]
     model_context: ModelContextUpdate | None = None
     open_updates: int = 0
-    """How many updates of it the program has not decided on."""
+    """How many updates of the model context the program has not decided on."""
 
 
-class Row(NamedTuple):
-    """One method: its params, its function, the capability it needs, and what is done to its result."""
+class Method(NamedTuple):
+    """One method: its params, its function, the capability that it needs, and a function for its result."""
 
     decode: Callable[[Any], Any]
     handle: Callable[[ViewState, int, Any], Ask | Wire]
@@ -78,13 +79,13 @@ class Row(NamedTuple):
     finish: Callable[[Any], Any] | None = None
 
     def check_offered(self, state: ViewState) -> None:
-        """Raise NotOffered if the host did not announce what this method needs."""
+        """Raise NotOffered if the host does not offer the capability that the method needs."""
         if self.capability and getattr(state.capabilities, self.capability) is None:
             raise NotOffered(f"This host does not offer {self.capability.replace('_', ' ')} to views")
 
 
 def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
-    """Params as their struct; absent ones read as `{}`. Raises InvalidParams naming the field."""
+    """Decode params; absent ones are `{}`. Raises InvalidParams with the name of the field."""
     try:
         return decode(b"{}" if params is ABSENT else params)
     except MALFORMED as error:
@@ -92,7 +93,9 @@ def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
 
 
 def progress_token(params: object) -> Id | None:
-    """The token under which the View wants to hear of progress. Raises InvalidParams if it is none."""
+    """Return the token with which the View wants to receive progress. Raises InvalidParams if it is not a valid
+    token.
+    """
     meta = params.meta if isinstance(params, CallParams) else None
     token = meta.get("progressToken") if meta else None
     if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
@@ -106,8 +109,7 @@ def progress_token(params: object) -> Id | None:
 def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
     """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
 
-    Only tools this View's own server has listed can be called: what was never listed has no visibility that
-    could be checked, and other servers' tools are not in the table at all.
+    Only listed tools of the View's own server can be called. A tool that was never listed has no visibility to check.
     """
     tool = state.tools.get(params.name)
     if tool is None:
@@ -137,7 +139,7 @@ def _list(method: str) -> Callable[[ViewState, int, ListParams], Ask]:
 
 
 def _app_tools_only(result: Any) -> Any:
-    """A tools/list result without the tools a View may not call anyway."""
+    """Remove the tools that a View may not call from the result of tools/list."""
     page = decode_json(encode(result))
     if isinstance(page, dict) and isinstance(page.get("tools"), list):
         page["tools"] = [tool for tool in page["tools"] if _is_app_tool(tool)]
@@ -152,10 +154,10 @@ def _is_app_tool(tool: object) -> bool:
 
 
 def _clean(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """`_meta` without the token, which is ours to choose, and without what only a client may say.
+    """Return `_meta` without the progress token, which the host chooses, and without what only a client may send.
 
-    Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In
-    2026-07-28 they carry the client's capabilities and identity, which a View must not be able to set.
+    Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In 2026-07-28
+    they carry the capabilities and identity of the client, which a View must not be able to set.
     """
     kept = {key: value for key, value in (meta or {}).items() if key != "progressToken" and not _is_reserved(key)}
     return kept or None
@@ -190,7 +192,7 @@ def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelCont
 
     update = ModelContextUpdate(ask_id, content, params.structured_content)
     current = state.model_context
-    # Spec: "MAY dedupe identical ui/update-model-context calls". Not while another one may come to stand between.
+    # Spec: "MAY dedupe identical ui/update-model-context calls", but not while another update is undecided.
     if (
         not state.open_updates
         and current is not None
@@ -227,34 +229,36 @@ def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> As
     return Sample(ask_id, Raw(encode(params)))
 
 
-REQUESTS: Final[dict[str, Row]] = {
-    "tools/call": Row(Decoder(CallToolParams).decode, _call_tool, "server_tools"),
-    "tools/list": Row(Decoder(ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only),
-    "resources/read": Row(Decoder(ReadResourceParams).decode, _read_resource, "server_resources"),
-    "resources/list": Row(Decoder(ListParams).decode, _list("resources/list"), "server_resources"),
-    "resources/templates/list": Row(Decoder(ListParams).decode, _list("resources/templates/list"), "server_resources"),
-    "prompts/list": Row(Decoder(ListParams).decode, _list("prompts/list")),
-    "ui/open-link": Row(Decoder(OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
-    "ui/message": Row(Decoder(MessageParams).decode, _message, "message", can_deny_by_result=True),
-    "ui/update-model-context": Row(
+REQUESTS: Final[dict[str, Method]] = {
+    "tools/call": Method(Decoder(CallToolParams).decode, _call_tool, "server_tools"),
+    "tools/list": Method(Decoder(ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only),
+    "resources/read": Method(Decoder(ReadResourceParams).decode, _read_resource, "server_resources"),
+    "resources/list": Method(Decoder(ListParams).decode, _list("resources/list"), "server_resources"),
+    "resources/templates/list": Method(
+        Decoder(ListParams).decode, _list("resources/templates/list"), "server_resources"
+    ),
+    "prompts/list": Method(Decoder(ListParams).decode, _list("prompts/list")),
+    "ui/open-link": Method(Decoder(OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
+    "ui/message": Method(Decoder(MessageParams).decode, _message, "message", can_deny_by_result=True),
+    "ui/update-model-context": Method(
         Decoder(UpdateModelContextParams).decode, _update_model_context, "update_model_context"
     ),
-    "ui/request-display-mode": Row(Decoder(DisplayModeParams).decode, _request_display_mode),
-    "ui/download-file": Row(
+    "ui/request-display-mode": Method(Decoder(DisplayModeParams).decode, _request_display_mode),
+    "ui/download-file": Method(
         Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
     ),
-    "sampling/createMessage": Row(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
+    "sampling/createMessage": Method(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
 }
-"""Everything but the handshake and `ping`."""
+"""All requests but the handshake and `ping`."""
 
 
-def find(method: str) -> Row:
-    """The row of a method. Raises MethodNotFound, with the name a View may have meant."""
-    row = REQUESTS.get(method)
-    if row is None:
+def find(method: str) -> Method:
+    """Return the method. Raises MethodNotFound, with the name that the View may have meant."""
+    found = REQUESTS.get(method)
+    if found is None:
         hint = "; the handshake of a view is ui/initialize" if method == "initialize" else ""
         raise MethodNotFound(f"Method not found: {method[:100]!r}{hint}")
-    return row
+    return found
 
 
 _UNBOUNDED: Final = ContainerDimensions()
@@ -291,4 +295,4 @@ NOTIFICATIONS: Final[dict[str, Callable[[ViewState, Raw], Event | None]]] = {
     "notifications/message": _log_message,
     "ui/notifications/request-teardown": _request_teardown,
 }
-"""All but those that `view` handles itself."""
+"""All notifications but those that `view` handles itself."""

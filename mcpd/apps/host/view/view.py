@@ -1,6 +1,27 @@
-"""The machine inside a View: its state, and what the View's messages do to it.
+"""The life of one View, seen by the host: a state machine without I/O, tasks or a clock.
 
-Without I/O, tasks or clock, as `view` tells, which is the rest of it: what the program says and asks.
+`View.receive` takes the messages of the View, `View.data_to_send` returns the messages for it, and `View.events`
+returns what the program must know or do. The other methods report what happened in the host. The caller passes the
+time as a number of seconds, and calls `View.tick` at `View.deadline`. After each call, drain both queues.
+
+state    entered by                    the host may send           the View may send
+-------  ----------------------------  --------------------------  -----------------------------------------
+NEW      View(...)                     nothing                     nothing
+PROXY    start(), with a proxy         nothing                     sandbox-proxy-ready, once
+HTML     resource-ready was sent, or   answers                     ui/initialize, ping; other requests get
+         start() without a proxy                                   -32600; notifications are ignored
+INIT     ui/initialize was answered    answers                     initialized; requests are answered, with a
+                                                                   Finding that they are early
+LIVE     initialized was received      everything                  everything; ui/initialize: back to INIT
+CLOSING  teardown was sent             answers                     the answer; other requests get -32000
+GONE     teardown was answered or is   nothing                     ignored
+         overdue, or closed before LIVE
+FAILED   a step or ping is overdue,    nothing                     ignored
+         or the frame is lost
+
+What the host reports before LIVE waits (`announcements`). A View that initializes again loses its open requests and its
+tools, receives the context again, and does not receive the input again. A bad message is answered if possible, becomes
+a `Finding`, and changes nothing else: no message of a View ends its session.
 
 Spec: MCP Apps 2026-01-26, "Lifecycle"; rules APP-H of docs/rules.toml.
 """
@@ -54,14 +75,11 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.types.tools import Tool
 
-__all__ = ["ListKind", "View", "ViewPhase"]
-
-
 log = logging.getLogger("mcpd.host")
 
 
 class ViewPhase(Enum):
-    """Where a View is in its life; the table is above."""
+    """The state of a View; the table of the module describes each."""
 
     NEW = "new"
     PROXY = "proxy"
@@ -73,47 +91,21 @@ class ViewPhase(Enum):
     FAILED = "failed"
 
 
-_STEPS: Final = {
+_OVERDUE: Final = {
     ViewPhase.PROXY: "the sandbox proxy did not report",
     ViewPhase.HTML: "the view did not send ui/initialize",
     ViewPhase.INIT: "the view did not send ui/notifications/initialized",
 }
-"""The states a View must leave by itself within `step_seconds`, and what it means if it does not."""
+"""The states that a View must leave within `ViewLimits.step_seconds`, and the failure if it does not."""
 
-OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
-
-
-class Lifecycle:
-    """Where one View is, and until when it has to get on: `step_seconds` for each step. `name` is for the log."""
-
-    __slots__ = ("_name", "_step_seconds", "deadline", "state")
-
-    def __init__(self, name: str, step_seconds: float) -> None:
-        self._name = name
-        self._step_seconds = step_seconds
-        self.state = ViewPhase.NEW
-        self.deadline: float | None = None
-        """When `overdue` has something to say, in the caller's seconds."""
-
-    def enter(self, state: ViewPhase, now: float) -> None:
-        """It is in this state from now on."""
-        log.debug("%s: %s -> %s", printable(self._name), self.state.value, state.value)
-        self.state = state
-        self.deadline = now + self._step_seconds if state in _STEPS else None
-
-    def overdue(self, now: float) -> str | None:
-        """What was not done in time, None if there is time left."""
-        if self.deadline is None or now < self.deadline:
-            return None
-        return f"{_STEPS[self.state]} within {self._step_seconds:g} seconds"
-
+_OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
 
 _decode_initialize = Decoder(InitializeParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode
 
 
-class ViewMachine:
-    """The state of one View. A bad message is answered if it can be, becomes a `Finding`, and changes nothing else."""
+class View:
+    """One View, from its frame to its end."""
 
     def __init__(
         self,
@@ -125,32 +117,112 @@ class ViewMachine:
         tools: Iterable[Tool] = (),
         name: str = "view",
     ) -> None:
-        """`tools` are those of the View's own server, as listed; `name` is for the log."""
+        """`tools` are the listed tools of the server of the View. `name` is for the log."""
         self.document = document
         self.grant = grant
         self.settings = settings
         self.app = AppCapabilities()
+        self.state = ViewPhase.NEW
 
-        self._output = ViewOutput(printable(name))  # the name of the tool, which is the server's, is in it
+        # The name of the tool, which the server chooses, is part of the name.
+        self._output = ViewOutput(printable(name))
         self._feed = ContextFeed(context if context is not None else HostContext())
         sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
         self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
-
         self._announcements = Announcements(self._view_state, self._output)
         self._incoming = Incoming(self._view_state, self._output)
         self._outgoing = Outgoing(settings.limits, self._output)
         self._reader = MessageReader(settings.limits, self._output)
-        self._life = Lifecycle(self._output.name, settings.limits.step_seconds)
-
+        self._step_deadline: float | None = None
         self._was_live = False
         self._closing_reason = ""
         self.set_tools(tools)
 
-    # ------------------------------------------------------------------------- what the View sends
+    # ---------------------------------------------------------------------------------------- queues
+
+    def events(self) -> list[Event]:
+        """Return the events since the last call."""
+        events, self._output.events = self._output.events, []
+        return events
+
+    def data_to_send(self) -> list[bytes]:
+        """Return the messages for the View since the last call, each one JSON text."""
+        messages, self._output.messages = self._output.messages, []
+        return messages
+
+    @property
+    def deadline(self) -> float | None:
+        """The time at which to call `tick`, in seconds; None if nothing is due."""
+        return min((at for at in (self._step_deadline, self._outgoing.deadline) if at is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """End what is overdue at this time."""
+        if self._step_deadline is not None and now >= self._step_deadline:
+            seconds = self.settings.limits.step_seconds
+            self._end(ViewPhase.FAILED, Failed(f"{_OVERDUE[self.state]} within {seconds:g} seconds"))
+        for purpose in self._outgoing.overdue(now):
+            if purpose == "teardown":
+                self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
+            elif purpose == "ping" and self.state is not ViewPhase.CLOSING:
+                self._end(ViewPhase.FAILED, Failed("the view does not answer a ping any more"))
+
+    # ----------------------------------------------------------------------------- start and end
+
+    def start(self, now: float) -> None:
+        """Start the time limits, because the frame exists. Raises LocalProtocolError the second time."""
+        if self.state is not ViewPhase.NEW:
+            raise LocalProtocolError("a View is started once; open another one")
+
+        document, name = self.document, self._output.name
+        policy = printable(self.grant.policy(), 2000)
+        log.info("%s: %s, sha256 %s, policy %s", name, printable(document.uri), document.digest, policy)
+        if external := external_sources(self.grant.csp):
+            log.warning("%s: the view may reach %s", name, printable(", ".join(external), 2000))
+        for problem in (*document.problems, *self.grant.problems):
+            log.warning("%s: %s", name, printable(problem, 2000))
+
+        self._enter(ViewPhase.PROXY if self.settings.has_proxy else ViewPhase.HTML, now)
+
+    def teardown(self, reason: str, now: float) -> None:
+        """Close the View, which ends when it answers or its time is up. Before LIVE it ends at once."""
+        if self.state is ViewPhase.LIVE:
+            self._closing_reason = reason
+            self._outgoing.teardown(reason, now)
+            self._enter(ViewPhase.CLOSING, now)
+        elif self.state is not ViewPhase.CLOSING:
+            # The host may send no request before `initialized`, and the View has nothing to store yet.
+            self._end(ViewPhase.GONE, Closed(reason, clean=True))
+
+    def frame_lost(self, reason: str) -> None:
+        """Report that the frame or the channel is gone: a failure, unless the View is being closed."""
+        if self.state is ViewPhase.CLOSING:
+            self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
+        else:
+            self._end(ViewPhase.FAILED, Failed(reason))
+
+    def _enter(self, state: ViewPhase, now: float) -> None:
+        log.debug("%s: %s -> %s", printable(self._output.name), self.state.value, state.value)
+        self.state = state
+        self._step_deadline = now + self.settings.limits.step_seconds if state in _OVERDUE else None
+        self._output.is_muted = state in (ViewPhase.NEW, ViewPhase.PROXY, *_OVER)
+        self._outgoing.is_open = state is ViewPhase.LIVE
+
+    def _end(self, state: ViewPhase, event: Closed | Failed) -> None:
+        if self.state not in _OVER:
+            self._end_requests(event.reason)
+            self._enter(state, 0.0)
+            self._output.events.append(event)
+
+    def _end_requests(self, reason: str) -> None:
+        """End the requests in both directions, because the document that sent and received them is gone."""
+        self._incoming.abort_all(reason)
+        self._outgoing.drop_all(reason)
+
+    # ----------------------------------------------------------------------------- messages of the View
 
     def receive(self, data: bytes | str, now: float) -> None:
-        """Take one message of the View (or of its proxy)."""
-        if self._life.state in OVER:
+        """Take one message of the View or of its proxy."""
+        if self.state in _OVER:
             return
 
         try:
@@ -161,13 +233,13 @@ class ViewMachine:
             return
 
         if isinstance(message, (Response, Failure)):
-            # What we wait for is never too much.
+            # An expected answer does not count towards the rate.
             if self._outgoing.awaits(message.id) or self._reader.is_within_rate(now):
                 self._on_answer(message, now)
         elif not self._reader.is_within_rate(now):
             if isinstance(message, Request):
                 self._output.error(message.id, TooMuch("Too many messages; slow down"))
-        elif self._life.state in (ViewPhase.NEW, ViewPhase.PROXY) and message.method != PROXY_READY:
+        elif self.state in (ViewPhase.NEW, ViewPhase.PROXY) and message.method != PROXY_READY:
             self._output.find("state", "sent before the document was there", message.method)
         elif isinstance(message, Request):
             self._on_request(message, now)
@@ -177,7 +249,7 @@ class ViewMachine:
     def _on_answer(self, message: Response | Failure, now: float) -> None:
         purpose = self._outgoing.receive(message, now)
         if purpose == "teardown":
-            # An official example answers -32601: any answer means "go on".
+            # An official example answers -32601, so any answer counts.
             self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=True))
         elif purpose == "ping":
             self._output.events.append(Pong())
@@ -187,7 +259,7 @@ class ViewMachine:
             answer = self._answer_to(request, now)
             if answer is not None:
                 self._output.result(request.id, answer)
-                if self.settings.tells_early:
+                if self.settings.sends_early:
                     self._flush()
         except ProtocolError as error:
             self._output.refuse(error, request.id, request.method)
@@ -197,23 +269,23 @@ class ViewMachine:
             self._output.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:
-        """The answer, or None if the program gives it later."""
+        """Return the answer, or None if the program gives it later."""
         if request.method == PING:
             return NoParams()
-        if self._life.state is ViewPhase.CLOSING:
+        if self.state is ViewPhase.CLOSING:
             raise Denied("The view is being closed")
         if request.method == INITIALIZE:
             return self._initialize(request, now)
-        if self._life.state is ViewPhase.HTML:
+        if self.state is ViewPhase.HTML:
             raise WrongState("The first request of a view is ui/initialize")
-        return self._incoming.receive(request, is_early=self._life.state is ViewPhase.INIT)
+        return self._incoming.receive(request, is_early=self.state is ViewPhase.INIT)
 
     def _initialize(self, request: Request, now: float) -> InitializeResult:
-        """Spec: `ui/initialize`. A second one is a second mount: the latest wins, nothing is replayed."""
+        """Answer `ui/initialize`. With a second one the View starts again, and nothing is sent a second time."""
         params = decode_params(_decode_initialize, request.params)
-        again = self._life.state is not ViewPhase.HTML
+        again = self.state is not ViewPhase.HTML
         if again:
-            self._let_go("the view mounted again")
+            self._end_requests("the view mounted again")
 
         if params.protocol_version != HANDSHAKE_VERSION:
             text = f"asked for version {params.protocol_version[:40]!r}; answered with {HANDSHAKE_VERSION}"
@@ -223,7 +295,6 @@ class ViewMachine:
         self._outgoing.mount(offers_tools=self.app.tools is not None)
         context = self._feed.snapshot(self.app.available_display_modes)
         self._enter(ViewPhase.INIT, now)
-
         self._output.events.append(Connected(params.app_info, self.app, params.protocol_version, again))
         return InitializeResult(
             protocol_version=HANDSHAKE_VERSION,
@@ -236,31 +307,26 @@ class ViewMachine:
         method = message.method
         if method == PROXY_READY:
             self._on_proxy_ready(now)
-        elif self._life.state is ViewPhase.HTML:
+        elif self.state is ViewPhase.HTML:
             self._output.find("state", "a notification before ui/initialize", method)
         elif method == INITIALIZED:
             self._on_initialized(now)
-        elif method not in NOTIFICATIONS and method not in self._OF_REQUESTS:
-            self._output.find("method", "no notification a host knows", method)
-        elif self._life.state is not ViewPhase.CLOSING:
-            if self._life.state is ViewPhase.INIT:
+        elif method not in NOTIFICATIONS and method not in self._REQUEST_NOTIFICATIONS:
+            self._output.find("method", "hosts do not know this notification", method)
+        elif self.state is not ViewPhase.CLOSING:
+            if self.state is ViewPhase.INIT:
                 self._output.find("early", "sent before ui/notifications/initialized", method, refused=False)
             try:
-                self._hear(method, message.params)
+                if (handle := self._REQUEST_NOTIFICATIONS.get(method)) is not None:
+                    handle(self, message.params)
+                elif (event := NOTIFICATIONS[method](self._view_state, message.params)) is not None:
+                    self._output.events.append(event)
             except ProtocolError as error:
                 self._output.find(rule_of(error), error.message, method)
 
-    def _hear(self, method: str, params: Raw) -> None:
-        """Do what a notification calls for. Raises ProtocolError for what is wrong with it."""
-        handle = self._OF_REQUESTS.get(method)
-        if handle is not None:
-            handle(self, params)
-        elif (event := NOTIFICATIONS[method](self._view_state, params)) is not None:
-            self._output.events.append(event)
-
     def _on_proxy_ready(self, now: float) -> None:
-        """Spec: "Sandbox proxy", steps 3 and 4. The first report counts: a View could send the next one."""
-        if self._life.state is not ViewPhase.PROXY:
+        """Send the document to the proxy. Only its first report counts, because the View could send another."""
+        if self.state is not ViewPhase.PROXY:
             self._output.find("proxy-ready", "the document was sent already", PROXY_READY)
             return
         grant = self.grant
@@ -271,7 +337,7 @@ class ViewMachine:
         self._enter(ViewPhase.HTML, now)
 
     def _on_initialized(self, now: float) -> None:
-        if self._life.state is not ViewPhase.INIT:
+        if self.state is not ViewPhase.INIT:
             self._output.find("state", "initialized without a new ui/initialize", INITIALIZED)
             return
         again, self._was_live = self._was_live, True
@@ -287,171 +353,97 @@ class ViewMachine:
             raise WrongState("the view did not declare tools in appCapabilities")
         self._output.events.append(AppToolsChanged())
 
-    _OF_REQUESTS: ClassVar[dict[str, Callable[[ViewMachine, Raw], None]]] = {
+    _REQUEST_NOTIFICATIONS: ClassVar[dict[str, Callable[[View, Raw], None]]] = {
         "notifications/cancelled": _on_cancelled,
         "notifications/tools/list_changed": _on_app_tools_changed,
     }
-    """The notifications about what is asked in either direction; the others only tell something (`notifications`)."""
+    """The notifications about requests. Those without an effect on the state are in `requests`."""
 
-    # ------------------------------------------------------------------------------- its state
+    # ------------------------------------------------------------------- the call that opened the View
 
-    def set_tools(self, tools: Iterable[Tool]) -> None:
-        """The tools of the View's server, as listed; call it again when the list has changed."""
-        self._view_state.tools = {tool.name: tool for tool in tools}
+    def partial_input(self, arguments: Mapping[str, Any] | Raw) -> bool:
+        """Report the arguments that the model has written so far. Returns False if it is too late for that."""
+        return self._announce(self._announcements.call.partial(arguments))
 
-    def _flush(self) -> None:
-        """Send what waits, if the View may be told anything: nothing "before it receives an `initialized`"."""
-        is_early = self.settings.tells_early and self._life.state is ViewPhase.INIT
-        if self._life.state is ViewPhase.LIVE or is_early:
-            self._announcements.flush()
+    def tool_input(self, arguments: Mapping[str, Any] | Raw | None = None) -> bool:
+        """Report the complete arguments. Raises LocalProtocolError the second time."""
+        return self._announce(self._announcements.call.input(arguments))
 
-    def _enter(self, state: ViewPhase, now: float) -> None:
-        """The one place where the state changes."""
-        self._life.enter(state, now)
-        self._output.is_mute = state in (ViewPhase.NEW, ViewPhase.PROXY, *OVER)
-        self._outgoing.is_open = state is ViewPhase.LIVE
+    def tool_result(self, result: Any) -> bool:
+        """Report the result of the call, `isError` or not. Returns False if the call had ended."""
+        return self._announce(self._announcements.call.result(result))
 
-    def _end(self, state: ViewPhase, event: Closed | Failed) -> None:
-        """Over, one way or the other: whoever waits for the View, or works for it, is told."""
-        if self._life.state not in OVER:
-            self._let_go(event.reason)
-            self._enter(state, 0.0)
-            self._output.events.append(event)
+    def tool_cancelled(self, reason: str = "cancelled") -> bool:
+        """Report that the call was cancelled or failed without a result. Returns False if the call had ended."""
+        return self._announce(self._announcements.call.cancelled(reason))
 
-    def _let_go(self, reason: str) -> None:
-        """The document that asked and was asked is no more."""
-        self._incoming.abort_all(reason)
-        self._outgoing.drop_all(reason)
+    def _announce(self, is_new: bool) -> bool:
+        self._flush()
+        return is_new and self.state not in _OVER
 
-
-class View(ViewMachine):
-    """One View, from its frame to its end."""
-
-    # ----------------------------------------------------------------------------- what can be seen
-
-    @property
-    def state(self) -> ViewPhase:
-        """Where the View is in its life."""
-        return self._life.state
+    # ------------------------------------------------------------------------- changes in the host
 
     @property
     def context(self) -> HostContext:
-        """The host context as it is now, whether the View knows it yet or not."""
+        """The current host context, whether the View has received it or not."""
         return self._feed.context
 
-    @property
-    def model_context(self) -> ModelContextUpdate | None:
-        """What the View last gave for the model, if anything; it may be empty."""
-        return self._view_state.model_context
-
-    @property
-    def app_tools(self) -> Sequence[Tool]:
-        """The View's own tools as it last listed them; none once it is gone."""
-        return self._outgoing.tools.tools
-
-    @property
-    def deadline(self) -> float | None:
-        """When `tick` has something to do, if nothing else happens before."""
-        return min((at for at in (self._life.deadline, self._outgoing.deadline) if at is not None), default=None)
-
-    def events(self) -> list[Event]:
-        """What happened since the last call."""
-        events, self._output.events = self._output.events, []
-        return events
-
-    def data_to_send(self) -> list[bytes]:
-        """The messages for the View since the last call, in order, each one JSON text."""
-        messages, self._output.messages = self._output.messages, []
-        return messages
-
-    # -------------------------------------------------------------------------------- the beginning
-
-    def start(self, now: float) -> None:
-        """The frame exists; from now on the View has time limits."""
-        if self._life.state is not ViewPhase.NEW:
-            raise LocalProtocolError("a View is started once; open another one")
-
-        document = self.document
-        log.info(
-            "%s: %s, sha256 %s, policy %s",
-            self._output.name,
-            printable(document.uri),
-            document.digest,
-            printable(self.grant.policy(), 2000),
-        )
-
-        if external := external_sources(self.grant.csp):
-            log.warning("%s: the view may reach %s", self._output.name, printable(", ".join(external), 2000))
-        for problem in (*document.problems, *self.grant.problems):
-            log.warning("%s: %s", self._output.name, printable(problem, 2000))
-
-        self._enter(ViewPhase.PROXY if self.settings.has_proxy else ViewPhase.HTML, now)
-
-    # ------------------------------------------------------------------- the call it was opened for
-
-    def partial_input(self, arguments: Mapping[str, Any] | Raw) -> bool:
-        """The launch call's arguments as far as they are written; False if it is too late for that."""
-        return self._tell(self._announcements.launch.partial(arguments))
-
-    def tool_input(self, arguments: Mapping[str, Any] | Raw | None = None) -> bool:
-        """The launch call's complete arguments. Raises LocalProtocolError the second time."""
-        return self._tell(self._announcements.launch.input(arguments))
-
-    def tool_result(self, result: Any) -> bool:
-        """The launch call's result, `isError` or not; False if it had ended already."""
-        return self._tell(self._announcements.launch.result(result))
-
-    def tool_cancelled(self, reason: str = "cancelled") -> bool:
-        """The launch call was aborted, or failed with a protocol error; False if it had ended already."""
-        return self._tell(self._announcements.launch.cancelled(reason))
-
-    def _tell(self, is_news: bool) -> bool:
-        self._flush()
-        return is_news and self._life.state not in OVER
-
-    # --------------------------------------------------------------------------- changes around it
-
     def context_changed(self, delta: HostContext) -> None:
-        """Members of the host context have new values. Raises LocalProtocolError for a mode the View does not know."""
+        """Change members of the host context. Raises LocalProtocolError for a display mode the View does not know."""
         self._feed.change(delta)
         self._flush()
 
+    def set_tools(self, tools: Iterable[Tool]) -> None:
+        """Set the listed tools of the server of the View."""
+        self._view_state.tools = {tool.name: tool for tool in tools}
+
     def list_changed(self, kind: ListKind) -> None:
-        """The server's list of these has changed; the View hears of it if it was promised that."""
+        """Report that a list of the server has changed. The View is notified if the host offered that."""
         if self._announcements.list_changed(kind):
             self._flush()
 
-    # ---------------------------------------------------------------- what the program did about it
+    def _flush(self) -> None:
+        """Send what waits, unless the View is not initialized."""
+        is_early = self.settings.sends_early and self.state is ViewPhase.INIT
+        if self.state is ViewPhase.LIVE or is_early:
+            self._announcements.flush()
+
+    # ---------------------------------------------------------------------- answers of the program
 
     def answer(self, ask_id: int, result: Any = None) -> None:
-        """An ask was carried out.
+        """Report that an ask was carried out.
 
-        `result` is the server's or the model's for a Forward or a Sample, the mode that came of it for a
-        ModeChange (None: the one asked for), and nothing for the others.
+        `result` is that of the server or the model for a Forward or a Sample, the new mode for a ModeChange (None for
+        the requested one), and None for the others.
         """
         asked = self._incoming.get(ask_id)
         if isinstance(asked.ask, ModeChange) and self._incoming.is_open(asked):
             mode = result or asked.ask.mode
             if mode != self._feed.mode:
-                # The View hears of the new mode before its request is answered: then its context is right.
+                # The View receives the new context before the answer, so that both agree.
                 self.context_changed(HostContext(display_mode=mode))
         self._incoming.answer(asked, result)
 
     def deny(self, ask_id: int, reason: str) -> None:
-        """The user or the program says no to an ask; the reason is for the View's author."""
+        """Report that the user or the program denies an ask; the reason is for the author of the View."""
         self._incoming.deny(self._incoming.get(ask_id), reason)
 
     def fail(self, ask_id: int, error: Exception) -> None:
-        """An ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
+        """Report that an ask failed. The View receives a JSON-RPC error of the server unchanged."""
         self._incoming.fail(self._incoming.get(ask_id), error)
 
     def progress(self, ask_id: int, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """How far a forwarded request is; it reaches the View under its own token, if it gave one."""
-        if self._life.state is ViewPhase.LIVE:
+        """Report the progress of a forwarded request, which the View receives with its own token, if it gave one."""
+        if self.state is ViewPhase.LIVE:
             self._incoming.progress(ask_id, progress, total, message)
 
+    @property
+    def model_context(self) -> ModelContextUpdate | None:
+        """The last context that the View gave for the model; it may be empty."""
+        return self._view_state.model_context
+
     def take_model_context(self) -> ModelContextUpdate | None:
-        """What the View gave for the model since the last call, to be added to the next turn; None if nothing new.
+        """Return the context for the next turn of the model, if the View has given one since the last call.
 
         Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
         """
@@ -460,52 +452,28 @@ class View(ViewMachine):
     # ------------------------------------------------------------------------ requests of the host
 
     def ping(self, now: float) -> None:
-        """Ask whether the View is still there; it FAILS if it does not answer in time."""
+        """Send a ping. The View fails if it does not answer in time."""
         self._outgoing.ping(now)
 
-    def list_app_tools(self, now: float) -> None:
-        """Ask for the View's own tools: an AppToolsListed follows, or a Finding says why not.
+    @property
+    def app_tools(self) -> Sequence[Tool]:
+        """The tools of the View as it last listed them; empty once it is gone."""
+        return self._outgoing.tools.tools
 
-        Raises LocalProtocolError if the View did not say that it has any.
+    def list_app_tools(self, now: float) -> None:
+        """Request the tools of the View. An AppToolsListed follows, or a Finding with the reason.
+
+        Raises LocalProtocolError if the View declared no tools.
         """
         self._outgoing.list_tools(now)
 
     def call_app_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool = False) -> str:
-        """Call one of them; an AppToolAnswered with the id given back follows, whatever happens.
+        """Call a tool of the View and return an id. An AppToolAnswered with the id follows in any case.
 
-        A tool that does not say it is read-only runs only once the user has `confirmed` it.
+        A tool that is not declared read-only needs `confirmed`, which means that the user agreed.
         """
         return self._outgoing.call_tool(tool, arguments, now, confirmed=confirmed)
 
     def cancel_app_call(self, call_id: str, reason: str = "cancelled") -> None:
-        """Give up a call; nothing happens if it has ended."""
+        """Cancel a call; without effect if it has ended."""
         self._outgoing.cancel_call(call_id, reason)
-
-    # ------------------------------------------------------------------------------------- the end
-
-    def teardown(self, reason: str, now: float) -> None:
-        """Close the View: it is told, and gone when it answers or time is up. Before LIVE it is gone at once."""
-        if self._life.state is ViewPhase.LIVE:
-            self._closing_reason = reason
-            self._outgoing.teardown(reason, now)
-            self._enter(ViewPhase.CLOSING, now)
-        elif self._life.state is not ViewPhase.CLOSING:
-            # It must not be sent a request before `initialized`, and has nothing to lose yet.
-            self._end(ViewPhase.GONE, Closed(reason, clean=True))
-
-    def frame_lost(self, reason: str) -> None:
-        """The frame or the channel is gone: a failure, unless it was about to be closed anyway."""
-        if self._life.state is ViewPhase.CLOSING:
-            self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
-        else:
-            self._end(ViewPhase.FAILED, Failed(reason))
-
-    def tick(self, now: float) -> None:
-        """See to what is overdue."""
-        if (failure := self._life.overdue(now)) is not None:
-            self._end(ViewPhase.FAILED, Failed(failure))
-        for purpose in self._outgoing.overdue(now):
-            if purpose == "teardown":
-                self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
-            elif purpose == "ping" and self._life.state is not ViewPhase.CLOSING:
-                self._end(ViewPhase.FAILED, Failed("the view does not answer a ping any more"))

@@ -1,6 +1,6 @@
-"""The outputs of the state machine of a View: messages for the View, events for the program, lines for the log.
+"""The messages of one View as bytes: read within the limits of the host, and written as answers and notifications.
 
-What a View wrote reaches the log quoted and shortened: it may hold anything, line ends included.
+Text of a View reaches the log quoted and shortened, because it may contain anything, even line ends.
 """
 
 from __future__ import annotations
@@ -38,15 +38,19 @@ log = logging.getLogger("mcpd.host")
 
 
 class ViewOutput:
-    """The two queues of one View, and its name for the log. `is_mute`: the View may not even be answered yet."""
+    """The messages for a View, the events for the program, and the lines for the log. `name` is that of the View in the
+    log.
 
-    __slots__ = ("events", "faults", "is_mute", "messages", "name")
+    While `is_muted`, the View may not even receive an error.
+    """
+
+    __slots__ = ("events", "faults", "is_muted", "messages", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.faults = Faults(log)
-        """What the View does wrong: a few lines of each kind, then counts."""
-        self.is_mute = True
+        """Logs a few faults of each kind, then only how many there were."""
+        self.is_muted = True
         self.messages: list[bytes] = []
         self.events: list[Event] = []
 
@@ -55,7 +59,7 @@ class ViewOutput:
         self.messages.append(call(method, params))
 
     def request(self, call_id: str, method: str, params: object = None) -> None:
-        """Send a request of ours."""
+        """Send a request of the host."""
         self.messages.append(call(method, params, call_id))
 
     def result(self, request_id: Id, result: object) -> None:
@@ -63,17 +67,17 @@ class ViewOutput:
         self.messages.append(encode(Result(request_id, result)))
 
     def error(self, request_id: Id | None, error: ProtocolError | RemoteError) -> None:
-        """Answer a request with an error; the id is None if the request could not be read."""
-        if not self.is_mute:
+        """Answer a request with an error; the id is None if it could not be read."""
+        if not self.is_muted:
             self.messages.append(encode(error_answer(error, request_id)))
 
     def refuse(self, error: ProtocolError, request_id: Id | None, method: str = "") -> None:
-        """Answer a message with an error, and report it."""
+        """Answer a message with an error, and add a finding."""
         self.error(request_id, error)
         self.find(rule_of(error), error.message, method)
 
     def find(self, rule: str, text: str, method: str = "", *, refused: bool = True) -> None:
-        """Report what the View should not have done."""
+        """Add a finding about something that the View should not have done."""
         finding = Finding(rule, text[:300], method[:100], refused)
         text = "%s: refused %s: %s" if refused else "%s: noted %s: %s"
         self.faults.say(logging.WARNING, text, self.name, printable(finding.method), printable(finding.text))
@@ -81,7 +85,7 @@ class ViewOutput:
 
 
 class MessageReader:
-    """Reads the messages of one View within its limits."""
+    """Reads the messages of one View and limits their size and rate."""
 
     __slots__ = ("_limits", "_next_flood_finding", "_output", "_rate")
 
@@ -92,13 +96,17 @@ class MessageReader:
         self._next_flood_finding = float("-inf")
 
     def read(self, data: bytes | str) -> Request | Notification | Response | Failure:
-        """The message. Raises ParseError, FrameTooLarge or InvalidRequest, with its id where that could be read."""
+        """Return the message. Raises ParseError, FrameTooLarge or InvalidRequest, with the id of the message if it is
+        readable.
+        """
         limit = self._limits.message_bytes
         try:
             if isinstance(data, str):
-                data = data[: limit + 1].encode()  # what is cut off here is too much in bytes as well
+                # More characters than bytes allowed are too long in any case.
+                data = data[: limit + 1].encode()
             elif len(data) <= limit and not data.isascii():
-                data.decode()  # raw members go on to the server unread: all of it must be UTF-8, not only what we read
+                # Raw members are forwarded to the server unread, so the whole message must be valid UTF-8.
+                data.decode()
         except UnicodeError as error:
             raise ParseError(f"Parse error: {error}") from None
 
@@ -111,10 +119,11 @@ class MessageReader:
         return message
 
     def is_within_rate(self, now: float) -> bool:
-        """Count one message; False if the View has sent too many lately, which is reported."""
+        """Count a message and return whether the rate allows it. Too many messages become a finding."""
         if self._rate.take(now):
             return True
-        if now >= self._next_flood_finding:  # one a second: the flood must not become one of findings
+        # One finding per second, or the flood of messages would become a flood of findings.
+        if now >= self._next_flood_finding:
             self._next_flood_finding = now + 1.0
             self._output.find("limit", f"more than {self._limits.messages_per_second} messages a second")
         return False
