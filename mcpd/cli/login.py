@@ -17,7 +17,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.client.auth.run import Person
+    from mcpd.client.auth.run import UserInteraction
     from mcpd.client.auth.settings import OAuth
     from mcpd.client.targets.named import UrlTarget
 
@@ -133,9 +133,9 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
     return 0
 
 
-def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> Person:
+def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInteraction:
     """The user of this terminal: shown a page by a browser if there is one, else by its address."""
-    from mcpd.client.auth.run import Person, has_browser, open_browser
+    from mcpd.client.auth.run import UserInteraction, has_browser, open_browser
 
     async def show(url: str) -> None:
         if not no_browser and has_browser() and await open_browser(url):
@@ -148,7 +148,7 @@ def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> Person:
     def show_code(url: str, code: str) -> None:
         terminal.note(f"To log in, visit {printable(url, 500)} and type the code {printable(code, 100)}", "bold")
 
-    return Person(open_url=show, show_code=show_code, paste=_paste(terminal), redirect=settings.redirect)
+    return UserInteraction(open_url=show, show_code=show_code, paste=_paste(terminal), redirect=settings.redirect)
 
 
 def _paste(terminal: Terminal) -> Callable[[], Awaitable[str]]:

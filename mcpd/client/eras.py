@@ -171,7 +171,7 @@ class _Legacy(ClientEra):
             for uri in sorted(wishes.uris):
                 await self.watch(uri, timeout)
         except (RemoteError, RequestTimeout, ProtocolError) as error:
-            log.warning("not all that was subscribed to will be heard of any more: %s", printable(error))
+            log.warning("not all that was subscribed to will be on_response of any more: %s", printable(error))
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too."""

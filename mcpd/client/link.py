@@ -10,7 +10,7 @@ repeated on it:
 
 All others that wait get the error at once. Between tries there is a pause that grows, and after a few the error is
 raised. What was kept of the server is forgotten, and the program is told that lists and watched resources may have
-changed, for it has not heard of it.
+changed, for it has not on_response of it.
 
 Spec: 2026-07-28 basic/versioning, backward compatibility; 2025-11-25 basic/transports, session management.
 """
@@ -331,7 +331,7 @@ class ServerLink:
         try:
             await self._renew(LISTENING_TRIES)
         except Exception as error:
-            self._faults.say(logging.ERROR, "the server is not heard any more: %s", printable(error))
+            self._faults.say(logging.ERROR, "the server is not on_response any more: %s", printable(error))
 
     async def _renew(self, tries: int) -> None:
         """Open a new connection, with pauses between the tries; whoever comes meanwhile waits for the same one."""

@@ -26,7 +26,7 @@ from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, Su
 
 
 class Wishes:
-    """The resources that are watched, and the log level; changes of lists are heard by who has a callback for them."""
+    """The notifications that the program wants, which each new connection requests again."""
 
     def __init__(self, callbacks: Callbacks) -> None:
         self._callbacks = callbacks
@@ -108,7 +108,7 @@ class Subscription:
             except ConnectionLost:
                 raise
             except McpdError as error:
-                log.warning("changes at the server will not be heard of: %s", printable(error))
+                log.warning("changes at the server will not be on_response of: %s", printable(error))
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
@@ -208,7 +208,7 @@ class Subscription:
             if connection.is_lost:
                 return
             if error is not None and not isinstance(error, TransportError):
-                log.warning("changes at the server will not be heard of any more: %s", printable(error))
+                log.warning("changes at the server will not be on_response of any more: %s", printable(error))
                 return
 
             # Where each request has a connection of its own, only that of the subscription may be cut, again and again.
@@ -242,7 +242,7 @@ class Subscription:
         return False
 
     def _tell_of_what_was_missed(self) -> None:
-        """Between two subscriptions nothing was heard."""
+        """Between two subscriptions nothing was on_response."""
         self._wishes.uris.update(self._uris)
         for method, params in self._wishes.may_have_changed(self._connection.session.server_capabilities):
             self._connection.tell(method, params)

@@ -140,6 +140,6 @@ async def _let_in(target: UrlTarget, limits: ClientLimits, authorization: Author
                 max_frame_bytes=limits.message_bytes,
             )
         except RefusedHandshake as error:
-            asked.heard(error.headers)
+            asked.on_response(error.headers)
             if error.status not in (401, 403) or not await asked.refused(error.status, error.challenges):
                 raise

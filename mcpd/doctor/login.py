@@ -11,7 +11,7 @@ from msgspec.json import decode
 
 from mcpd.auth.challenge import parse
 from mcpd.client.auth.auth_option import has_login
-from mcpd.client.auth.discovery import Found, Looked, challenge_of, discover
+from mcpd.client.auth.discovery import Discovery, Lookup, challenge_of, discover
 from mcpd.client.auth.documents import plain_url
 from mcpd.client.auth.run import Network, run
 from mcpd.doctor.dialogue import NoAnswer
@@ -166,15 +166,15 @@ async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:
     """Follow the way from the 401 to a login as our client does. Returns whether the user is logged in."""
     url = plain_url(web.target.url)
     challenges = parse([reply.headers["www-authenticate"]] if "www-authenticate" in reply.headers else [])
-    looked: list[Looked] = []
+    looked: list[Lookup] = []
     try:
-        found = await run(discover(url, challenge_of(challenges), looked=looked), Network(url))
+        found = await run(discover(url, challenge_of(challenges), lookups=looked), Network(url))
     except AuthorizationFailed as error:
         # A faulty document explains more than a place without one.
-        wrong = sorted((one for one in looked if not one.is_good), key=lambda one: one.said.isdigit())
+        wrong = sorted((one for one in looked if not one.is_good), key=lambda one: one.result.isdigit())
         bad = wrong[0] if wrong else None
         where = (
-            f"{bad.what} at {printable(bad.url, 300)}: {printable(bad.said, 300)}" if bad is not None else str(error)
+            f"{bad.what} at {printable(bad.url, 300)}: {printable(bad.result, 300)}" if bad is not None else str(error)
         )
         report.fail("login", where, "mcpd login stops there, and so do hosts: fix that first", looked=_all(looked))
         return False
@@ -186,7 +186,7 @@ async def walk_discovery(web: Web, reply: Reply, report: Report) -> bool:
     return True
 
 
-def _judge(found: Found, report: Report, looked: list[Looked]) -> None:
+def _judge(found: Discovery, report: Report, looked: list[Lookup]) -> None:
     """Judge whether the authorization server that was found has everything that a login needs."""
     server, metadata = found.server, found.metadata
     issuer = printable(server.issuer, 200)
@@ -216,5 +216,7 @@ def _judge(found: Found, report: Report, looked: list[Looked]) -> None:
     report.ok("login", f"mcpd login {found.resource} leads to {issuer}", advice=how, looked=_all(looked))
 
 
-def _all(looked: list[Looked]) -> list[dict[str, str]]:
-    return [{"document": one.what, "url": printable(one.url, 300), "found": printable(one.said, 300)} for one in looked]
+def _all(looked: list[Lookup]) -> list[dict[str, str]]:
+    return [
+        {"document": one.what, "url": printable(one.url, 300), "found": printable(one.result, 300)} for one in looked
+    ]

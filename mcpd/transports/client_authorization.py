@@ -63,7 +63,7 @@ class AuthorizedRequest(Protocol):
     async def fields(self) -> Mapping[str, str]:
         """Return the header fields for the next attempt. Raises McpdError."""
 
-    def heard(self, headers: Mapping[str, str]) -> None:
+    def on_response(self, headers: Mapping[str, str]) -> None:
         """Receive the headers of a response; names are matched in any case."""
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:

@@ -375,7 +375,7 @@ async def test_what_is_wrong_with_signing_in(documents: Any, challenge: str | No
     ("resource", "issuer", "text"),
     [
         ({}, {"token_endpoint": "http://elsewhere.example/token"}, "authorization server metadata at"),
-        ({}, {"registration_endpoint": "javascript:1"}, "is no https URL"),
+        ({}, {"registration_endpoint": "javascript:1"}, "is not an https URL"),
         ({"scopes_supported": ["offline_access"]}, {}, "lists offline_access"),
         (
             {},

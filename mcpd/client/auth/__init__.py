@@ -1,19 +1,15 @@
-"""Logging in to a server, and being let in without a person: OAuth 2.1 as MCP has it, the client's side.
+"""Authorization of a client: OAuth 2.1 as MCP specifies it, for people and for programs.
 
-    settings      what a program says: `OAuth` for people, `ClientCredentials` and others for programs
-    steps         what the flow asks of the world: it is generators, without I/O
-    discovery     from a refusal to the authorization server; `documents` are what is read on the way
-    registration  who the client is there
-    authorization the request of a person, and its response
-    tokens        requests to the token endpoint; `proofs` sign what is signed, `proofs_needed` says whether
-    flow          all of it for a person; `grants` for programs
-    run           drives the flow: `loopback` is where the browser comes back to
-    store         logins that outlive the process; `keyring_secrets` keeps their secrets elsewhere
-    authorizer    what is done for each request; `sources` has tokens that the program brings
-    logins        what a person does with them: log in anew, log out, see what there is
-    making        from `auth=` to one of them
+    auth_option  the values of `Client(url, auth=…)`, as far as every client needs them
+    settings     `OAuth` for people, `ClientCredentials` and the other grants for programs
+    authorizer   authorizes each request, and decides when to refresh and when to log in; start here
+    flow         the login of a person; `grants` are the logins of programs
+    steps        the requests and interactions that a flow needs; `run` performs them
+    discovery    finds the authorization server; `documents`, `tokens` and `dpop` talk to it
+    loopback     the listener that a browser is redirected to
+    store        the stored logins; `logins` logs in and out on behalf of a user
 
-Nothing of it is loaded by a client that needs none. Spec: 2026-07-28 basic/authorization.
+The flow does no I/O. A client without authorization imports only `auth_option`. Spec: 2026-07-28 basic/authorization.
 """
 
 from __future__ import annotations

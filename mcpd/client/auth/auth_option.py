@@ -1,6 +1,6 @@
-"""What `Client(url, auth=…)` takes, as far as a client knows that needs no authorization; and where logins are kept.
+"""The values of `Client(url, auth=…)`, and where the user's logins are stored.
 
-The settings themselves are in `auth/settings.py`, which nothing loads that does not need it.
+Every client imports this module. The settings themselves are in `settings`, which is imported only when it is needed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from msgspec.json import encode
 from msgspec.structs import fields
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Gives a token, anew for each connection and after each refusal; a plain function, or one that is awaited."""
+"""A plain or coroutine function that returns a token. It is called again after a token was refused."""
 
 _SECRETS = frozenset(("client_secret", "key_pem", "id_token", "idp_client_secret", "token", "source"))
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
-    """What all that `Client(url, auth=…)` takes has in common; its repr says of secrets only that they are there."""
+    """The base of all settings for `auth=`. The `repr` hides the values of secrets."""
 
     def __repr__(self) -> str:
         said = []
@@ -35,11 +35,11 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
 
 
 Auth: TypeAlias = AuthSettings | str | TokenSource
-"""What `Client(url, auth=…)` takes: `OAuth`, a grant for programs, a token, or a function that gives one."""
+"""Values of `Client(url, auth=…)`: `OAuth`, a grant for programs, a token, or a function that returns a token."""
 
 
 def login_file() -> str:
-    """Where the user's logins are: in the platform's folder for what programs remember."""
+    """Return the path of the file with the user's logins, in the platform's folder for application state."""
     home = os.path.expanduser("~")
     if base := os.environ.get("XDG_STATE_HOME"):
         pass
@@ -53,7 +53,7 @@ def login_file() -> str:
 
 
 def has_login(url: str) -> bool:
-    """Whether the user's file may have a login at this server: a look that checks nothing."""
+    """Whether the user's file may contain a login at this server. The file is searched, but not checked."""
     plain = url.partition("?")[0].partition("#")[0]
     try:
         with open(login_file(), "rb") as file:

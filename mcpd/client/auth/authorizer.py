@@ -1,10 +1,12 @@
-"""`Authorizer`: what lets the requests of one client in, from the first refusal to the last refresh.
+"""`Authorizer`: authorizes the requests of one client, from the first refusal to the last refresh.
 
-Theory of operation. Each request is sent with the token of the login that there is, or with none. What a refusal asks
-for is done once for all requests: one refresh at a time in all processes, one login at a time. No lock is held while a
-request is on its way, and whoever has a token that still holds waits for nobody. Each request goes through at most one
-refresh, one nonce and three logins; what is refused after that is an error.
-Spec: 2026-07-28 basic/authorization, step-up authorization flow; AUTH-198, AUTH-207 … AUTH-213.
+Each request is sent with the token of the current login, if there is one. Work after a refusal is shared by all
+requests: one refresh at a time in all processes, one login at a time in this one. No lock is held while a request is
+being sent, so requests with a valid token never wait. Each request goes through at most one refresh, one nonce and
+three logins; a further refusal is an error.
+
+`authorization` creates an Authorizer, or another `Authorization`, from `Client(url, auth=…)`. Spec: 2026-07-28
+basic/authorization, step-up authorization flow; AUTH-198, AUTH-207 … AUTH-213.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from mcpd.auth.addresses import Reach
 from mcpd.auth.challenge import Challenge, parse
 from mcpd.client.auth.auth_option import Auth
 from mcpd.client.auth.discovery import challenge_of
-from mcpd.client.auth.documents import Place, shown
+from mcpd.client.auth.documents import TokenAudience, shown
 from mcpd.client.auth.dpop import UNBOUND, Binding, binding_of
 from mcpd.client.auth.flow import login, refresh
 from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
-from mcpd.client.auth.run import Network, Person, run
-from mcpd.client.auth.settings import MachineGrant, OAuth, Prepared, Supplied
-from mcpd.client.auth.store import FileStore, Kept, Login, MemoryStore, SecretFields, Store
+from mcpd.client.auth.run import Network, UserInteraction, run
+from mcpd.client.auth.settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken
+from mcpd.client.auth.store import FileStore, Login, LoginRecords, MemoryStore, SecretHeaders, Store
 from mcpd.client.auth.tokens import Refusal
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import tls_context
@@ -44,12 +46,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("mcpd.client")
 
 _LOGINS = 3
-"""Spec: 2026-07-28 step-up authorization flow: retries are limited to "a few"."""
+"""Spec: 2026-07-28 step-up authorization flow: "a few" retries."""
 _SWITCHES = 3
 _MOST_REMEMBERED = 1000
 
 _locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-"""One login at a time in a process for each server, whoever wants it."""
+"""Ensures one login at a time for each server in this process."""
 
 
 class Authorizer:
@@ -63,51 +65,51 @@ class Authorizer:
         *,
         tls: ssl.SSLContext | None = None,
         reach: Reach | None = None,
-        person: Person | None = None,
+        person: UserInteraction | None = None,
         is_fresh: bool = False,
         proxies: bool = True,
     ) -> None:
-        self._place = Place(url)
-        self.url = self._place.url
+        self._audience = TokenAudience(url)
+        self.url = self._audience.url
         self.settings = settings
         self.login: Login | None = None
-        """What requests are sent with."""
+        """The current login."""
         self.on_login: Callable[[], None] | None = None
-        """Called when somebody has logged in: what was kept may be another one's."""
+        """Called after a login, which may belong to another user than cached results."""
         self._store = store
         self._network = Network(self.url, tls=tls, allow_private=settings.allow_private, reach=reach, proxies=proxies)
         self._person = person
         self._has_read = self._is_fresh = is_fresh
-        """What is stored is not looked at before somebody has logged in."""
+        """If True, stored logins are ignored until somebody has logged in."""
         self._binding: tuple[Login | None, Binding] = (None, UNBOUND)
         self._bearer: tuple[Login | None, Mapping[str, str]] = (None, {})
         self._refreshing: asyncio.Task[None] | None = None
         self._failed: tuple[float, McpdError] | None = None
-        self._hopeless: dict[tuple[str, frozenset[str]], None] = {}
-        """Operations that were refused for want of scopes after these were asked for."""
+        self._insufficient: dict[tuple[str, frozenset[str]], None] = {}
+        """Operations that were refused for missing scopes although these were granted."""
         self._saw_metadata = False
         self._first_issuer = ""
-        """Where a program's credentials were taken: they go to no other that the server names later."""
+        """The issuer that accepted a program's credentials. No other issuer receives them later."""
         self._ended: Login | None = None
-        """The last login whose refresh token was refused."""
+        """The last login with a refused refresh token."""
 
     def begin(self, method: str, url: str, operation: str) -> _Request:
-        """A request is to be sent."""
-        return _Request(self, method, *self._place.look(url), operation)
+        """Authorize one request."""
+        return _Request(self, method, *self._audience.look(url), operation)
 
     def covers(self, url: str) -> bool:
-        """Only what is the server itself, or below it, is sent its token."""
-        return self._place.look(url)[1]
+        """Whether the token may be sent to this URL: the server itself, or below it."""
+        return self._audience.look(url)[1]
 
     @property
     def is_machine(self) -> bool:
-        """Whether nobody logs in: a program has credentials of its own."""
+        """Whether the credentials belong to a program, so that nobody logs in."""
         return isinstance(self.settings, MachineGrant)
 
     # ----------------------------------------------------------------------------------- what there is
 
     async def current(self) -> Login | None:
-        """The login to send a request with, refreshed if it is due. None if there is none."""
+        """Return the login to send a request with, refreshed if necessary; None without a login."""
         if not self._has_read:
             self._has_read = True
             self.login = self._read()
@@ -119,7 +121,7 @@ class Authorizer:
 
         task = self._refresh(found)
         if now >= found.expires_at:
-            # A failure that passes is told to whoever is refused for it.
+            # The refused request raises a temporary failure of the refresh.
             await asyncio.shield(task)
         after = self.login
         if after is found and time.time() >= found.expires_at:
@@ -127,13 +129,13 @@ class Authorizer:
         return after
 
     def bearer(self, login: Login) -> Mapping[str, str]:
-        """The field with its token: the same object for as long as the login is."""
+        """Return the header field; the same object for as long as the login is the same."""
         if self._bearer[0] is not login:
-            self._bearer = (login, SecretFields({"Authorization": f"Bearer {login.access_token}"}))
+            self._bearer = (login, SecretHeaders({"Authorization": f"Bearer {login.access_token}"}))
         return self._bearer[1]
 
     def binding_of(self, login: Login) -> Binding:
-        """The key of a login; imported once."""
+        """Return the key of a login, which is imported only once."""
         if self._binding[0] is None or self._binding[0].dpop_key != login.dpop_key:
             self._binding = (login, binding_of(login.dpop_key))
         return self._binding[1]
@@ -147,7 +149,7 @@ class Authorizer:
     # ------------------------------------------------------------------------------------- refreshing
 
     async def renew(self, stale: Login) -> bool:
-        """Get other tokens than those of `stale` by its refresh token; whether there are."""
+        """Replace the tokens of `stale` by means of its refresh token. Return whether there are other tokens now."""
         if self.login is not stale:
             return self.login is not None
         if stale.refresh_token is None:
@@ -157,7 +159,7 @@ class Authorizer:
         return after is not None and after.access_token != stale.access_token
 
     def _refresh(self, stale: Login) -> asyncio.Task[None]:
-        """The refresh that runs, or a new one."""
+        """Return the running refresh, or start one."""
         task = self._refreshing
         if task is None or task.done():
             task = self._refreshing = asyncio.get_running_loop().create_task(self._refresh_now(stale))
@@ -178,44 +180,47 @@ class Authorizer:
             try:
                 renewed = await run(refresh(stale, self.binding_of(stale)), self._network)
             except Refusal as error:
-                if error.is_passing or error.code not in ("invalid_grant", "invalid_client", "unauthorized_client"):
+                if error.is_temporary or error.code not in ("invalid_grant", "invalid_client", "unauthorized_client"):
                     raise
-                log.info("the refresh token for %s is refused: a login is due", printable(shown(self.url)))
+                log.info("the refresh token for %s was refused; a new login is required", printable(shown(self.url)))
                 self.login, self._ended = self._without_refresh(stale, error), stale
                 return
 
-            def keep(kept: Kept) -> None:
-                # Who logs out meanwhile stays logged out.
-                if self.is_machine or kept.login(self.url, stale.client_id) is not None:
-                    kept.put(renewed)
+            def keep(records: LoginRecords) -> None:
+                # If the user has logged out meanwhile, the login must not come back.
+                if self.is_machine or records.login(self.url, stale.client_id) is not None:
+                    records.add(renewed)
 
             self.login = self._store.change(keep).login(self.url, renewed.client_id)
 
     def _without_refresh(self, stale: Login, error: Refusal) -> Login | None:
-        """The login after its refresh token was refused; what somebody wrote meanwhile stays."""
+        """Return the stored login after the refresh token of `stale` was refused."""
 
-        def drop(kept: Kept) -> None:
-            found = kept.login(self.url, stale.client_id)
+        def remove(records: LoginRecords) -> None:
+            found = records.login(self.url, stale.client_id)
             if found is not None and found.refresh_token == stale.refresh_token:
-                kept.drop(found)
+                records.remove(found)
             if error.code != "invalid_grant":
-                registration = kept.registration(stale.issuer)
+                registration = records.registration(stale.issuer)
                 if registration is not None and registration.client_id == stale.client_id:
-                    kept.drop_registration(stale.issuer)
+                    records.remove_registration(stale.issuer)
 
-        return self._store.change(drop).login(self.url, stale.client_id)
+        return self._store.change(remove).login(self.url, stale.client_id)
 
     # ------------------------------------------------------------------------------------- logging in
 
     async def log_in(self, challenge: Challenge | None, stale: Login | None, status: int = 401) -> None:
-        """Get a login that is not `stale`, a step up if the status is 403. Raises AuthorizationFailed and -Required."""
+        """Obtain a login other than `stale`; a step up if the status is 403.
+
+        Raises AuthorizationFailed and AuthorizationRequired.
+        """
         began = time.monotonic()
         lock = _locks.setdefault((id(asyncio.get_running_loop()), self.url), asyncio.Lock())
         async with lock:
             if self.login is not None and self.login is not stale and status == 401:
                 return
             if self._failed is not None and self._failed[0] > began:
-                raise self._failed[1]  # it failed while we waited for it
+                raise self._failed[1]  # the login that this call waited for has failed
             stored = self._read() if not self.is_machine and not self._is_fresh else None
             wanted = frozenset(challenge.scopes if challenge is not None else ())
             if stored is not None and _is_newer(stored, stale) and (status == 401 or wanted <= set(stored.granted)):
@@ -241,19 +246,19 @@ class Authorizer:
         if not settings.interactive:
             raise AuthorizationRequired(self.url, scopes, status=status)
 
-        # Where nothing was asked for it is what the authorization server granted by itself.
+        # Without requested scopes, these are the scopes that the authorization server granted on its own.
         before = (stale.asked or stale.granted) if stale is not None and status == 403 else ()
         last = stale or self._ended
         held = [scope for scope in last.asked if scope in last.granted] if last is not None and not before else ()
-        kept = self._store.read()
-        steps = login(self.url, settings, challenge, kept, before=before, held=held, saw_metadata=self._saw_metadata)
-        found = await run(steps, self._network, self._person or Person.of(settings))
+        records = self._store.read()
+        steps = login(self.url, settings, challenge, records, before=before, held=held, saw_metadata=self._saw_metadata)
+        found = await run(steps, self._network, self._person or UserInteraction.of(settings))
 
-        def keep(kept: Kept) -> None:
+        def keep(records: LoginRecords) -> None:
             if found.registration is not None:
-                kept.put_registration(found.registration)
-            kept.logins = [one for one in kept.logins if one.url != self.url]
-            kept.put(found.login)
+                records.add_registration(found.registration)
+            records.logins = [one for one in records.logins if one.url != self.url]
+            records.add(found.login)
 
         self._store.change(keep)
         self._saw_metadata = self._saw_metadata or found.login.saw_metadata
@@ -262,24 +267,26 @@ class Authorizer:
 
     # ----------------------------------------------------------------------------------- what failed
 
-    def give_up(self, operation: str, scopes: Sequence[str]) -> AuthorizationFailed:
-        """Why this operation cannot be done; it is remembered, so that nobody is asked to log in for it again."""
-        if len(self._hopeless) >= _MOST_REMEMBERED:
-            self._hopeless.clear()
-        self._hopeless[operation, frozenset(scopes)] = None
+    def insufficient_scope(self, operation: str, scopes: Sequence[str]) -> AuthorizationFailed:
+        """Return the error for an operation whose scopes were refused, and remember it, so that no further login is
+        tried.
+        """
+        if len(self._insufficient) >= _MOST_REMEMBERED:
+            self._insufficient.clear()
+        self._insufficient[operation, frozenset(scopes)] = None
         named = f" for {printable(operation, 100)}" if operation else ""
         return AuthorizationFailed(
-            f"{shown(self.url)} wants the scopes {printable(' '.join(scopes), 300) or '(it names none)'}{named}, and "
-            "refuses the tokens that were issued for them: ask who runs the server for the right"
+            f"{shown(self.url)} requires the scopes {printable(' '.join(scopes), 300) or '(unspecified)'}{named}, but "
+            "refuses the tokens that were issued for them: ask the server's operator for access"
         )
 
-    def is_hopeless(self, operation: str, scopes: Sequence[str]) -> bool:
-        """Whether that was tried in vain."""
-        return (operation, frozenset(scopes)) in self._hopeless
+    def is_known_insufficient(self, operation: str, scopes: Sequence[str]) -> bool:
+        """Whether this operation was refused with these scopes before."""
+        return (operation, frozenset(scopes)) in self._insufficient
 
 
 class _Request:
-    """One request of the client: see the theory of operation."""
+    """The authorization of one request."""
 
     __slots__ = (
         "_authorizer", "_has_refreshed", "_is_covered", "_logins", "_method", "_nonces", "_operation", "_sent",
@@ -299,7 +306,7 @@ class _Request:
         self._nonces = 0
 
     async def fields(self) -> Mapping[str, str]:
-        """The token, with a proof of its own if it is bound to a key."""
+        """Return the header fields with the token, and a proof if the token is bound to a key."""
         authorizer = self._authorizer
         found = self._sent = await authorizer.current()
         if found is None or not self._is_covered:
@@ -311,17 +318,17 @@ class _Request:
         proof = prover.proof(self._method, self._url, found.access_token)
         return {"Authorization": f"DPoP {found.access_token}", "DPoP": proof}
 
-    def heard(self, headers: Mapping[str, str]) -> None:
-        """Keep a nonce for the next proof."""
+    def on_response(self, headers: Mapping[str, str]) -> None:
+        """Keep the nonce of a response."""
         sent = self._sent
         if sent is None or sent.token_type != "DPoP":
             return
         prover = self._authorizer.binding_of(sent).prover
         if prover is not None and (nonce := headers.get("DPoP-Nonce")):
-            prover.heard(self._url, {"dpop-nonce": nonce})
+            prover.on_response(self._url, {"dpop-nonce": nonce})
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
-        """Do what it takes to be let in; whether to send the request again."""
+        """React to a refusal. Return whether to repeat the request."""
         found = parse(challenges)
         challenge = challenge_of(found)
         if status == 401:
@@ -344,14 +351,14 @@ class _Request:
             if await authorizer.renew(sent):
                 return True
         if self._logins or self._switches >= _SWITCHES:
-            # Spec: AUTH-212: a token that was just issued, and is refused, will not be taken the next time.
+            # Spec: AUTH-212: if a token that was just issued is refused, another one will be refused, too.
             said = "" if challenge is None else challenge.params.get("error_description", "")
             code = "" if challenge is None else challenge.params.get("error", "")
-            why = ": ".join(printable(each, 200) for each in (code, said) if each) or "it does not say why"
+            why = ": ".join(printable(each, 200) for each in (code, said) if each) or "without a reason"
             issuer = printable(sent.issuer, 200) if sent is not None else "its authorization server"
             raise AuthorizationFailed(
-                f"{shown(authorizer.url)} refuses the token that {issuer} has just issued ({why}): ask who runs the "
-                "server"
+                f"{shown(authorizer.url)} refuses the token that {issuer} has just issued ({why}): ask the server's "
+                "operator"
             )
         self._logins += 1
         await authorizer.log_in(challenge, sent or authorizer.login)
@@ -367,19 +374,19 @@ class _Request:
             return True
         if authorizer.is_machine:
             raise AuthorizationFailed(
-                f"{shown(authorizer.url)} wants the scopes {printable(' '.join(scopes), 300)}, which the credentials "
-                "of this program did not get: ask who runs the authorization server for them"
+                f"{shown(authorizer.url)} requires the scopes {printable(' '.join(scopes), 300)}, which this program's "
+                "credentials do not have: ask the operator of the authorization server for them"
             )
         is_asked = self._logins > 0 and set(scopes) <= set(sent.asked)
-        if is_asked or self._logins >= _LOGINS or authorizer.is_hopeless(self._operation, scopes):
-            raise authorizer.give_up(self._operation, scopes)
+        if is_asked or self._logins >= _LOGINS or authorizer.is_known_insufficient(self._operation, scopes):
+            raise authorizer.insufficient_scope(self._operation, scopes)
         self._logins += 1
         await authorizer.log_in(challenge, sent, status=403)
         return True
 
 
 def _due(login: Login) -> float:
-    """When to refresh: a minute before the end, or at nine tenths of a short life."""
+    """When to refresh: a minute before the token expires, or after nine tenths of a short lifetime."""
     if login.expires_at is None:
         return float("inf")
     life = login.expires_at - login.issued_at
@@ -392,33 +399,33 @@ def _is_newer(found: Login, stale: Login | None) -> bool:
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
-    """What a refresh raised is for whoever waits for it; if nobody does it is tried again later."""
+    """Mark the exception as retrieved. If no request waits for the refresh, it is tried again later."""
     if not task.cancelled():
         task.exception()
 
 
 _STORED = OAuth(interactive=False)
 _ON_THIS_MACHINE: Reach = frozenset[Literal["loopback", "private"]](("loopback",))
-"""What is reached by a unix socket is, whatever its URL says."""
+"""A server on a unix socket is on this machine, whatever its URL says."""
 
 
 def authorization(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization:
-    """What `auth` is for this server; None is the login that the user has. Raises ConfigurationError."""
+    """Return the authorization for `auth=`; None selects the user's stored login. Raises ConfigurationError."""
     if auth is None:
         return authorizer(target, _STORED, http)
     if isinstance(auth, str):
-        auth = Supplied(token=auth)
-    if isinstance(auth, Prepared):
+        auth = SuppliedToken(token=auth)
+    if isinstance(auth, PreparedAuthorization):
         return auth.authorization
     if isinstance(auth, (OAuth, MachineGrant)):
         return authorizer(target, auth, http)
-    if not isinstance(auth, Supplied):
+    if not isinstance(auth, SuppliedToken):
         if not callable(auth):
             raise ConfigurationError(
-                "auth is a token, a function that gives one, or one of OAuth, ClientCredentials, PrivateKeyJwt, "
-                "EnterpriseManaged, WorkloadIdentity"
+                "auth must be a token, a function that returns one, OAuth, ClientCredentials, PrivateKeyJwt, "
+                "EnterpriseManaged or WorkloadIdentity"
             )
-        auth = Supplied(token=auth)
+        auth = SuppliedToken(token=auth)
     return SuppliedTokens(target.url, auth)
 
 
@@ -426,13 +433,13 @@ def authorizer(
     target: UrlTarget,
     settings: OAuth | MachineGrant,
     http: HttpOptions | None = None,
-    person: Person | None = None,
+    person: UserInteraction | None = None,
     *,
     is_fresh: bool = False,
 ) -> Authorizer:
-    """The same for a login or a grant. `person` is how the user is reached, in place of what the settings say.
+    """Return the Authorizer for a login or a grant.
 
-    With `is_fresh` somebody logs in, whatever login there is.
+    `person` is how the user is reached, instead of what the settings say. `is_fresh` requires a new login.
     """
     verify = True if http is None else http.verify
     socket = target.socket if http is None or http.socket is None else http.socket
@@ -449,7 +456,7 @@ def authorizer(
 
 
 def store_of(settings: OAuth) -> Store:
-    """Where the logins of these settings are kept. Raises ConfigurationError."""
+    """Return the store of these settings. Raises ConfigurationError."""
     if settings.store == "memory":
         return MemoryStore()
     if settings.store == "keyring":

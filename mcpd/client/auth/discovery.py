@@ -1,8 +1,8 @@
-"""From a refusal to the authorization server: the resource's metadata, then the server's, in every protocol version.
+"""From a refused request to the authorization server: the resource's metadata, then the server's, in every version.
 
-The version is not known before the first success, so there is one order for all: what the newest asks for first, and
-the ways of 2025-03-26 only where there is no resource metadata at all.
-Spec: 2026-07-28 basic/authorization, authorization server discovery; 2025-03-26 basic/authorization; RFC 9728, 8414.
+The protocol version is unknown before the first success, so all servers are tried in the same order: first what the
+newest version requires, then the ways of 2025-03-26, but only if there is no resource metadata. Spec: 2026-07-28
+basic/authorization, authorization server discovery; 2025-03-26 basic/authorization; RFC 9728, 8414.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from msgspec import Struct
 from mcpd.auth.challenge import Challenge
 from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
-from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, json_object
+from mcpd.client.auth.steps import HttpStep, StepResponse, Steps, json_object, send
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 
 
-class Looked(Struct, frozen=True):
-    """One place that was asked, and what was there. `doctor` tells of all of them."""
+class Lookup(Struct, frozen=True):
+    """One URL that was requested during a discovery, and the result. `mcpd doctor` shows all of them."""
 
     what: str
     url: str
-    said: str
+    result: str
     is_good: bool = False
 
 
-class Found(Struct, frozen=True):
-    """What a discovery gave: the authorization server, and what is asked of it in the name of which resource."""
+class Discovery(Struct, frozen=True):
+    """The result of a discovery: the authorization server, and the resource that tokens are requested for."""
 
     server: ServerMetadata
     resource: str | None
-    """What is sent as `resource`; None in the branch of 2025-03-26."""
+    """The value of the parameter `resource`; None for servers of 2025-03-26."""
     metadata: ResourceMetadata | None
-    looked: tuple[Looked, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
 
 def challenge_of(challenges: Sequence[Challenge]) -> Challenge | None:
-    """The challenge that counts: the first with resource metadata, else the first of a scheme for tokens."""
+    """Return the relevant challenge: the first with resource metadata, otherwise the first of a token scheme."""
     for one in challenges:
         if one.params.get("resource_metadata"):
             return one
@@ -49,7 +49,7 @@ def challenge_of(challenges: Sequence[Challenge]) -> Challenge | None:
 
 
 def resource_urls(url: str, named: str | None) -> list[str]:
-    """Where a resource's metadata may be, in order."""
+    """Return the URLs where a resource's metadata may be, in order."""
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     path = parts.path.rstrip("/")
@@ -61,7 +61,6 @@ def resource_urls(url: str, named: str | None) -> list[str]:
 
 
 def _is_below(url: str, place: str) -> bool:
-    """Whether a place is at the origin of the server."""
     try:
         return origin_of(place) == origin_of(url)
     except ValueError:
@@ -69,7 +68,7 @@ def _is_below(url: str, place: str) -> bool:
 
 
 def _joined(url: str, named: str) -> str:
-    """A URL out of a challenge; some are written without their origin."""
+    """Return a URL of a challenge. Some servers leave out the origin."""
     try:
         return urljoin(url, named)
     except ValueError:
@@ -77,7 +76,7 @@ def _joined(url: str, named: str) -> str:
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Where an authorization server's metadata may be, in order."""
+    """Return the URLs where an authorization server's metadata may be, in order."""
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     if not path:
@@ -95,63 +94,64 @@ def discover(
     *,
     prefers: Callable[[str], int] = lambda issuer: 0,
     legacy: bool = True,
-    looked: list[Looked] | None = None,
+    lookups: list[Lookup] | None = None,
     assume_issuer: bool = False,
-) -> Steps[Found]:
-    """The authorization server of the MCP server at `url`. `prefers` sorts issuers, where there are several: low first.
+) -> Steps[Discovery]:
+    """Find the authorization server of the MCP server at `url`.
 
-    `legacy` allows the ways of 2025-03-26; `looked` gets each place as it is asked; `assume_issuer` takes one that
-    differs from the named issuer by a slash at its end. Raises AuthorizationFailed, which names every place that was
-    asked and what it answered.
+    `prefers` is a sort key for issuers if there are several. `legacy` allows servers of 2025-03-26. `lookups` collects
+    each URL as it is requested. `assume_issuer` accepts an issuer that differs by a slash at its end.
+
+    Raises AuthorizationFailed, whose text has every URL that was requested and its result.
     """
-    places: list[Looked] = [] if looked is None else looked
+    places: list[Lookup] = [] if lookups is None else lookups
     named = challenge.params.get("resource_metadata") if challenge is not None else None
     metadata = yield from _resource(url, named, places)
     if metadata is not None:
         server = yield from _first_usable(
             url, sorted(metadata.authorization_servers, key=prefers), places, assume_issuer
         )
-        return Found(server, metadata.resource, metadata, tuple(places))
+        return Discovery(server, metadata.resource, metadata, tuple(places))
     if not legacy:
-        raise AuthorizationFailed(f"{shown(url)} has no metadata of a protected resource: {_in_words(places)}")
+        raise AuthorizationFailed(f"{shown(url)} has no protected resource metadata: {_summary(places)}")
 
     # Spec: 2025-03-26 basic/authorization: the authorization server is at the MCP server's origin.
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     found = yield from _metadata(url, origin, places, is_origin=True)
-    return Found(found or ServerMetadata.guessed(origin), None, None, tuple(places))
+    return Discovery(found or ServerMetadata.guessed(origin), None, None, tuple(places))
 
 
-def _resource(url: str, named: str | None, places: list[Looked]) -> Steps[ResourceMetadata | None]:
-    """The resource's metadata; None if there is none at any place, and none was named."""
+def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[ResourceMetadata | None]:
+    """Return the resource's metadata; None if it is at none of the well-known URLs and the challenge names no other."""
     what = "resource metadata"
     if named and not _is_below(url, _joined(url, named)):
-        # At the server's own origin it is as safe as the server.
+        # A URL of the server's own origin is as safe as the server itself.
         check_endpoint(what, _joined(url, named), url)
     for place in resource_urls(url, named):
         try:
             answer = yield from _get(place, what)
         except FetchError as error:
-            places.append(Looked(what, place, error.reason))
-            raise AuthorizationFailed(f"{error}; without it nobody can log in to {shown(url)}") from None
+            places.append(Lookup(what, place, error.reason))
+            raise AuthorizationFailed(f"{error}; it is required to log in to {shown(url)}") from None
         if answer.status == 404:
-            places.append(Looked(what, place, "404"))
+            places.append(Lookup(what, place, "404"))
             continue
 
         problem, metadata = _read_resource(answer, url)
-        places.append(Looked(what, place, problem or "it is there", not problem))
+        places.append(Lookup(what, place, problem or "found", not problem))
         if metadata is None or problem:
             raise AuthorizationFailed(f"the {what} at {shown(place)} cannot be used: {problem}")
         return metadata
     if named:
-        raise AuthorizationFailed(f"{shown(url)} names {what} that is not there: {_in_words(places)}")
+        raise AuthorizationFailed(f"{shown(url)} names {what} that does not exist: {_summary(places)}")
     return None
 
 
-def _read_resource(answer: Answer, url: str) -> tuple[str, ResourceMetadata | None]:
-    """What is wrong with a document, and what it says."""
+def _read_resource(answer: StepResponse, url: str) -> tuple[str, ResourceMetadata | None]:
+    """Return the problem of a document, and its content."""
     if answer.status != 200:
-        return f"it answers {answer.status}", None
+        return f"the status is {answer.status}", None
     document = json_object(answer.body)
     if document is None:
         return "it is no JSON object", None
@@ -160,50 +160,49 @@ def _read_resource(answer: Answer, url: str) -> tuple[str, ResourceMetadata | No
     except ValueError as error:
         return str(error), None
     if not covers(metadata.resource, url):
-        # Spec: RFC 9728 3.3: such metadata is not used; somebody may want our token for another server.
-        return f"it is about {shown(metadata.resource)}, not about {shown(url)}", metadata
+        # Spec: RFC 9728 3.3: such metadata must not be used; it may try to obtain a token for another server.
+        return f"its resource is {shown(metadata.resource)}, not {shown(url)}", metadata
     if not metadata.authorization_servers:
         return "it names no authorization server", metadata
     return "", metadata
 
 
-def _first_usable(url: str, issuers: Sequence[str], places: list[Looked], assume_issuer: bool) -> Steps[ServerMetadata]:
+def _first_usable(url: str, issuers: Sequence[str], places: list[Lookup], assume_issuer: bool) -> Steps[ServerMetadata]:
     before = len(places)
     for issuer in issuers:
         found = yield from _metadata(url, issuer, places, allows_slash=assume_issuer)
         if found is not None:
             return found
-    text = "no authorization server can be used"
-    raise AuthorizationFailed(f"{text}: {_in_words(places[before:])}")
+    raise AuthorizationFailed(f"no usable authorization server: {_summary(places[before:])}")
 
 
 def _metadata(
-    url: str, issuer: str, places: list[Looked], *, is_origin: bool = False, allows_slash: bool = False
+    url: str, issuer: str, places: list[Lookup], *, is_origin: bool = False, allows_slash: bool = False
 ) -> Steps[ServerMetadata | None]:
-    """The metadata of one authorization server; None if no document at its places can be used."""
+    """Return the metadata of one authorization server; None if there is no usable document."""
     what = "authorization server metadata"
     try:
         check_endpoint("issuer", issuer, url)
     except AuthorizationFailed as error:
-        places.append(Looked(what, shown(issuer), str(error)))
+        places.append(Lookup(what, shown(issuer), str(error)))
         return None
 
     for place in metadata_urls(issuer):
         try:
             answer = yield from _get(place, what)
         except FetchError as error:
-            places.append(Looked(what, place, error.reason))
+            places.append(Lookup(what, place, error.reason))
             if is_origin:
                 raise AuthorizationFailed(str(error)) from None
             continue
         if answer.status != 200:
-            places.append(Looked(what, place, str(answer.status)))
+            places.append(Lookup(what, place, str(answer.status)))
             if is_origin and answer.status != 404:
-                raise AuthorizationFailed(f"the {what} at {shown(place)} answers {answer.status}")
+                raise AuthorizationFailed(f"the {what} at {shown(place)} has the status {answer.status}")
             continue
 
         problem, found = _read_server(answer, issuer, url, allows_slash=is_origin or allows_slash)
-        places.append(Looked(what, place, problem or "it is there", not problem))
+        places.append(Lookup(what, place, problem or "found", not problem))
         if found is not None:
             return found
         if is_origin:
@@ -211,8 +210,10 @@ def _metadata(
     return None
 
 
-def _read_server(answer: Answer, issuer: str, url: str, *, allows_slash: bool) -> tuple[str, ServerMetadata | None]:
-    """What is wrong with a document, else what it says."""
+def _read_server(
+    answer: StepResponse, issuer: str, url: str, *, allows_slash: bool
+) -> tuple[str, ServerMetadata | None]:
+    """Return the problem of a document, and its content."""
     document = json_object(answer.body)
     if document is None:
         return "it is no JSON object", None
@@ -220,10 +221,10 @@ def _read_server(answer: Answer, issuer: str, url: str, *, allows_slash: bool) -
         found = ServerMetadata.read(document)
     except ValueError as error:
         return str(error), None
-    # Spec: RFC 8414 3.3: identical. An origin was put together by us, and has no spelling of its own.
+    # Spec: RFC 8414 3.3: identical. An origin was built by this client, so its spelling does not matter.
     is_same_but_slash = found.issuer.removesuffix("/") == issuer.removesuffix("/")
     if found.issuer != issuer and not (allows_slash and is_same_but_slash):
-        hint = "; to take both for one, mcpd login --assume-issuer, OAuth(assume_issuer=True)" * is_same_but_slash
+        hint = "; to accept it, use mcpd login --assume-issuer or OAuth(assume_issuer=True)" * is_same_but_slash
         return f"its issuer is {printable(found.issuer, 200)}, not {printable(issuer, 200)}{hint}", None
     try:
         for name, endpoint in found.endpoints().items():
@@ -233,11 +234,11 @@ def _read_server(answer: Answer, issuer: str, url: str, *, allows_slash: bool) -
     return "", found
 
 
-def _get(url: str, what: str) -> Steps[Answer]:
-    # Spec: 2025-03-26 basic/authorization: the header goes with the discovery, so that servers can tell versions apart.
+def _get(url: str, what: str) -> Steps[StepResponse]:
+    # Spec: 2025-03-26 basic/authorization: discovery requests have the header, so that servers can tell versions apart.
     fields = (("Accept", "application/json"), ("MCP-Protocol-Version", table.SUPPORTED[0]))
-    return (yield from ask(HttpStep(url, what, headers=fields)))
+    return (yield from send(HttpStep(url, what, headers=fields)))
 
 
-def _in_words(places: Sequence[Looked]) -> str:
-    return "; ".join(f"{shown(one.url)}: {one.said}" for one in places) or "nothing was asked"
+def _summary(places: Sequence[Lookup]) -> str:
+    return "; ".join(f"{shown(one.url)}: {one.result}" for one in places) or "nothing was asked"

@@ -1,4 +1,4 @@
-"""The documents of a discovery, as far as a client reads them, and the rules of URLs in them. Pure.
+"""The metadata documents that a client reads, and the rules for URLs in them. No I/O.
 
 Spec: RFC 9728 (protected resource metadata), RFC 8414 (authorization server metadata), RFC 8628, RFC 9449.
 """
@@ -18,18 +18,18 @@ _MOST_SCOPES = 200
 
 
 class ResourceMetadata(Struct, frozen=True):
-    """What a protected resource says of itself (RFC 9728)."""
+    """The metadata of a protected resource (RFC 9728)."""
 
     resource: str
     authorization_servers: tuple[str, ...]
     scopes_supported: tuple[str, ...] | None = None
-    """None where it does not say."""
+    """None if the document does not list scopes."""
     wants_dpop: bool = False
     dpop_algorithms: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> ResourceMetadata:
-        """Raises ValueError, in words, for a document that cannot be used."""
+        """Read a document. Raises ValueError, with the reason, for an unusable document."""
         return cls(
             resource=_needed(document, "resource"),
             authorization_servers=_texts(document, "authorization_servers") or (),
@@ -40,7 +40,7 @@ class ResourceMetadata(Struct, frozen=True):
 
 
 class ServerMetadata(Struct, frozen=True, kw_only=True):
-    """What an authorization server says of itself (RFC 8414)."""
+    """The metadata of an authorization server (RFC 8414)."""
 
     issuer: str
     token_endpoint: str
@@ -50,20 +50,20 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
     device_endpoint: str | None = None
     scopes_supported: tuple[str, ...] | None = None
     auth_methods: tuple[str, ...] | None = None
-    """None where it does not say, which means `client_secret_basic`."""
+    """None if the document does not list methods, which means `client_secret_basic`."""
     challenge_methods: tuple[str, ...] | None = None
     signing_algorithms: tuple[str, ...] | None = None
-    """With which client assertions may be signed."""
+    """The algorithms for client assertions."""
     dpop_algorithms: tuple[str, ...] = ()
     takes_documents: bool = False
     """Whether a client id may be the URL of a metadata document."""
     sends_issuer: bool = False
     is_guessed: bool = False
-    """There was no document: these are the paths that 2025-03-26 falls back to."""
+    """Whether there was no document, so that the endpoints are the fallback paths of 2025-03-26."""
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> ServerMetadata:
-        """Raises ValueError, in words, for a document that cannot be used."""
+        """Read a document. Raises ValueError, with the reason, for an unusable document."""
         methods = _texts(document, "token_endpoint_auth_methods_supported")
         return cls(
             issuer=_needed(document, "issuer"),
@@ -94,7 +94,7 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
         )
 
     def endpoints(self) -> dict[str, str]:
-        """Those that it names, by what they are called."""
+        """The endpoints of the document, by their names in error messages."""
         named = {
             "authorization endpoint": self.authorization_endpoint,
             "token endpoint": self.token_endpoint,
@@ -137,25 +137,25 @@ def _split(url: str) -> SplitResult | None:
 
 
 def origin_of(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port of a URL. Raises ValueError for what is none."""
+    """Return scheme, host and port of a URL. Raises ValueError for an invalid URL."""
     parts = _split(url)
     if parts is None or parts.scheme not in ("https", "http"):
-        raise ValueError(f"{shown(url)} is no URL")
+        raise ValueError(f"{shown(url)} is not a valid URL")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme, (parts.hostname or "").rstrip("."), port
 
 
 def plain_url(url: str) -> str:
-    """A server's URL as its resource is named: no user, no query, no fragment; `ws` as the `http` that carries it."""
+    """Return the URL that names a server as a resource: without user, query and fragment; `ws` becomes `http`."""
     parts = urlsplit(url)
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether a server at `url` may be what the metadata of `resource` is about: the same, or below it by segments.
+    """Whether the metadata of `resource` may describe the server at `url`: the same path, or one below it.
 
-    Spec: RFC 9728 3.3, as both official libraries take it.
+    Spec: RFC 9728 3.3, interpreted like both official libraries.
     """
     ours, theirs = _split(url), _split(resource)
     if ours is None or theirs is None or theirs.query or theirs.fragment or "@" in theirs.netloc:
@@ -169,15 +169,15 @@ def covers(resource: str, url: str) -> bool:
     return ours.path.rstrip("/") == below or ours.path.startswith(f"{below}/")
 
 
-class Place:
-    """The server that tokens are for, and which of the URLs that its client asks for are at it or below it."""
+class TokenAudience:
+    """The server that tokens are issued for, and which other URLs may receive them."""
 
     def __init__(self, url: str) -> None:
         self.url = plain_url(url)
         self._last = ("", "", False)
 
     def look(self, url: str) -> tuple[str, bool]:
-        """A URL as `plain_url` gives it, and whether the tokens may go there."""
+        """Return the URL normalized by `plain_url`, and whether it may receive the tokens."""
         if self._last[0] != url:
             plain = plain_url(url)
             self._last = (url, plain, covers(self.url, plain))
@@ -185,7 +185,7 @@ class Place:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether a URL names this machine by its own name or address."""
+    """Whether the host of a URL is localhost or a loopback address."""
     parts = _split(url)
     host = "" if parts is None else (parts.hostname or "")
     return host == "localhost" or host == "::1" or _is_ipv4_loopback(host)
@@ -198,7 +198,10 @@ def _is_ipv4_loopback(host: str) -> bool:
 
 
 def check_endpoint(name: str, url: str, server: str) -> None:
-    """Spec: RFC 6749 3.1, AUTH-172: https, or http on loopback of a server on loopback. Raises AuthorizationFailed."""
+    """Require https, or http between loopback addresses. Raises AuthorizationFailed.
+
+    Spec: RFC 6749 3.1, AUTH-172.
+    """
     parts = _split(url)
     is_fine = parts is not None and not parts.fragment and "@" not in parts.netloc
     if is_fine and parts is not None:
@@ -206,9 +209,11 @@ def check_endpoint(name: str, url: str, server: str) -> None:
             parts.scheme == "http" and is_loopback_url(url) and is_loopback_url(server)
         )
     if not is_fine or not url.isascii() or not url.isprintable() or " " in url:
-        raise AuthorizationFailed(f"the {name} {shown(url)} is no https URL; ask who runs the authorization server")
+        raise AuthorizationFailed(
+            f"the {name} {shown(url)} is not an https URL; report this to the operator of the authorization server"
+        )
 
 
 def shown(url: str) -> str:
-    """A URL for people: printable, short, without its query."""
+    """Return a URL for messages: printable, short, and without its query."""
     return printable(url.partition("?")[0], 200)

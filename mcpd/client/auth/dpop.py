@@ -1,4 +1,4 @@
-"""Proofs that a key is ours (DPoP, RFC 9449), and assertions that a client is (RFC 7523). Needs joserfc.
+"""DPoP proofs (RFC 9449), when they are required, and client assertions (RFC 7523). Signing requires joserfc.
 
 Spec: RFC 9449 4.2, 7.1, 8; SEP-1932 (draft); the extension for client credentials.
 """
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mcpd.auth.challenge import Challenge
-from mcpd.client.auth.discovery import Found
+from mcpd.client.auth.discovery import Discovery
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
 
@@ -33,12 +33,14 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "joserfc":
             raise
-        raise ConfigurationError("keys and proofs need the package joserfc: pip install 'mcpd-server[auth]'") from None
+        raise ConfigurationError("DPoP and key assertions require pip install 'mcpd-server[auth]'") from None
     return joserfc
 
 
 class Prover:
-    """A key of ES256, and the nonces that servers want to see in its proofs. `key` is what `private` gave, or None."""
+    """An ES256 key, and the nonces that servers require in its proofs. `key` is a value of `private`; None creates a
+    key.
+    """
 
     def __init__(self, key: Mapping[str, Any] | None = None) -> None:
         jose = _library()
@@ -53,12 +55,12 @@ class Prover:
 
     @property
     def private(self) -> dict[str, Any]:
-        """The key as a JWK, to be kept as a secret."""
+        """The private key as a JWK. It is a secret."""
         found: dict[str, Any] = self._key.as_dict(private=True)
         return found
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
-        """A proof for one request, with the token that it is sent with; none is ever used twice."""
+        """Return a new proof for one request, and for the token that it is sent with."""
         parts = urlsplit(url)
         claims: dict[str, Any] = {
             "jti": token_urlsafe(16),
@@ -74,8 +76,8 @@ class Prover:
         header = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._public}
         return str(_library().jwt.encode(header, claims, self._key, algorithms=[ALGORITHM]))
 
-    def heard(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Keep the nonce that an answer has; whether it has one. Names of headers are in small letters."""
+    def on_response(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Keep the nonce of a response. Return whether it has one. Header names are in lower case."""
         nonce = headers.get("dpop-nonce")
         if not nonce or len(nonce) > 1024:
             return False
@@ -86,12 +88,12 @@ class Prover:
 
 
 def assertion(client_id: str, audience: str, key_pem: str, algorithm: str) -> str:
-    """A client assertion: issuer and subject are the client, the audience is the authorization server's issuer.
+    """Return a client assertion. The audience is the issuer of the authorization server.
 
-    Raises ConfigurationError for a key that cannot be read, or is of another algorithm.
+    Raises ConfigurationError for an unreadable key, and for a key that does not fit the algorithm.
     """
     if algorithm not in _ALGORITHMS:
-        raise ConfigurationError(f"PrivateKeyJwt: algorithm is one of {', '.join(_ALGORITHMS)}")
+        raise ConfigurationError(f"PrivateKeyJwt: algorithm must be one of {', '.join(_ALGORITHMS)}")
     jose = _library()
     now = int(time.time())
     claims = {
@@ -105,8 +107,8 @@ def assertion(client_id: str, audience: str, key_pem: str, algorithm: str) -> st
         key = kind.import_key(key_pem)
         return str(jose.jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm]))
     except Exception:
-        # What the library says may quote the key.
-        raise ConfigurationError(f"PrivateKeyJwt: key_pem is no private key in PKCS 8 for {algorithm}") from None
+        # The library's message may contain the key.
+        raise ConfigurationError(f"PrivateKeyJwt: key_pem must be a PKCS 8 private key for {algorithm}") from None
 
 
 def _origin(url: str) -> str:
@@ -118,34 +120,34 @@ _ALGORITHM = "ES256"
 
 
 class Binding(Struct, frozen=True):
-    """The key that tokens are bound to, if they are; `is_needed` refuses those that are not."""
+    """The key that tokens are bound to. `is_required` refuses tokens that are not bound to it."""
 
     prover: Prover | None = None
-    is_needed: bool = False
+    is_required: bool = False
 
 
 UNBOUND = Binding()
 
 
-def binding(wants: bool, challenge: Challenge | None, found: Found) -> Binding:
-    """A fresh key where the program, the challenge or the resource wants bound tokens. Raises AuthorizationFailed."""
+def binding(wants: bool, challenge: Challenge | None, found: Discovery) -> Binding:
+    """Create a key if the program, the challenge or the resource requires DPoP. Raises AuthorizationFailed."""
     metadata = found.metadata
-    is_needed = wants or (challenge is not None and challenge.is_of("DPoP"))
-    is_needed = is_needed or (metadata is not None and metadata.wants_dpop)
-    if not is_needed:
+    is_required = wants or (challenge is not None and challenge.is_of("DPoP"))
+    is_required = is_required or (metadata is not None and metadata.wants_dpop)
+    if not is_required:
         return UNBOUND
     if _ALGORITHM not in found.server.dpop_algorithms:
         raise AuthorizationFailed(
-            f"tokens bound by DPoP are wanted, and {printable(found.server.issuer, 200)} does not say that it issues "
-            f"such with {_ALGORITHM} (dpop_signing_alg_values_supported)"
+            f"DPoP tokens are required, but {printable(found.server.issuer, 200)} does not announce DPoP with "
+            f"{_ALGORITHM} (dpop_signing_alg_values_supported)"
         )
 
-    return Binding(Prover(), is_needed=True)
+    return Binding(Prover(), is_required=True)
 
 
 def binding_of(key: Mapping[str, Any] | None) -> Binding:
-    """The key of a login that was kept."""
+    """Return the key of a stored login."""
     if key is None:
         return UNBOUND
 
-    return Binding(Prover(key), is_needed=True)
+    return Binding(Prover(key), is_required=True)

@@ -1,10 +1,12 @@
-"""A login, from the refusal of a request to tokens; and the ways to new tokens without one. No I/O.
+"""The login of a person, from a refused request to tokens, and the refresh of tokens. No I/O.
 
-    login      a person, by a browser or by a code on another device
-    obtain     a program with credentials of its own (`grants.py`)
-    refresh    the tokens of a login, renewed
+    known_client, register       the client's registration at the authorization server
+    begin, authorization_url,
+    read_callback                the authorization request and its response: PKCE, state, issuer, scopes
+    login                        the whole login, in a browser or with a code on another device
+    refresh                      new tokens for a login
 
-Spec: 2026-07-28 basic/authorization; RFC 6749 4.1, 6; RFC 8628; RFC 8707; RFC 9449.
+Spec: 2026-07-28 basic/authorization; RFC 6749 4.1, 6; RFC 7591; RFC 7636; RFC 8628; RFC 8707; RFC 9207; RFC 9449.
 """
 
 from __future__ import annotations
@@ -22,19 +24,27 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from mcpd.auth.challenge import Challenge
-from mcpd.client.auth.discovery import Found, discover
+from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
 from mcpd.client.auth.dpop import Binding, binding
 from mcpd.client.auth.settings import OAuth
-from mcpd.client.auth.steps import HttpStep, Listen, Steps, Tell, Visit, ask, form, json_object
-from mcpd.client.auth.store import Kept, Login, Registration
-from mcpd.client.auth.tokens import ClientId, Refusal, Tokens, choose_method, identified, refusal_of, request_tokens
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, form, json_object, send
+from mcpd.client.auth.store import Login, LoginRecords, Registration
+from mcpd.client.auth.tokens import (
+    ClientId,
+    Refusal,
+    Tokens,
+    authenticate_client,
+    choose_method,
+    refusal_of,
+    request_tokens,
+)
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
-    """One authorization request, kept until its response: recorded before the browser starts."""
+class AuthorizationRequest(Struct, frozen=True, kw_only=True):
+    """One authorization request. It is stored until its response arrives."""
 
     issuer: str
     state: str
@@ -44,13 +54,13 @@ class Attempt(Struct, frozen=True, kw_only=True):
     resource: str | None
     scopes: tuple[str, ...] | None
     allows_slash: bool = False
-    """Whether the response may name the issuer with another slash at its end."""
+    """Whether the issuer in the response may differ by a slash at its end."""
 
     def __repr__(self) -> str:
-        return f"Attempt({self.issuer!r}, {self.client_id!r}, scopes={self.scopes})"
+        return f"AuthorizationRequest({self.issuer!r}, {self.client_id!r}, scopes={self.scopes})"
 
 
-def scopes_to_ask(
+def select_scopes(
     settings: OAuth,
     server: ServerMetadata,
     challenged: Sequence[str],
@@ -58,10 +68,10 @@ def scopes_to_ask(
     before: Sequence[str] = (),
     held: Sequence[str] = (),
 ) -> tuple[str, ...] | None:
-    """What to ask for: the program's choice, else the challenge's, else all that the resource lists; None for nothing.
+    """Return the scopes to request: the program's, otherwise the challenge's, otherwise all that the resource lists.
 
-    `before` is what was asked for already: a step up asks for both. `held` is what the last login was granted: the
-    next one keeps that. Spec: 2026-07-28 scope selection strategy, step-up.
+    `before` are the scopes of an earlier request: a step up requests both. `held` are the scopes of the last login,
+    which are requested again. Returns None for no scopes. Spec: 2026-07-28 scope selection strategy, step-up.
     """
     if before:
         found = [*before, *challenged]
@@ -83,20 +93,20 @@ def begin(
     redirect_uri: str,
     resource: str | None,
     scopes: tuple[str, ...] | None,
-) -> Attempt:
-    """A fresh attempt. Raises AuthorizationFailed for a server that does not say that it has PKCE."""
+) -> AuthorizationRequest:
+    """Create an authorization request. Raises AuthorizationFailed for a server that does not announce PKCE."""
     name = printable(server.issuer, 200)
     if server.authorization_endpoint is None:
-        raise AuthorizationFailed(f"{name} has no authorization endpoint: nobody can log in there with a browser")
+        raise AuthorizationFailed(f"{name} has no authorization endpoint, which a login in a browser requires")
     methods = server.challenge_methods
     if not server.is_guessed and not settings.assume_pkce and "S256" not in (methods or ()):
         # Spec: 2026-07-28 security considerations: clients "MUST refuse to proceed".
-        said = "does not say that it has PKCE" if methods is None else "does not list S256 for PKCE"
+        said = "does not announce PKCE" if methods is None else "does not list S256 for PKCE"
         raise AuthorizationFailed(
-            f"{name} {said} (code_challenge_methods_supported); if you know that it has, go on with "
-            "mcpd login --assume-pkce, OAuth(assume_pkce=True)"
+            f"{name} {said} (code_challenge_methods_supported); if it supports PKCE nevertheless, use "
+            "mcpd login --assume-pkce or OAuth(assume_pkce=True)"
         )
-    return Attempt(
+    return AuthorizationRequest(
         issuer=server.issuer,
         state=token_urlsafe(16),
         verifier=token_urlsafe(48),
@@ -108,8 +118,8 @@ def begin(
     )
 
 
-def authorization_url(server: ServerMetadata, attempt: Attempt, mcp_url: str) -> str:
-    """The page that the user visits. Raises AuthorizationFailed for one that no browser may be sent to."""
+def authorization_url(server: ServerMetadata, attempt: AuthorizationRequest, mcp_url: str) -> str:
+    """Return the page that the user visits. Raises AuthorizationFailed for an unsafe URL."""
     endpoint = server.authorization_endpoint or ""
     check_endpoint("authorization endpoint", endpoint, mcp_url)
     digest = sha256(attempt.verifier.encode()).digest()
@@ -126,36 +136,36 @@ def authorization_url(server: ServerMetadata, attempt: Attempt, mcp_url: str) ->
     if attempt.scopes:
         query["scope"] = " ".join(attempt.scopes)
         if "offline_access" in attempt.scopes:
-            query["prompt"] = "consent"  # OpenID Connect Core 11: without it no refresh token need be given
+            query["prompt"] = "consent"  # OpenID Connect Core 11: required for a refresh token
     joined = "&" if urlsplit(endpoint).query else "?"
     return f"{endpoint}{joined}{urlencode(query)}"
 
 
-def read_callback(server: ServerMetadata, attempt: Attempt, url: str) -> str:
-    """The code in the URL that the browser was sent back to. Raises AuthorizationFailed.
+def read_callback(server: ServerMetadata, attempt: AuthorizationRequest, url: str) -> str:
+    """Return the code of the URL that the browser was redirected to. Raises AuthorizationFailed.
 
-    Nothing of a response is used, or shown, before its state and its issuer are found to be right.
+    No other parameter is used or shown before state and issuer have been verified.
     """
     query = urlsplit(url.strip()).query if "?" in url else url.strip()
     pairs = parse_qsl(query, keep_blank_values=True)
     found = dict(pairs)
     if any(sum(name == other for other, _ in pairs) > 1 for name in ("code", "state", "iss", "error")):
-        raise AuthorizationFailed("the browser came back with a parameter given twice: log in again")
+        raise AuthorizationFailed("the redirect of the browser repeats a parameter: log in again")
     if not compare_digest(found.get("state", "").encode(), attempt.state.encode()):
-        raise AuthorizationFailed("the browser came back from another login (state): log in again")
+        raise AuthorizationFailed("the redirect of the browser belongs to another login (state): log in again")
 
-    # Spec: 2026-07-28 security considerations; RFC 9207 2.4: compared as it stands, in error responses too.
+    # Spec: 2026-07-28 security considerations; RFC 9207 2.4: compared literally, in error responses too.
     issuer = found.get("iss")
     if issuer is None and server.sends_issuer:
         raise AuthorizationFailed(
-            f"the response does not name its issuer (iss), which {printable(attempt.issuer, 200)} says it does: refused"
+            f"the response does not contain iss, which {printable(attempt.issuer, 200)} announces: refused"
         )
     is_same = issuer == attempt.issuer
     if issuer is not None and attempt.allows_slash:
         is_same = issuer.removesuffix("/") == attempt.issuer.removesuffix("/")
     if issuer is not None and not is_same:
         raise AuthorizationFailed(
-            f"the response came from another authorization server than {printable(attempt.issuer, 200)} (iss): refused"
+            f"the response is not from the authorization server {printable(attempt.issuer, 200)} (iss): refused"
         )
     if "error" in found:
         said = printable(found.get("error_description", ""), 300)
@@ -163,23 +173,23 @@ def read_callback(server: ServerMetadata, attempt: Attempt, url: str) -> str:
         text = f"{printable(attempt.issuer, 200)} refused: {code}{f': {said}' if said else ''}"
         raise Refusal(text, found["error"])
     if not found.get("code"):
-        raise AuthorizationFailed("the browser came back without a code: log in again")
+        raise AuthorizationFailed("the redirect of the browser has no code: log in again")
     return found["code"]
 
 
 _MOST_TEXT = 8 * 1024
 _METHODS = ("none", "client_secret_post", "client_secret_basic")
-"""In this order: a secret in the body is read alike by all, which Basic with its encoding is not."""
+"""In order of preference: servers disagree on the encoding of Basic, but not on a secret in the body."""
 _ADJUSTABLE = ("invalid_client_metadata", "invalid_redirect_uri")
 
 
 def known_client(settings: OAuth, server: ServerMetadata) -> ClientId | None:
-    """The client that needs no registration here. Raises AuthorizationFailed for one of another issuer."""
+    """Return the client if it needs no registration. Raises AuthorizationFailed for a client of another issuer."""
     if settings.client_id is not None:
         if settings.issuer is not None and settings.issuer != server.issuer:
             raise AuthorizationFailed(
                 f"client id {printable(settings.client_id, 100)} is registered at {printable(settings.issuer, 200)}, "
-                f"and the server now names {printable(server.issuer, 200)}: register there, or ask who runs the server"
+                f"but the server now names {printable(server.issuer, 200)}: register there, or ask its operator"
             )
         return ClientId(
             settings.client_id, settings.client_secret, choose_method(server.auth_methods, settings.client_secret)
@@ -192,23 +202,23 @@ def known_client(settings: OAuth, server: ServerMetadata) -> ClientId | None:
 def register(
     settings: OAuth, server: ServerMetadata, redirect_uri: str, scopes: tuple[str, ...] | None = None
 ) -> Steps[Registration]:
-    """Register at the authorization server, with one more try if it dislikes how.
+    """Register the client, with one more attempt if the server refuses the metadata.
 
-    `scopes` are said only after a refusal for want of them: some servers take them for all that the client may ever
-    ask. Raises AuthorizationFailed, FetchError.
+    `scopes` are sent only after a refusal that requires them, because some servers treat them as the maximum for all
+    requests of the client. Raises AuthorizationFailed, FetchError.
     """
     endpoint = server.registration_endpoint
     if endpoint is None:
         raise AuthorizationFailed(
-            f"{printable(server.issuer, 200)} registers no clients by itself: get a client id there, and give it "
-            "(mcpd login --client-id ID, OAuth(client_id=…))"
+            f"{printable(server.issuer, 200)} has no dynamic registration: create a client id there, and use it with "
+            "mcpd login --client-id ID or OAuth(client_id=…)"
         )
     methods = server.auth_methods or ("client_secret_basic",)
     preferred = [each for each in _METHODS if each in methods] or ["none"]
     body: dict[str, object] = {
         "client_name": settings.client_name,
         "redirect_uris": [redirect_uri],
-        # Spec: 2026-07-28 client registration: "web", the default, refuses redirects to loopback, "native" others.
+        # Spec: 2026-07-28 client registration: "web", the default, refuses loopback redirects; "native" refuses others.
         "application_type": "native" if is_loopback_url(redirect_uri) else "web",
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
@@ -221,12 +231,14 @@ def register(
 
     for attempt in range(2):
         fields = (("Content-Type", "application/json"), ("Accept", "application/json"))
-        answer = yield from ask(HttpStep(endpoint, "registration endpoint", "POST", fields, encode(body)))
+        answer = yield from send(HttpStep(endpoint, "registration endpoint", "POST", fields, encode(body)))
         if answer.status in (200, 201):
             return _read(json_object(answer.body) or {}, server, redirect_uri, preferred[0])
         refused: Refusal = refusal_of(answer, endpoint, "registration endpoint")
         if refused.code == "invalid_redirect_uri" and "127.0.0.1" in redirect_uri:
-            hint = "if it takes localhost only: mcpd login --localhost, OAuth(redirect='http://localhost:0/callback')"
+            hint = (
+                "if it requires localhost, use mcpd login --localhost or OAuth(redirect='http://localhost:0/callback')"
+            )
             raise Refusal(f"{refused}; {hint}", refused.code, refused.status)
         if attempt or refused.code not in _ADJUSTABLE:
             raise refused
@@ -242,13 +254,13 @@ def _read(document: dict[str, object], server: ServerMetadata, redirect_uri: str
     client_id, secret = document.get("client_id"), document.get("client_secret")
     method, ends = document.get("token_endpoint_auth_method"), document.get("client_secret_expires_at")
     if not isinstance(client_id, str) or not client_id or len(client_id) > _MOST_TEXT:
-        raise AuthorizationFailed(f"{printable(server.issuer, 200)} registers the client and gives it no client_id")
+        raise AuthorizationFailed(f"the registration at {printable(server.issuer, 200)} has no client_id")
     secret = secret if isinstance(secret, str) and secret else None
     if not isinstance(method, str):
         method = asked if secret is None or asked != "none" else choose_method(server.auth_methods, secret)
     if method not in ("none", "client_secret_basic", "client_secret_post"):
         raise AuthorizationFailed(
-            f"{printable(server.issuer, 200)} wants clients to prove themselves by {printable(method, 60)}"
+            f"{printable(server.issuer, 200)} requires the unsupported authentication method {printable(method, 60)}"
         )
     has_end = isinstance(ends, (int, float)) and not isinstance(ends, bool) and ends > 0
     return Registration(
@@ -266,13 +278,13 @@ _MOST_DEVICE_SECONDS = 900.0
 _MOST_DEVICE_PAUSE = 60.0
 
 
-class LoggedIn(Struct, frozen=True):
-    """What a login gave: the record to keep, and the registration if there is a new one."""
+class LoginResult(Struct, frozen=True):
+    """The result of a login: the record to store, and a new registration."""
 
     login: Login
     registration: Registration | None = None
     dropped: str | None = None
-    """The issuer whose registration was refused, so that it is to be forgotten."""
+    """The issuer that refused its registration, which must be removed."""
 
 
 class _Client(Struct, frozen=True):
@@ -286,74 +298,76 @@ def login(
     url: str,
     settings: OAuth,
     challenge: Challenge | None,
-    kept: Kept,
+    records: LoginRecords,
     *,
     before: Sequence[str] = (),
     held: Sequence[str] = (),
     saw_metadata: bool = False,
-) -> Steps[LoggedIn]:
-    """Log a person in to the MCP server at `url`. `before` are the scopes that were asked for, for a step up;
-    `held` are those that the last login was granted.
+) -> Steps[LoginResult]:
+    """Log a person in to the MCP server at `url`.
 
+    `before` are the scopes of an earlier request, for a step up. `held` are the scopes that the last login was granted.
     Raises AuthorizationFailed, FetchError.
     """
     found = yield from discover(
         url,
         challenge,
-        prefers=_preference(settings, kept),
+        prefers=_preference(settings, records),
         legacy=settings.legacy and not saw_metadata,
         assume_issuer=settings.assume_issuer,
     )
     server = found.server
-    _check_issuer(settings, kept, url, server)
+    _check_issuer(settings, records, url, server)
     supported = found.metadata.scopes_supported if found.metadata is not None else None
     challenged = challenge.scopes if challenge is not None else ()
-    scopes = scopes_to_ask(settings, server, challenged, supported, before, held)
+    scopes = select_scopes(settings, server, challenged, supported, before, held)
     bound = binding(settings.dpop, challenge, found)
 
     known = known_client(settings, server)
-    stored = kept.registration(server.issuer) if known is None else None
+    stored = records.registration(server.issuer) if known is None else None
     try:
         client = yield from _client(settings, server, known, stored)
         tokens = yield from _tokens(url, settings, found, client, scopes, bound)
     except Refusal as error:
         if held and error.code == "invalid_scope":
-            # What was granted once may be no more.
-            return (yield from login(url, settings, challenge, kept, saw_metadata=saw_metadata))
-        # A registration that the server has forgotten, or that lacks scopes, is made anew: once.
+            # Scopes that were granted once may be refused now.
+            return (yield from login(url, settings, challenge, records, saw_metadata=saw_metadata))
+        # Register once more if the server has forgotten the registration, or if it lacks scopes.
         has_scopes = error.code == "invalid_scope" and known is None
         if known is not None or not (has_scopes or (stored is not None and error.code in _FORGOTTEN)):
             raise
         client = yield from _client(settings, server, None, None, scopes if has_scopes else None)
         tokens = yield from _tokens(url, settings, found, client, scopes, bound)
-    record = login_of(url, found, client.client, tokens, scopes, bound)
-    return LoggedIn(record, client.registration if client.is_new else None)
+    record = login_record(url, found, client.client, tokens, scopes, bound)
+    return LoginResult(record, client.registration if client.is_new else None)
 
 
 _FORGOTTEN = ("invalid_client", "unauthorized_client")
 
 
-def _preference(settings: OAuth, kept: Kept) -> Callable[[str], int]:
-    """Spec: RFC 9728 7.6: which of several issuers; where we are registered, then as the resource sorts them."""
+def _preference(settings: OAuth, records: LoginRecords) -> Callable[[str], int]:
+    """The sort key of issuers: first where the client is registered, then in the order of the resource (RFC 9728
+    7.6).
+    """
 
     def rank(issuer: str) -> int:
         if settings.issuer is not None:
             return int(issuer != settings.issuer)
-        return int(kept.registration(issuer) is None)
+        return int(records.registration(issuer) is None)
 
     return rank
 
 
-def _check_issuer(settings: OAuth, kept: Kept, url: str, server: ServerMetadata) -> None:
-    """A given client id belongs to one issuer, said or learnt. Raises AuthorizationFailed."""
+def _check_issuer(settings: OAuth, records: LoginRecords, url: str, server: ServerMetadata) -> None:
+    """A client id belongs to one issuer, configured or recorded. Raises AuthorizationFailed."""
     if settings.client_id is None or settings.issuer is not None:
         return
-    before = kept.login(url, settings.client_id)
+    before = records.login(url, settings.client_id)
     if before is not None and before.issuer != server.issuer:
         raise AuthorizationFailed(
-            f"client id {printable(settings.client_id, 100)} was used at {printable(before.issuer, 200)}, and the "
-            f"server now names {printable(server.issuer, 200)}: if that is right, mcpd logout {url}, and log in with "
-            "an id of it"
+            f"client id {printable(settings.client_id, 100)} was used at {printable(before.issuer, 200)}, but the "
+            f"server now names {printable(server.issuer, 200)}: if that is intended, run mcpd logout {url}, and log in "
+            "with a client id of the new one"
         )
 
 
@@ -364,16 +378,16 @@ def _client(
     stored: Registration | None,
     scopes: tuple[str, ...] | None = None,
 ) -> Steps[_Client]:
-    """Who we are there, with a place that the browser comes back to: registered now if need be."""
+    """Return the client with a redirect URI that is listened on, registering it if necessary."""
     wanted = stored.redirect_uri if stored is not None else None
     if settings.device:
         redirect: str | None = settings.redirect
     else:
-        redirect = yield Listen(wanted)
+        redirect = yield ListenForRedirect(wanted)
         if redirect is None:
-            # The port of the registration is taken: one more registration, for another.
+            # The registered port is in use. Register another one.
             stored = None
-            redirect = yield Listen(None)
+            redirect = yield ListenForRedirect(None)
     assert isinstance(redirect, str)
     if known is not None:
         return _Client(known, redirect, None)
@@ -386,7 +400,7 @@ def _client(
 def _tokens(
     url: str,
     settings: OAuth,
-    found: Found,
+    found: Discovery,
     client: _Client,
     scopes: tuple[str, ...] | None,
     bound: Binding,
@@ -395,7 +409,7 @@ def _tokens(
         return (yield from _by_device(url, found, client.client, scopes, bound))
     server = found.server
     attempt = begin(settings, server, client.client.client_id, client.redirect_uri, found.resource, scopes)
-    returned: str = yield Visit(authorization_url(server, attempt, url), server.issuer, scopes or ())
+    returned: str = yield OpenBrowser(authorization_url(server, attempt, url), server.issuer, scopes or ())
     code = read_callback(server, attempt, returned)
     fields = {
         "grant_type": "authorization_code",
@@ -406,32 +420,34 @@ def _tokens(
     }
     return (
         yield from request_tokens(
-            server.token_endpoint, fields, client.client, prover=bound.prover, needs_bound=bound.is_needed
+            server.token_endpoint, fields, client.client, prover=bound.prover, requires_dpop=bound.is_required
         )
     )
 
 
 def _by_device(
-    url: str, found: Found, client: ClientId, scopes: tuple[str, ...] | None, bound: Binding
+    url: str, found: Discovery, client: ClientId, scopes: tuple[str, ...] | None, bound: Binding
 ) -> Steps[Tokens]:
-    """Spec: RFC 8628: a code that is typed elsewhere, and a question every few seconds whether it was."""
+    """Show the user a code, and ask the server every few seconds whether it was typed (RFC 8628)."""
     server = found.server
     if server.device_endpoint is None:
         raise AuthorizationFailed(
-            f"{printable(server.issuer, 200)} has no login by a code: leave out --device; --no-browser works over SSH"
+            f"{printable(server.issuer, 200)} does not support --device; --no-browser also works over SSH"
         )
-    fields, headers = identified(client, {"scope": " ".join(scopes) if scopes else None, "resource": found.resource})
+    fields, headers = authenticate_client(
+        client, {"scope": " ".join(scopes) if scopes else None, "resource": found.resource}
+    )
     said = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
     what = "device authorization endpoint"
-    answer = yield from ask(HttpStep(server.device_endpoint, what, "POST", tuple(said.items()), form(fields)))
+    answer = yield from send(HttpStep(server.device_endpoint, what, "POST", tuple(said.items()), form(fields)))
     if answer.status != 200:
         raise refusal_of(answer, server.device_endpoint, what)
     document = json_object(answer.body) or {}
     code, page, user_code = (document.get(name) for name in ("device_code", "verification_uri", "user_code"))
     if not (isinstance(code, str) and isinstance(page, str) and isinstance(user_code, str)):
-        raise AuthorizationFailed(f"the {what} of {printable(server.issuer, 200)} gives no code")
+        raise AuthorizationFailed(f"the {what} of {printable(server.issuer, 200)} returned no code")
 
-    check_endpoint("page for the code", page, url)  # a program may show it in a browser
+    check_endpoint("page for the code", page, url)  # the program may open it in a browser
     pause, left = _number(document.get("interval"), 5.0), _number(document.get("expires_in"), 600.0)
     pause, left = min(pause, _MOST_DEVICE_PAUSE), min(left, _MOST_DEVICE_SECONDS)
     whole = document.get("verification_uri_complete")
@@ -440,13 +456,13 @@ def _by_device(
     asked = {"grant_type": _DEVICE_GRANT, "device_code": code, "resource": found.resource}
     is_first = True
     while left > 0:
-        yield Tell(page, user_code, pause, whole if isinstance(whole, str) else None, is_first)
+        yield ShowCode(page, user_code, pause, whole if isinstance(whole, str) else None, is_first)
         is_first = False
         left -= pause
         try:
             return (
                 yield from request_tokens(
-                    server.token_endpoint, dict(asked), client, prover=bound.prover, needs_bound=bound.is_needed
+                    server.token_endpoint, dict(asked), client, prover=bound.prover, requires_dpop=bound.is_required
                 )
             )
         except Refusal as error:
@@ -454,7 +470,7 @@ def _by_device(
                 pause += 5
             elif error.code != "authorization_pending":
                 raise
-    raise AuthorizationFailed("the code was not typed in time: log in again")
+    raise AuthorizationFailed("the code was not entered in time: log in again")
 
 
 def _number(found: object, default: float) -> float:
@@ -462,10 +478,10 @@ def _number(found: object, default: float) -> float:
     return float(min(max(found, 0.05), 1e9)) if is_number and isinstance(found, (int, float)) else default
 
 
-def login_of(
-    url: str, found: Found, client: ClientId | None, tokens: Tokens, scopes: Sequence[str] | None, bound: Binding
+def login_record(
+    url: str, found: Discovery, client: ClientId | None, tokens: Tokens, scopes: Sequence[str] | None, bound: Binding
 ) -> Login:
-    """The record of what a token endpoint gave."""
+    """Return the record of a login."""
     now = time.time()
     return Login(
         url=url,
@@ -478,7 +494,7 @@ def login_of(
         expires_at=None if tokens.lifetime is None else now + tokens.lifetime,
         refresh_token=tokens.refresh_token,
         asked=tuple(scopes or ()),
-        # Spec: RFC 6749 5.1: where the scope is left out it is what was asked for.
+        # Spec: RFC 6749 5.1: a missing scope means the requested scope.
         granted=tuple(scopes or ()) if tokens.scopes is None else tokens.scopes,
         client_secret=None if client is None else client.client_secret,
         method="none" if client is None else client.method,
@@ -490,18 +506,18 @@ def login_of(
 
 
 def refresh(login: Login, bound: Binding) -> Steps[Login]:
-    """The login with new tokens. Raises Refusal, AuthorizationFailed, FetchError."""
+    """Return the login with new tokens. Raises Refusal, AuthorizationFailed, FetchError."""
     assert login.refresh_token is not None
     client = ClientId(login.client_id, login.client_secret, login.method)
     fields = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
     tokens = yield from request_tokens(
-        login.token_endpoint, fields, client, prover=bound.prover, needs_bound=login.token_type == "DPoP"
+        login.token_endpoint, fields, client, prover=bound.prover, requires_dpop=login.token_type == "DPoP"
     )
     return refreshed(login, tokens)
 
 
 def refreshed(login: Login, tokens: Tokens) -> Login:
-    """Spec: RFC 6749 6: a refresh token and scopes that the answer leaves out stay as they were."""
+    """Spec: RFC 6749 6: a refresh token or scope that the response leaves out stays the same."""
     now = time.time()
     return replace(
         login,

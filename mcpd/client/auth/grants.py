@@ -1,7 +1,7 @@
-"""Tokens for programs: client credentials by secret or by key, enterprise-managed authorization, workload identity.
+"""Tokens for programs: client credentials, enterprise-managed authorization, workload identity, and supplied tokens.
 
-Spec: the extensions oauth-client-credentials and enterprise-managed-authorization; SEP-1933 (draft);
-RFC 7523, RFC 8693. No I/O.
+Spec: the extensions oauth-client-credentials and enterprise-managed-authorization; SEP-1933 (draft); RFC 7523, RFC
+8693.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 
 from mcpd.auth.challenge import Challenge
 from mcpd.client.auth.auth_option import TokenSource
-from mcpd.client.auth.discovery import Found, discover
-from mcpd.client.auth.documents import Place, check_endpoint, shown
+from mcpd.client.auth.discovery import Discovery, discover
+from mcpd.client.auth.documents import TokenAudience, check_endpoint, shown
 from mcpd.client.auth.dpop import Binding, binding
-from mcpd.client.auth.flow import login_of, scopes_to_ask
+from mcpd.client.auth.flow import login_record, select_scopes
 from mcpd.client.auth.settings import (
     ClientCredentials,
     EnterpriseManaged,
     MachineGrant,
     OAuth,
     PrivateKeyJwt,
-    Supplied,
+    SuppliedToken,
     WorkloadIdentity,
 )
-from mcpd.client.auth.steps import HttpStep, Steps, ask, form, json_object
-from mcpd.client.auth.store import Login, SecretFields
+from mcpd.client.auth.steps import HttpStep, Steps, form, json_object, send
+from mcpd.client.auth.store import Login, SecretHeaders
 from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
@@ -40,31 +40,31 @@ _LONGEST = 64 * 1024
 
 
 def obtain(url: str, settings: MachineGrant, challenge: Challenge | None, source: str | None) -> Steps[Login]:
-    """Tokens for the MCP server at `url`. `source` is the identity or platform token that was read for it.
+    """Obtain tokens for the MCP server at `url`. `source` is the identity or platform token for it. No I/O.
 
-    One request for each grant; a refusal is raised as it is: AuthorizationFailed, FetchError.
+    Each grant is requested once. Raises AuthorizationFailed, FetchError.
     """
     found = yield from discover(url, challenge, prefers=lambda issuer: int(issuer != settings.issuer), legacy=False)
     issuer = found.server.issuer
     if settings.issuer is not None and issuer != settings.issuer:
         raise AuthorizationFailed(
-            f"the credentials are for {printable(settings.issuer, 200)}, and the server names "
+            f"the credentials are for {printable(settings.issuer, 200)}, but the server names "
             f"{printable(issuer, 200)}: they are not sent there"
         )
     metadata = found.metadata
     supported = metadata.scopes_supported if metadata is not None else None
     challenged = challenge.scopes if challenge is not None else ()
-    # Nobody is asked for consent, and nothing is refreshed: `offline_access` has no use here.
-    scopes = scopes_to_ask(OAuth(scopes=settings.scopes, offline=False), found.server, challenged, supported)
+    # `offline_access` would have no effect, because these tokens are not refreshed.
+    scopes = select_scopes(OAuth(scopes=settings.scopes, offline=False), found.server, challenged, supported)
     bound = binding(settings.dpop, challenge, found)
     fields: dict[str, str | None] = {"scope": " ".join(scopes) if scopes else None, "resource": found.resource}
     client, tokens = yield from _granted(settings, found, fields, bound, source, url)
-    return login_of(url, found, client, tokens, scopes, bound)
+    return login_record(url, found, client, tokens, scopes, bound)
 
 
 def _granted(
     settings: MachineGrant,
-    found: Found,
+    found: Discovery,
     fields: dict[str, str | None],
     bound: Binding,
     source: str | None,
@@ -87,7 +87,7 @@ def _granted(
         )
         fields["grant_type"] = _JWT_BEARER
         fields["assertion"] = yield from _exchanged(settings, found, fields["scope"], source or "", url)
-        # Spec: RFC 7523 2.1: what the assertion is for stands in it.
+        # Spec: RFC 7523 2.1: the assertion itself contains the resource.
         fields["resource"] = None
     elif isinstance(settings, WorkloadIdentity):
         fields["grant_type"] = _JWT_BEARER
@@ -95,16 +95,16 @@ def _granted(
     else:
         raise AssertionError
     tokens = yield from request_tokens(
-        server.token_endpoint, fields, client, prover=bound.prover, needs_bound=bound.is_needed
+        server.token_endpoint, fields, client, prover=bound.prover, requires_dpop=bound.is_required
     )
     return client, tokens
 
 
-def _assertion(settings: PrivateKeyJwt, found: Found) -> str:
+def _assertion(settings: PrivateKeyJwt, found: Discovery) -> str:
     algorithms = found.server.signing_algorithms
     if algorithms is not None and settings.algorithm not in algorithms:
         raise AuthorizationFailed(
-            f"{printable(found.server.issuer, 200)} takes assertions signed with "
+            f"{printable(found.server.issuer, 200)} accepts assertions signed with "
             f"{printable(', '.join(algorithms), 200)}, not with {settings.algorithm}"
         )
     from mcpd.client.auth.dpop import assertion
@@ -112,8 +112,8 @@ def _assertion(settings: PrivateKeyJwt, found: Found) -> str:
     return assertion(settings.client_id, found.server.issuer, settings.key_pem, settings.algorithm)
 
 
-def _exchanged(settings: EnterpriseManaged, found: Found, scope: str | None, identity: str, url: str) -> Steps[str]:
-    """The identity token for an ID-JAG, at the company's sign-in and nowhere else. Spec: RFC 8693 2."""
+def _exchanged(settings: EnterpriseManaged, found: Discovery, scope: str | None, identity: str, url: str) -> Steps[str]:
+    """Exchange the identity token for an ID-JAG, at the company's sign-in only (RFC 8693 2)."""
     endpoint, what = settings.idp_token_endpoint, "token endpoint of the sign-in"
     check_endpoint(what, endpoint, url)
     fields = {
@@ -128,18 +128,18 @@ def _exchanged(settings: EnterpriseManaged, found: Found, scope: str | None, ide
         "client_secret": settings.idp_client_secret,
     }
     headers = (("Accept", "application/json"), ("Content-Type", "application/x-www-form-urlencoded"))
-    answer = yield from ask(HttpStep(endpoint, what, "POST", headers, form(fields)))
+    answer = yield from send(HttpStep(endpoint, what, "POST", headers, form(fields)))
     if answer.status != 200:
         raise refusal_of(answer, endpoint, what)
     document = json_object(answer.body) or {}
     token = document.get("access_token")
     if document.get("issued_token_type") != _ID_JAG or not isinstance(token, str) or not 0 < len(token) <= _LONGEST:
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} gives no ID-JAG for the identity token")
+        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned no ID-JAG for the identity token")
     return token
 
 
 async def identity_of(settings: MachineGrant) -> str | None:
-    """The identity token or the platform's, read anew; None for grants without one. Raises ConfigurationError."""
+    """Read the identity token or the platform's token; None for grants without one. Raises ConfigurationError."""
     if isinstance(settings, EnterpriseManaged):
         return await read_token(settings.id_token, "EnterpriseManaged: id_token")
     if not isinstance(settings, WorkloadIdentity):
@@ -156,13 +156,13 @@ async def identity_of(settings: MachineGrant) -> str | None:
     try:
         found = await asyncio.get_running_loop().run_in_executor(None, read)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
         raise ConfigurationError(f"WorkloadIdentity: {path}: {why}") from None
     return _checked(found, f"WorkloadIdentity: {path}")
 
 
 async def read_token(source: str | TokenSource, where: str) -> str:
-    """A token as it is, or as a function gives it. Raises ConfigurationError, without the token in it."""
+    """Return a token, or the result of a function. Raises ConfigurationError, without the token in its text."""
     if isinstance(source, str):
         return _checked(source, where)
     found = source()
@@ -172,35 +172,35 @@ async def read_token(source: str | TokenSource, where: str) -> str:
 def _checked(token: object, where: str) -> str:
     is_token = isinstance(token, str) and 0 < len(token) <= _LONGEST and token.isascii() and token.isprintable()
     if not is_token or not isinstance(token, str) or " " in token:
-        raise ConfigurationError(f"{where}: there is no token, which is one word of ASCII")
+        raise ConfigurationError(f"{where}: not a token (one word of ASCII)")
     return token
 
 
 class SuppliedTokens:
-    """An `Authorization` with a token that the program has; a function is asked again after a refusal."""
+    """An `Authorization` with the program's token. A function is called again after a refusal."""
 
-    def __init__(self, url: str, settings: Supplied) -> None:
-        self._place = Place(url)
+    def __init__(self, url: str, settings: SuppliedToken) -> None:
+        self._audience = TokenAudience(url)
         self._source = settings.token
         self._token: str | None = None
         self._bearer: tuple[str, Mapping[str, str]] = ("", {})
 
     def begin(self, method: str, url: str, operation: str) -> _SuppliedRequest:
-        """A request is to be sent."""
-        return _SuppliedRequest(self, self._place.look(url)[1])
+        """Authorize one request."""
+        return _SuppliedRequest(self, self._audience.look(url)[1])
 
     def covers(self, url: str) -> bool:
-        """Only what is the server itself, or below it, is sent its token."""
-        return self._place.look(url)[1]
+        """Whether the token may be sent to this URL: the server itself, or below it."""
+        return self._audience.look(url)[1]
 
     def bearer(self, token: str) -> Mapping[str, str]:
-        """The field with a token: the same object for as long as the token is."""
+        """Return the header field; the same object for as long as the token is the same."""
         if self._bearer[0] != token:
-            self._bearer = (token, SecretFields({"Authorization": f"Bearer {token}"}))
+            self._bearer = (token, SecretHeaders({"Authorization": f"Bearer {token}"}))
         return self._bearer[1]
 
     async def token(self, refused: str | None = None) -> str:
-        """The token, another one than was refused if there is one. Raises ConfigurationError."""
+        """Return a token that is not `refused` if possible. Raises ConfigurationError."""
         if self._token is None or self._token == refused:
             self._token = await read_token(self._source, "auth")
         return self._token
@@ -221,8 +221,8 @@ class _SuppliedRequest:
         self._sent = await self._tokens.token(self._refused)
         return self._tokens.bearer(self._sent)
 
-    def heard(self, headers: Mapping[str, str]) -> None:
-        """A plain token needs nothing of an answer."""
+    def on_response(self, headers: Mapping[str, str]) -> None:
+        """A bearer token needs no nonce."""
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
         if status != 401 or self._refused is not None or self._sent is None:

@@ -1,4 +1,4 @@
-"""What a person does with logins: log in anew, log out, see what there is. The library below `mcpd login`."""
+"""Log in, log out and list logins on behalf of a user: the library of `mcpd login`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from mcpd.client.auth.authorizer import authorizer, store_of
 from mcpd.client.auth.documents import plain_url
-from mcpd.client.auth.run import Network, Person, run
-from mcpd.client.auth.settings import OAuth, Prepared
-from mcpd.client.auth.store import Kept, Login, Store
+from mcpd.client.auth.run import Network, UserInteraction, run
+from mcpd.client.auth.settings import OAuth, PreparedAuthorization
+from mcpd.client.auth.store import Login, LoginRecords, Store
 from mcpd.client.auth.tokens import ClientId, revoke
 from mcpd.client.client import Client
 from mcpd.client.http.options import HttpOptions
@@ -17,58 +17,63 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 
 
-class LoggedOut(Struct, frozen=True):
-    """A login that is no more. `problem` says why the authorization server may still take its tokens, "" if not."""
+class LogoutResult(Struct, frozen=True):
+    """A removed login. `problem` says why its tokens could not be revoked; "" if they were."""
 
     login: Login
     problem: str = ""
 
 
 async def log_in(
-    target: UrlTarget, settings: OAuth, person: Person, *, http: HttpOptions | None = None, timeout: float = 60.0
+    target: UrlTarget,
+    settings: OAuth,
+    person: UserInteraction,
+    *,
+    http: HttpOptions | None = None,
+    timeout: float = 60.0,
 ) -> Login | None:
-    """Log in at a server, whatever login there was, and be answered by it; None if it wants none.
+    """Log in at a server, even if there is a login, and connect to it. Return None if the server requires no login.
 
-    Raises what `Client.open` does.
+    Raises the errors of `Client.open`.
     """
-    # What the target itself brings in place of a login is left out: it would be taken.
+    # A token of the target itself would be used instead of the login.
     plain = replace(
         target, headers={name: value for name, value in target.headers.items() if name.lower() != "authorization"}
     )
     made = authorizer(plain, settings, http, person, is_fresh=True)
-    async with Client(plain, auth=Prepared(authorization=made), http=http, timeout=timeout):
+    async with Client(plain, auth=PreparedAuthorization(authorization=made), http=http, timeout=timeout):
         return made.login
 
 
 def logins(settings: OAuth, url: str | None = None) -> list[Login]:
-    """The logins that are kept, at one server or all. Raises ConfigurationError."""
-    kept = store_of(settings).read()
-    return [one for one in kept.logins if url is None or one.url == plain_url(url)]
+    """Return the stored logins at one server, or all. Raises ConfigurationError."""
+    records = store_of(settings).read()
+    return [one for one in records.logins if url is None or one.url == plain_url(url)]
 
 
-async def log_out(settings: OAuth, url: str | None) -> list[LoggedOut]:
-    """End the logins at a server, or all: their tokens are revoked where that is offered, and deleted in any case.
+async def log_out(settings: OAuth, url: str | None) -> list[LogoutResult]:
+    """Remove the logins at a server, or all, and revoke their tokens where the server offers that.
 
-    Raises ConfigurationError for a store that cannot be read.
+    Raises ConfigurationError if the store cannot be read.
     """
     store = store_of(settings)
     found = logins(settings, url)
-    ended = [LoggedOut(login, await _revoke(login)) for login in found]
+    ended = [LogoutResult(login, await _revoke(login)) for login in found]
 
-    def drop(kept: Kept) -> None:
+    def remove(records: LoginRecords) -> None:
         for login in found:
-            kept.drop(login)
+            records.remove(login)
         if url is None:
-            kept.registrations = []
+            records.registrations = []
 
-    store.change(drop)
+    store.change(remove)
     return ended
 
 
 async def _revoke(login: Login) -> str:
-    """Why the tokens were not revoked, "" if they were. Spec: RFC 7009."""
+    """Return why the tokens were not revoked; "" if they were (RFC 7009)."""
     if login.revocation_endpoint is None:
-        return "its authorization server revokes no tokens"
+        return "its authorization server does not revoke tokens"
     client = ClientId(login.client_id, login.client_secret, login.method)
     tokens = [(login.refresh_token, "refresh_token"), (login.access_token, "access_token")]
     try:
@@ -81,7 +86,7 @@ async def _revoke(login: Login) -> str:
 
 
 def forget_all(settings: OAuth) -> bool:
-    """Delete a store that cannot be read; whether there was one."""
+    """Delete a store that cannot be read. Return whether there was one."""
     store: Store = store_of(settings)
     path = getattr(store, "path", None)
     if path is None:

@@ -1,6 +1,6 @@
-"""Where the browser comes back to after a login: a listener on this machine, for one result.
+"""The listener on this machine that a browser is redirected to after a login. It receives one result.
 
-Spec: RFC 8252 7.3, 8.3; AUTH-192. Nothing of a request is shown on the page.
+Spec: RFC 8252 7.3, 8.3; AUTH-192. The page shows nothing of the request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mcpd.client.auth.documents import is_loopback_url
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 
 LISTEN_SECONDS = 300.0
-"""So long the user may take."""
+"""Seconds that a login may take."""
 _HEAD_BYTES = 16 * 1024
 _HEAD_SECONDS = 10.0
 _MOST_CONNECTIONS = 16
@@ -27,13 +27,13 @@ _NOT_HERE = b"<!doctype html><html lang=en><meta charset=utf-8><title>mcpd</titl
 
 
 class Loopback:
-    """Listens on a loopback address from `start` to `aclose`. `redirect` is the URI; its port 0 is any free one."""
+    """Listens on a loopback address from `start` to `aclose`. Port 0 in the URI `redirect` selects a free port."""
 
     def __init__(self, redirect: str) -> None:
         parts = urlsplit(redirect)
         if parts.scheme != "http" or not is_loopback_url(redirect) or parts.query or parts.fragment:
             raise ConfigurationError(
-                f"redirect {redirect}: write http://127.0.0.1:PORT/callback; for any other give wait_callback, too"
+                f"redirect {redirect}: use http://127.0.0.1:PORT/callback; any other URL requires wait_callback"
             )
         self._host, self._port, self._path = parts.hostname or "", parts.port or 0, parts.path or "/"
         self._servers: list[asyncio.Server] = []
@@ -43,19 +43,19 @@ class Loopback:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the browser is to be sent."""
+        """The URI to redirect the browser to."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}{self._path}"
 
     async def start(self) -> bool:
-        """Begin to listen; whether the port was free."""
+        """Start listening. Return whether the port was free."""
         hosts = ["127.0.0.1", "::1"] if self._host == "localhost" else [self._host]
         for host in hosts:
             try:
                 server = await asyncio.start_server(self._serve, host, self._port, limit=_HEAD_BYTES)
             except OSError as error:
                 if self._servers and error.errno in (EADDRNOTAVAIL, EAFNOSUPPORT):
-                    continue  # a machine without IPv6; where it has, another program would be called back there
+                    continue  # this machine has no IPv6; otherwise another program could receive the redirect there
                 await self.aclose()
                 return False
             self._servers.append(server)
@@ -63,23 +63,23 @@ class Loopback:
         return True
 
     def expect(self, state: str) -> None:
-        """Take the browser's return with this `state` from now on: it may come before the browser counts as opened."""
+        """Accept the redirect with this `state` from now on. It may arrive before opening the browser returns."""
         self._state = state
         self._result = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> str:
-        """The URL that the browser came back to with the expected `state`. Raises AuthorizationFailed."""
-        assert self._result is not None, "expect() comes first"
+        """Return the URL of the redirect with the expected `state`. Raises AuthorizationFailed."""
+        assert self._result is not None, "call expect() first"
         try:
             async with asyncio.timeout(LISTEN_SECONDS):
                 return await self._result
         except TimeoutError:
             raise AuthorizationFailed(
-                f"nobody has logged in within {LISTEN_SECONDS / 60:g} minutes: log in again"
+                f"the login was not completed within {LISTEN_SECONDS / 60:g} minutes: log in again"
             ) from None
 
     async def aclose(self) -> None:
-        """Listen no more. Safe to call twice."""
+        """Stop listening. Safe to call twice."""
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
@@ -102,7 +102,7 @@ class Loopback:
                 await writer.wait_closed()
 
     def _take(self, head: bytes) -> bool:
-        """Whether this request is the browser's return."""
+        """Whether this request is the expected redirect."""
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         target = rest.rpartition(" ")[0]
@@ -114,7 +114,7 @@ class Loopback:
         result = self._result
         if result is None or result.done() or not self._state:
             return False
-        # What somebody else sends the browser here with must not end the login.
+        # A redirect that somebody else caused must not end the login.
         if parse_qs(query).get("state") != [self._state]:
             return False
         result.set_result(f"{self.redirect_uri}?{query}")
@@ -124,7 +124,7 @@ class Loopback:
 def _answer(is_result: bool) -> bytes:
     body = _PAGE if is_result else _NOT_HERE
     head = (
-        f"HTTP/1.1 {'200 OK' if is_result else '404 Not Found'}\r\n"
+        f"HTTP/1.1 {'200 OK' if is_result else '404 Not Discovery'}\r\n"
         "Content-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\n"

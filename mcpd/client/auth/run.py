@@ -1,4 +1,4 @@
-"""Drives the steps of the flow: requests through the guarded fetch, the user by a browser, a listener or a terminal."""
+"""Performs the steps of a login flow: HTTP requests through the guarded fetch, and interactions with the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mcpd.auth.addresses import Reach
 from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
 from mcpd.client.auth.loopback import Loopback
 from mcpd.client.auth.settings import OAuth
-from mcpd.client.auth.steps import Answer, HttpStep, Listen, Step, Steps, Tell, Visit
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Step, StepResponse, Steps
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 
 T = TypeVar("T")
@@ -27,10 +27,11 @@ _LIMITS = Limits()
 
 
 class Network:
-    """Requests of a flow on behalf of the MCP server at `url`: to addresses of its own kind, and to global ones.
+    """Sends the requests of a flow for the MCP server at `url`: to addresses of the same kind as the server's, and
+    global ones.
 
-    `tls` decides in place of the system whose certificates are trusted; `reach` is where requests may go besides, None
-    to find that out of the address of the server. Without `proxies` those of the environment are not used.
+    `tls` replaces the system's trusted certificates. `reach` are further kinds of addresses; None derives them from the
+    server's address. `proxies` uses the proxies of the environment.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class Network:
         self._reach = reach
         self._proxies = proxies
 
-    async def ask(self, step: HttpStep) -> Answer:
-        """Make a request. Raises FetchError."""
+    async def send(self, step: HttpStep) -> StepResponse:
+        """Send a request. Raises FetchError."""
         if self._reach is None:
             self._reach = await reach_from(self._url)
         response = await fetch(
@@ -63,13 +64,14 @@ class Network:
             tls=self._tls,
             proxies=self._proxies,
         )
-        return Answer.of(response)
+        return StepResponse.of(response)
 
 
-class Person(Struct, kw_only=True):
-    """How the user is reached: hooks in place of the browser, the listener and the terminal.
+class UserInteraction(Struct, kw_only=True):
+    """How to reach the user: functions that replace the browser, the listener and the terminal.
 
-    `paste` is asked for the URL that the browser was sent back to, beside the listener: whichever is first.
+    `paste` returns the URL that the browser was redirected to, for a browser on another machine. It runs beside the
+    listener, and the first result is used.
     """
 
     open_url: Callable[[str], Any] | None = None
@@ -80,8 +82,8 @@ class Person(Struct, kw_only=True):
     listener: Loopback | None = None
 
     @classmethod
-    def of(cls, settings: OAuth) -> Person:
-        """As a program has said it."""
+    def of(cls, settings: OAuth) -> UserInteraction:
+        """The interaction that the settings of a program describe."""
         return cls(
             open_url=settings.open_url,
             wait_callback=settings.wait_callback,
@@ -90,7 +92,7 @@ class Person(Struct, kw_only=True):
         )
 
     async def listen(self, wanted: str | None) -> str | None:
-        """Be ready for the browser's return; None if the wanted place is taken, or is not where it will return to."""
+        """Listen for the redirect, and return its URI; None if `wanted` is in use or does not match the settings."""
         if self.wait_callback is not None:
             return self.redirect if wanted in (None, self.redirect) else None
         await self.aclose()
@@ -105,12 +107,12 @@ class Person(Struct, kw_only=True):
             return listener.redirect_uri
         if wanted is not None:
             return None
-        raise ConfigurationError(f"{self.redirect}: this port is taken; name another, or none")
+        raise ConfigurationError(f"{self.redirect}: the port is in use; choose another one, or port 0")
 
     async def visit(self, url: str) -> str:
-        """Send the user to a page; gives the URL that the browser came back to. Raises AuthorizationFailed.
+        """Send the user to a page, and return the URL that the browser was redirected to. Raises AuthorizationFailed.
 
-        The browser may come back before it counts as opened: one that runs in the foreground, a single sign-on.
+        A browser in the foreground, or single sign-on, may be redirected before opening it returns.
         """
         if self.wait_callback is not None:
             await self._open(url)
@@ -141,28 +143,30 @@ class Person(Struct, kw_only=True):
                 await opened
         elif not await open_browser(url):
             raise AuthorizationFailed(
-                "no browser could be opened: mcpd login --no-browser prints the address, OAuth(open_url=…) is told it"
+                "no browser could be opened: use mcpd login --no-browser, which prints the URL, or OAuth(open_url=…)"
             )
 
-    async def tell(self, step: Tell) -> None:
-        """Show where the code is to be typed, once, and wait."""
+    async def tell(self, step: ShowCode) -> None:
+        """Show the page and the code once, then wait."""
         if step.is_first:
             if self.show_code is None:
-                raise ConfigurationError("a login by a code needs somebody to show it to: OAuth(show_code=…)")
+                raise ConfigurationError("a login with a code requires OAuth(show_code=…)")
             shown = self.show_code(step.complete_url or step.url, step.code)
             if isawaitable(shown):
                 await shown
         await asyncio.sleep(step.seconds)
 
     async def aclose(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         listener, self.listener = self.listener, None
         if listener is not None:
             await listener.aclose()
 
 
-async def run(steps: Steps[T], network: Network, person: Person | None = None) -> T:
-    """What a part of the flow gives, its steps done. Raises AuthorizationFailed, ConfigurationError, FetchError."""
+async def run(steps: Steps[T], network: Network, person: UserInteraction | None = None) -> T:
+    """Perform the steps of a flow, and return its result. Raises AuthorizationFailed, ConfigurationError,
+    FetchError.
+    """
     try:
         step = next(steps)
         while True:
@@ -183,19 +187,19 @@ async def run(steps: Steps[T], network: Network, person: Person | None = None) -
             await person.aclose()
 
 
-async def _do(step: Step, network: Network, person: Person | None) -> Any:
+async def _do(step: Step, network: Network, person: UserInteraction | None) -> Any:
     if isinstance(step, HttpStep):
-        return await network.ask(step)
+        return await network.send(step)
     assert person is not None
-    if isinstance(step, Listen):
+    if isinstance(step, ListenForRedirect):
         return await person.listen(step.wanted)
-    if isinstance(step, Visit):
+    if isinstance(step, OpenBrowser):
         return await person.visit(step.url)
     return await person.tell(step)
 
 
 def has_browser() -> bool:
-    """Whether a browser of this machine is seen by the user: not over SSH, not without a display."""
+    """Whether the user can see a browser on this machine: not over SSH, and not without a display."""
     if os.environ.get("SSH_CONNECTION") or os.environ.get("SSH_TTY"):
         return False
     is_unix = sys.platform not in ("win32", "darwin")
@@ -203,7 +207,7 @@ def has_browser() -> bool:
 
 
 async def open_browser(url: str) -> bool:
-    """Show a page, whose URL was checked, in the user's browser; whether there is one. No shell is asked."""
+    """Open a page, whose URL was checked, in the user's browser. Return whether there is one. No shell is used."""
     import webbrowser
 
     loop = asyncio.get_running_loop()
@@ -218,9 +222,9 @@ async def open_browser(url: str) -> bool:
             is_open = webbrowser.open(url)
         except (webbrowser.Error, OSError):
             is_open = False
-        with suppress(RuntimeError):  # the loop is gone: the login ended before the browser did
+        with suppress(RuntimeError):  # the loop was closed because the login ended before the browser
             loop.call_soon_threadsafe(answer, is_open)
 
-    # A browser in the foreground returns when it is closed: the end of the program does not wait for that.
+    # Opening a browser in the foreground returns when it is closed. Interpreter exit must not wait for that.
     threading.Thread(target=show, daemon=True).start()
     return await shown

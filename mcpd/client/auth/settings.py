@@ -1,4 +1,4 @@
-"""How a client gets its tokens: what a program says, as `Client(url, auth=…)`. No secret is in any repr.
+"""Settings for `Client(url, auth=…)`. No `repr` shows a secret.
 
 Spec: 2026-07-28 basic/authorization; the extensions for client credentials, enterprise-managed authorization, DPoP
 (SEP-1932) and workload identity (SEP-1933).
@@ -16,41 +16,42 @@ from mcpd.transports.client_authorization import Authorization
 
 
 class OAuth(AuthSettings, frozen=True, kw_only=True):
-    """A person logs in, in a browser, once; then tokens are refreshed.
+    """A person logs in once, in a browser. After that, tokens are refreshed.
 
     scopes
-        What to ask for in place of what the server names.
+        The scopes to request, instead of the scopes that the server names.
     client_id, client_secret, issuer
-        A registration that exists, and at which authorization server; without `issuer` at the first one it is used at.
+        An existing registration and its authorization server. Without `issuer`, the first one that it is used at.
     client_metadata_url
-        The https URL, with a path, of a client id metadata document; used where the authorization server takes such.
+        The https URL, with a path, of a client id metadata document. Used if the authorization server supports it.
     client_name
-        What a dynamic registration calls this program.
+        The name of this program in a dynamic registration.
     redirect
-        Where the browser returns to, on this machine or an https URL. Port 0 is any free one.
+        Where the browser returns to: a URL of this machine, or an https URL. Port 0 selects a free port.
     interactive
-        False: AuthorizationRequired is raised in place of a login; what is stored is used and refreshed.
+        If False, AuthorizationRequired is raised instead of a login. Stored logins are used and refreshed.
     open_url, wait_callback
-        Called with the page to visit, in place of a browser; gives the URL that the browser was sent back to, in place
-        of the listener on loopback. With `wait_callback` the `redirect` has to have its port.
+        `open_url` is called with the URL of the login page, instead of opening a browser. `wait_callback` returns the
+        URL that the browser was redirected to, instead of a listener on this machine; `redirect` then needs its port.
     device
-        Log in by a code that is typed on another device, where the authorization server has that; `show_code` is told
-        the page and the code.
+        Log in with a code that the user types on another device, if the authorization server supports it. `show_code`
+        is called with the page and the code.
     dpop
-        Tokens that are bound to a key: asked for where the server wants them, always if True. `mcpd-server[auth]`.
+        Always request tokens that are bound to a key. They are requested in any case if the server requires them.
+        Requires `mcpd-server[auth]`.
     offline
-        Whether to ask for `offline_access` where it is offered, to stay logged in.
+        Whether to request `offline_access` where it is offered, to stay logged in.
     assume_issuer
-        Take an issuer for the right one although a slash at its end differs, as at some large providers.
+        Accept an issuer that differs from the expected one by a slash at the end, as at some large providers.
     assume_pkce
-        Go on where an authorization server does not say that it has PKCE with S256. It is sent all the same.
+        Continue if an authorization server does not announce PKCE with S256. The challenge is sent in any case.
     legacy
-        Whether servers of 2025-03-26 are served, which have no resource metadata.
+        Whether to support servers of 2025-03-26, which have no resource metadata.
     allow_private
-        Whether documents may be at private addresses though the server is at none.
+        Whether metadata may be at private addresses although the server has a public one.
     store
-        A file of logins in place of the user's own; "memory" forgets them with the process, "keyring" is the system's
-        (`mcpd-server[keyring]`).
+        A file for logins instead of the user's own. "memory" forgets them with the process; "keyring" is the system's
+        keyring (`mcpd-server[keyring]`).
     """
 
     scopes: Sequence[str] | None = None
@@ -75,15 +76,13 @@ class OAuth(AuthSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.client_secret is not None and self.client_id is None:
-            raise ConfigurationError("OAuth: a client_secret belongs to a client_id: give both")
+            raise ConfigurationError("OAuth: client_secret requires client_id")
         if self.client_metadata_url is not None and not _has_path(self.client_metadata_url):
-            raise ConfigurationError(
-                "OAuth: client_metadata_url is an https URL with a path, which authorization servers read"
-            )
+            raise ConfigurationError("OAuth: client_metadata_url must be an https URL with a path")
         # Spec: 2026-07-28 security considerations, communication security.
         is_local = self.redirect.startswith("http://") and is_loopback_url(self.redirect)
         if not is_local and not self.redirect.startswith("https://"):
-            raise ConfigurationError(f"OAuth: redirect {self.redirect} is no https URL, and not on this machine")
+            raise ConfigurationError(f"OAuth: redirect {self.redirect} must be an https URL or a URL of this machine")
 
 
 def _has_path(url: str) -> bool:
@@ -91,10 +90,10 @@ def _has_path(url: str) -> bool:
 
 
 class MachineGrant(AuthSettings, frozen=True, kw_only=True):
-    """Tokens for a program that nobody logs in for: kept in memory, asked for anew when they expire.
+    """Tokens for a program without a user. They are kept in memory and requested again when they expire.
 
-    `scopes` is what to ask for in place of what the server names; `issuer` the only authorization server that the
-    credentials go to, None for the one that the server names.
+    `scopes` are the scopes to request, instead of the scopes that the server names. `issuer` is the only authorization
+    server that receives the credentials; None means the one that the server names.
     """
 
     scopes: Sequence[str] | None = None
@@ -104,14 +103,14 @@ class MachineGrant(AuthSettings, frozen=True, kw_only=True):
 
 
 class ClientCredentials(MachineGrant, frozen=True, kw_only=True):
-    """The client's own id and secret (RFC 6749 4.4)."""
+    """The id and secret of the client (RFC 6749 4.4)."""
 
     client_id: str
     client_secret: str
 
 
 class PrivateKeyJwt(MachineGrant, frozen=True, kw_only=True):
-    """The client's own id, proven by a key (RFC 7523). `key_pem` is PKCS 8. `mcpd-server[auth]`."""
+    """The id of the client, proven by a key (RFC 7523). `key_pem` is in PKCS 8. Requires `mcpd-server[auth]`."""
 
     client_id: str
     key_pem: str
@@ -119,10 +118,10 @@ class PrivateKeyJwt(MachineGrant, frozen=True, kw_only=True):
 
 
 class EnterpriseManaged(MachineGrant, frozen=True, kw_only=True):
-    """An identity token of the company's sign-in becomes a token for the server (ID-JAG).
+    """Exchange an identity token of the company's sign-in for a token of the server (ID-JAG).
 
-    `id_token` goes to `idp_token_endpoint` only, with `idp_client_id`; `client_id` and `client_secret` are those at the
-    server's authorization server. `id_token` may be a function, which is asked each time.
+    `id_token` is sent only to `idp_token_endpoint`, with `idp_client_id`. It may be a function, which is called for
+    each exchange. `client_id` and `client_secret` belong to the server's authorization server.
     """
 
     client_id: str
@@ -135,26 +134,26 @@ class EnterpriseManaged(MachineGrant, frozen=True, kw_only=True):
 
 
 class WorkloadIdentity(MachineGrant, frozen=True, kw_only=True):
-    """The token that the platform gives a workload, read anew each time, is exchanged for one of the server's."""
+    """Exchange the token that the platform issues to a workload, which is read each time, for a token of the server."""
 
     token_file: str | os.PathLike[str] | None = None
     source: TokenSource | None = None
 
     def __post_init__(self) -> None:
         if (self.token_file is None) == (self.source is None):
-            raise ConfigurationError("WorkloadIdentity: give token_file or source, and not both")
+            raise ConfigurationError("WorkloadIdentity: use either token_file or source")
 
 
-class Prepared(AuthSettings, frozen=True, kw_only=True):
-    """What lets requests in as it is, made before."""
+class PreparedAuthorization(AuthSettings, frozen=True, kw_only=True):
+    """An `Authorization` that already exists."""
 
     authorization: Authorization
 
     def __repr__(self) -> str:
-        return "Prepared()"
+        return "PreparedAuthorization()"
 
 
-class Supplied(AuthSettings, frozen=True, kw_only=True):
-    """A token that the program has, or a function that gives one: what `auth="…"` and `auth=function` are."""
+class SuppliedToken(AuthSettings, frozen=True, kw_only=True):
+    """A token of the program, or a function that returns one: `auth="…"` and `auth=function`."""
 
     token: str | TokenSource

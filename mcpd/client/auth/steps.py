@@ -1,7 +1,7 @@
-"""What the flow of a login asks of the world, and what it is told: no I/O here.
+"""The steps of a login flow: HTTP requests and interactions with the user. No I/O.
 
-A part of the flow is a generator. It yields one `Step` at a time and is sent what came of it; `FetchError` is thrown
-into it where a request had no answer. `run.py` drives it, tests do so with recorded answers.
+A part of a flow is a generator. It yields one `Step` at a time and receives the result. `FetchError` is thrown into it
+if a request got no response. `run` performs the steps; tests use recorded responses.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class HttpStep(Struct, frozen=True):
-    """One request to be made; it is answered by an `Answer`. What it says may be secret: its repr does not."""
+    """An HTTP request. The result is a `StepResponse`. The `repr` does not show its content, which may be secret."""
 
     url: str
     what: str
-    """What is asked for, for errors."""
+    """What the URL is, for error messages."""
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
@@ -33,42 +33,44 @@ class HttpStep(Struct, frozen=True):
         return f"HttpStep({self.method} {self.url.partition('?')[0]})"
 
 
-class Answer(Struct, frozen=True):
-    """What came back, whatever its status. Names of headers are in small letters; its repr has no body."""
+class StepResponse(Struct, frozen=True):
+    """The response to an `HttpStep`, with any status. Header names are in lower case; the `repr` does not show the
+    body.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Answer({self.status}, {len(self.body)} bytes)"
+        return f"StepResponse({self.status}, {len(self.body)} bytes)"
 
     @classmethod
-    def of(cls, response: Response) -> Answer:
-        """The same, of what `fetch` gives."""
+    def of(cls, response: Response) -> StepResponse:
+        """Convert a response of `mcpd.auth.fetch`."""
         return cls(response.status, {name.lower(): value for name, value in response.headers}, response.body)
 
 
-class Listen(Struct, frozen=True):
-    """Be ready for the browser's return; answered by the redirect URI, or None if `wanted` cannot be had."""
+class ListenForRedirect(Struct, frozen=True):
+    """Listen for the browser's redirect. The result is the redirect URI, or None if `wanted` is not available."""
 
     wanted: str | None = None
-    """The very redirect URI that was registered; None for any."""
+    """The registered redirect URI; None for any."""
 
 
-class Visit(Struct, frozen=True):
-    """Let the user visit a page; answered by the URL that the browser came back to."""
+class OpenBrowser(Struct, frozen=True):
+    """Send the user to a page. The result is the URL that the browser was redirected to."""
 
     url: str
     issuer: str
     scopes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Visit({self.url.partition('?')[0]})"
+        return f"OpenBrowser({self.url.partition('?')[0]})"
 
 
-class Tell(Struct, frozen=True):
-    """Show the user where to go with which code (device grant), and wait `seconds`; answered by None."""
+class ShowCode(Struct, frozen=True):
+    """Show the user a page and the code to type there (device grant), then wait `seconds`. The result is None."""
 
     url: str
     code: str
@@ -77,23 +79,23 @@ class Tell(Struct, frozen=True):
     is_first: bool = True
 
 
-Step: TypeAlias = HttpStep | Listen | Visit | Tell
+Step: TypeAlias = HttpStep | ListenForRedirect | OpenBrowser | ShowCode
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def ask(step: HttpStep) -> Steps[Answer]:
-    """One request, typed."""
-    found: Answer = yield step
+def send(step: HttpStep) -> Steps[StepResponse]:
+    """Yield a request, and return its response."""
+    found: StepResponse = yield step
     return found
 
 
 def form(fields: Mapping[str, str | None]) -> bytes:
-    """A body of `application/x-www-form-urlencoded`; members that are None are left out."""
+    """Return a body of `application/x-www-form-urlencoded`, without the members that are None."""
     return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:
-    """A body as one JSON object; None if it is none."""
+    """Parse a body as a JSON object; None if it is not one."""
     try:
         found = decode(body)
     except (DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,6 +1,8 @@
-"""Logins that outlive the process: one file, 0600 in a folder of 0700, written by rename, with a lock file beside it.
+"""Stored logins: the records, the file that keeps them, and the system's keyring for their secrets.
 
-Several processes share it. Who changes it reads it again under the lock; what cannot be read is put aside, not lost.
+The file has mode 0600 in a folder of mode 0700, is replaced atomically, and has a lock file beside it. Several
+processes share it: a change reads the file again while it holds the lock. A damaged file is renamed, not lost.
+No `repr` of a record shows a secret.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
@@ -25,18 +27,18 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock
 
 VERSION = 1
-"""Of the file."""
+"""Version of the file format."""
 
 
-class SecretFields(dict[str, str]):
-    """Header fields that let a request in; what they say is not shown."""
+class SecretHeaders(dict[str, str]):
+    """Authorization header fields; the `repr` shows only their names."""
 
     def __repr__(self) -> str:
-        return f"SecretFields({', '.join(self)})"
+        return f"SecretHeaders({', '.join(self)})"
 
 
 class Registration(Struct, frozen=True, kw_only=True):
-    """What a dynamic registration gave, at one issuer; kept by the store."""
+    """The result of a dynamic client registration at one issuer."""
 
     issuer: str
     client_id: str
@@ -44,19 +46,19 @@ class Registration(Struct, frozen=True, kw_only=True):
     method: str = "none"
     redirect_uri: str
     expires_at: float | None = None
-    """When the secret ends, in seconds since 1970."""
+    """When the client secret expires, in seconds since 1970."""
 
     def __repr__(self) -> str:
         return f"Registration({self.issuer!r}, {self.client_id!r})"
 
     @property
-    def is_good(self) -> bool:
-        """Whether it can still be used."""
+    def is_valid(self) -> bool:
+        """Whether the client secret is valid for at least another minute."""
         return self.expires_at is None or self.expires_at > time.time() + 60
 
     @property
     def client(self) -> ClientId:
-        """Who that makes us."""
+        """The registered client."""
         return ClientId(self.client_id, self.client_secret, self.method)
 
 
@@ -64,7 +66,7 @@ class Login(Struct, frozen=True, kw_only=True):
     """A login at one server, with its tokens. Times are seconds since 1970."""
 
     url: str
-    """The MCP server's, as `plain_url` gives it."""
+    """The URL of the MCP server, normalized by `plain_url`."""
     issuer: str
     client_id: str
     resource: str | None = None
@@ -81,215 +83,200 @@ class Login(Struct, frozen=True, kw_only=True):
     revocation_endpoint: str | None = None
     dpop_key: dict[str, Any] | None = None
     saw_metadata: bool = True
-    """Whether the server had resource metadata: then it is never taken for one of 2025-03-26."""
+    """Whether the server had resource metadata. If so, it is never treated as a server of 2025-03-26."""
 
     def __repr__(self) -> str:
         return f"Login({self.url!r}, {self.issuer!r}, {self.client_id!r})"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What there is one of."""
+        """The fields that identify a login."""
         return self.url, self.issuer, self.client_id
 
 
-class Kept(Struct, kw_only=True):
-    """All that a store has. A newer version is not read, and not written over."""
+class LoginRecords(Struct, kw_only=True):
+    """Everything in a store. A file of a newer version is neither read nor overwritten."""
 
     version: int = VERSION
     logins: list[Login] = []
     registrations: list[Registration] = []
     has_vault: bool = False
-    """The secrets are in the system's keyring, and this is an index of them."""
+    """Whether the secrets are in the system's keyring and these records are only its index."""
 
     def __repr__(self) -> str:
-        return f"Kept({len(self.logins)} logins, {len(self.registrations)} registrations)"
+        return f"LoginRecords({len(self.logins)} logins, {len(self.registrations)} registrations)"
 
     def login(self, url: str, client_id: str | None = None) -> Login | None:
-        """The newest login there, of that client if one is named."""
-        found = [one for one in self.logins if one.url == url and client_id in (None, one.client_id)]
-        return max(found, key=lambda one: one.issued_at, default=None)
+        """The newest login at this URL, optionally of one client."""
+        found = [login for login in self.logins if login.url == url and client_id in (None, login.client_id)]
+        return max(found, key=lambda login: login.issued_at, default=None)
 
-    def put(self, login: Login) -> None:
-        """Keep it, in place of an older one."""
-        self.logins = [one for one in self.logins if one.key != login.key] + [login]
+    def add(self, login: Login) -> None:
+        """Add a login, replacing an older one."""
+        self.remove(login)
+        self.logins = [*self.logins, login]
 
-    def drop(self, login: Login) -> None:
-        """Keep it no more."""
-        self.logins = [one for one in self.logins if one.key != login.key]
+    def remove(self, login: Login) -> None:
+        """Remove a login."""
+        self.logins = [other for other in self.logins if other.key != login.key]
 
     def registration(self, issuer: str) -> Registration | None:
-        """The one at that issuer, and no other's."""
-        return next((one for one in self.registrations if one.issuer == issuer and one.is_good), None)
+        """The valid registration at this issuer."""
+        return next((each for each in self.registrations if each.issuer == issuer and each.is_valid), None)
 
-    def put_registration(self, registration: Registration) -> None:
-        """Keep it, in place of an older one at that issuer."""
-        self.drop_registration(registration.issuer)
+    def add_registration(self, registration: Registration) -> None:
+        """Add a registration, replacing an older one at the same issuer."""
+        self.remove_registration(registration.issuer)
         self.registrations = [*self.registrations, registration]
 
-    def drop_registration(self, issuer: str) -> None:
-        """Keep none at that issuer."""
-        self.registrations = [one for one in self.registrations if one.issuer != issuer]
+    def remove_registration(self, issuer: str) -> None:
+        """Remove the registration at this issuer."""
+        self.registrations = [each for each in self.registrations if each.issuer != issuer]
 
+
+# -- stores -----------------------------------------------------------------------------------
 
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05
 _CHANGE_SECONDS = 5.0
-_MOST_BYTES = 16 * 1024 * 1024
-# A pipe in the place of the file is not waited for.
+_MAX_BYTES = 16 * 1024 * 1024
+# O_NONBLOCK, because opening a named pipe in the place of the file would wait.
 _READING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-class Vault(Protocol):
-    """Where secrets are, if they are not in the file."""
-
-    def fill(self, kept: Kept) -> Kept:
-        """The index, with its secrets."""
-
-    def strip(self, kept: Kept) -> Kept:
-        """Keep the secrets; gives the index."""
-
-
-class Store(Protocol):
-    """Where logins are kept."""
-
-    def read(self) -> Kept:
-        """What is there now. Raises ConfigurationError."""
-
-    def change(self, change: Callable[[Kept], None]) -> Kept:
-        """Read, change and write, in one piece for all processes; what is there then. Raises ConfigurationError."""
-
-    def refreshing(self) -> Any:
-        """An asynchronous context manager: one of all processes refreshes at a time."""
-
-
 class MemoryStore:
-    """Forgotten with the process."""
+    """Records that end with the process."""
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._records = LoginRecords()
         self._lock = asyncio.Lock()
 
-    def read(self) -> Kept:
-        """What is there now."""
-        return self._kept
+    def read(self) -> LoginRecords:
+        """Return the current records."""
+        return self._records
 
-    def change(self, change: Callable[[Kept], None]) -> Kept:
-        """Change it."""
-        change(self._kept)
-        return self._kept
+    def change(self, change: Callable[[LoginRecords], None]) -> LoginRecords:
+        """Change the records, and return them."""
+        change(self._records)
+        return self._records
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
-        """One at a time."""
+        """Allow one refresh at a time."""
         async with self._lock:
             yield
 
 
 class FileStore:
-    """The file at `path`, which only its owner can read.
+    """The file at `path`, readable by its owner only.
 
-    With a `vault`, or once one was used, secrets are in the system's keyring, and the file is an index of them.
+    With a `vault`, or if the file says that one was used, secrets are in the system's keyring and the file is an index.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, vault: Vault | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None, vault: KeyringSecrets | None = None) -> None:
         self._vault = vault
         self.path = Path(path if path is not None else login_file())
         self._lock_path = self.path.with_name(f"{self.path.name}.lock")
         self._refresh_path = self.path.with_name(f"{self.path.name}.refresh")
 
-    def read(self) -> Kept:
-        """What is there now; nothing if there is no file. Raises ConfigurationError for one that others can read."""
+    def read(self) -> LoginRecords:
+        """Return the current records, which are empty without a file.
+
+        Raises ConfigurationError for a file that others can read, or of a newer version.
+        """
         try:
             descriptor = os.open(self.path, _READING)
         except FileNotFoundError:
-            return Kept()
+            return LoginRecords()
         except OSError as error:
-            is_link = self.path.is_symlink()
-            why = "it is a symbolic link, which is not followed" if is_link else error.strerror
+            why = "symbolic links are not followed" if self.path.is_symlink() else error.strerror
             raise ConfigurationError(f"{self.path}: {why}; remove it and log in again") from None
         try:
             self._check(os.fstat(descriptor))
             with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(_MOST_BYTES)
+                data = file.read(_MAX_BYTES)
         finally:
             os.close(descriptor)
+
         try:
-            kept = _decode(data)
+            records = Decoder(LoginRecords).decode(data)
+            version = records.version
         except (DecodeError, ValidationError):
-            if (version := _version_of(data)) is not None and version > VERSION:
-                raise ConfigurationError(
-                    f"{self.path} is of a newer mcpd (version {version}): update mcpd, or name another file"
-                ) from None
-            self._put_aside()
-            return Kept()
-        if kept.version > VERSION:
+            version = _version_of(data)
+            if version <= VERSION:
+                self._set_aside()
+                return LoginRecords()
+        if version > VERSION:
             raise ConfigurationError(
-                f"{self.path} is of a newer mcpd (version {kept.version}): update mcpd, or name another file"
+                f"{self.path} was written by a newer mcpd (version {version}): update mcpd, or use another file"
             )
-        if not kept.has_vault:
-            return kept
+        if not records.has_vault:
+            return records
         if self._vault is None:
             self._vault = KeyringSecrets()
-        return self._vault.fill(kept)
+        return self._vault.fill(records)
 
-    def _check(self, found: os.stat_result) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise ConfigurationError(f"{self.path} is no file: remove it and log in again")
+    def _check(self, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise ConfigurationError(f"{self.path} is not a regular file: remove it and log in again")
         if os.name != "posix":
             return
-        if found.st_uid not in (os.getuid(), 0):
-            raise ConfigurationError(f"{self.path} belongs to somebody else: remove it and log in again")
-        if found.st_mode & 0o077:
+        if status.st_uid not in (os.getuid(), 0):
+            raise ConfigurationError(f"{self.path} belongs to another user: remove it and log in again")
+        if status.st_mode & 0o077:
             raise ConfigurationError(
-                f"{self.path} can be read by others, and so can the tokens in it: chmod 600 {self.path}, or, if you do "
-                "not know who has read it, mcpd logout --all"
+                f"other users can read the tokens in {self.path}: run chmod 600 {self.path}; if somebody may have "
+                "read it, run mcpd logout --all"
             )
 
-    def _put_aside(self) -> None:
-        """Half a file, or none of ours: kept under another name."""
+    def _set_aside(self) -> None:
+        """Rename a damaged file."""
         aside = self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}")
         try:
             os.replace(self.path, aside)
         except OSError:
             return
 
-    def change(self, change: Callable[[Kept], None]) -> Kept:
-        """Read, change and write under the lock."""
+    def change(self, change: Callable[[LoginRecords], None]) -> LoginRecords:
+        """Read, change and write the records in one step for all processes, and return them.
+
+        Raises ConfigurationError.
+        """
         self._make_folder()
         try:
             with locked(self._lock_path, _CHANGE_SECONDS):
-                kept = self.read()
-                change(kept)
-                kept.has_vault = kept.has_vault or self._vault is not None
-                self._write(kept if self._vault is None else self._vault.strip(kept))
+                records = self.read()
+                change(records)
+                records.has_vault = records.has_vault or self._vault is not None
+                self._write(records if self._vault is None else self._vault.strip(records))
         except TimeoutError:
-            raise ConfigurationError(
-                f"{self.path} is held by another process for long: end it, and try again"
-            ) from None
-        return kept
+            raise ConfigurationError(f"another process keeps {self.path} locked: end it, and try again") from None
+        return records
 
     def _make_folder(self) -> None:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigurationError(f"{self.path.parent}: {error.strerror}; logins are kept there") from None
+            raise ConfigurationError(
+                f"cannot create {self.path.parent}, the folder of logins: {error.strerror}"
+            ) from None
 
-    def _write(self, kept: Kept) -> None:
+    def _write(self, records: LoginRecords) -> None:
         try:
             with replacing(self.path) as file:
-                file.write(format(encode(kept), indent=1))
+                file.write(format(encode(records), indent=1))
         except OSError as error:
-            raise ConfigurationError(f"{printable(self.path)}: {error.strerror}; the login was not kept") from None
+            raise ConfigurationError(f"{printable(self.path)}: {error.strerror}; the login was not saved") from None
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
-        """One of all processes at a time: the others wait, and read what it wrote."""
+        """Allow one refresh at a time in all processes. The others wait, then read the result."""
         self._make_folder()
         lock = os.open(self._refresh_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             until = time.monotonic() + _LOCK_SECONDS
             while not try_lock(lock):
-                # Who holds it has hung, or the network has: better two that refresh than none.
+                # The other process, or its network, hangs. Two refreshes are better than none.
                 if time.monotonic() > until:
                     break
                 await asyncio.sleep(_LOCK_PAUSE)
@@ -298,19 +285,20 @@ class FileStore:
             os.close(lock)
 
 
-def _decode(data: bytes) -> Kept:
-    return Decoder(Kept).decode(data)
+Store: TypeAlias = MemoryStore | FileStore
 
 
-def _version_of(data: bytes) -> int | None:
+def _version_of(data: bytes) -> int:
     class Versioned(Struct):
         version: int = 0
 
     try:
         return Decoder(Versioned).decode(data).version
     except (DecodeError, ValidationError):
-        return None
+        return 0
 
+
+# -- the system's keyring ---------------------------------------------------------------------
 
 _SERVICE = "mcpd"
 
@@ -322,60 +310,56 @@ class _Secrets(Struct):
     dpop_key: dict[str, Any] | None = None
 
 
-class _Keyring(Protocol):
-    def get_password(self, service: str, name: str, /) -> str | None: ...
-
-    def set_password(self, service: str, name: str, secret: str, /) -> None: ...
-
-    def delete_password(self, service: str, name: str, /) -> None: ...
-
-
 class KeyringSecrets:
-    """A `Vault` of the system's."""
+    """Keeps secrets in the system's keyring. Requires the package `keyring`.
 
-    def __init__(self, keyring: _Keyring | None = None) -> None:
+    `keyring` has the functions `get_password`, `set_password` and `delete_password` of that package.
+    """
+
+    def __init__(self, keyring: Any = None) -> None:
         self._keyring = keyring if keyring is not None else _installed()
         self._known: set[str] = set()
 
-    def fill(self, kept: Kept) -> Kept:
-        """What the index names, with its secrets; a login whose secrets are gone is one no more."""
+    def fill(self, records: LoginRecords) -> LoginRecords:
+        """Return the records of an index with their secrets. Logins whose secrets are missing are left out."""
         logins = []
-        for login in kept.logins:
-            found = self._get(_name(login))
-            if found is not None and found.access_token:
+        for login in records.logins:
+            secrets = self._get(_name(login))
+            if secrets is not None and secrets.access_token:
                 logins.append(
                     replace(
-                        login, access_token=found.access_token, refresh_token=found.refresh_token,
-                        client_secret=found.client_secret, dpop_key=found.dpop_key,
+                        login, access_token=secrets.access_token, refresh_token=secrets.refresh_token,
+                        client_secret=secrets.client_secret, dpop_key=secrets.dpop_key,
                     )
                 )  # fmt: skip
         registrations = []
-        for registration in kept.registrations:
-            found = self._get(_name(registration)) if registration.method != "none" else _Secrets()
-            if found is not None:
-                registrations.append(replace(registration, client_secret=found.client_secret))
-        return replace(kept, logins=logins, registrations=registrations)
+        for registration in records.registrations:
+            secrets = self._get(_name(registration)) if registration.method != "none" else _Secrets()
+            if secrets is not None:
+                registrations.append(replace(registration, client_secret=secrets.client_secret))
+        return replace(records, logins=logins, registrations=registrations)
 
-    def strip(self, kept: Kept) -> Kept:
-        """Put the secrets into the keyring, and take those out that nobody names any more; gives the index."""
-        said: dict[str, _Secrets] = {}
-        for login in kept.logins:
-            said[_name(login)] = _Secrets(login.access_token, login.refresh_token, login.client_secret, login.dpop_key)
-        for registration in kept.registrations:
+    def strip(self, records: LoginRecords) -> LoginRecords:
+        """Write the secrets to the keyring, remove unused ones, and return the records without secrets."""
+        used: dict[str, _Secrets] = {}
+        for login in records.logins:
+            used[_name(login)] = _Secrets(login.access_token, login.refresh_token, login.client_secret, login.dpop_key)
+        for registration in records.registrations:
             if registration.client_secret is not None:
-                said[_name(registration)] = _Secrets(client_secret=registration.client_secret)
-        for name, secrets in said.items():
+                used[_name(registration)] = _Secrets(client_secret=registration.client_secret)
+
+        for name, secrets in used.items():
             self._call("set_password", name, encode(secrets).decode())
-        for name in self._known - set(said):
+        for name in self._known - set(used):
             self._call("delete_password", name)
-        self._known = set(said)
+        self._known = set(used)
         return replace(
-            kept,
+            records,
             logins=[
-                replace(one, access_token="", refresh_token=None, client_secret=None, dpop_key=None)
-                for one in kept.logins
+                replace(login, access_token="", refresh_token=None, client_secret=None, dpop_key=None)
+                for login in records.logins
             ],
-            registrations=[replace(one, client_secret=None) for one in kept.registrations],
+            registrations=[replace(each, client_secret=None) for each in records.registrations],
         )
 
     def _get(self, name: str) -> _Secrets | None:
@@ -388,14 +372,14 @@ class KeyringSecrets:
         except (DecodeError, ValidationError):
             return None
 
-    def _call(self, what: str, *words: str) -> str | None:
+    def _call(self, function: str, *words: str) -> str | None:
         try:
-            found: str | None = getattr(self._keyring, what)(_SERVICE, *words)
-            return found
+            result: str | None = getattr(self._keyring, function)(_SERVICE, *words)
+            return result
         except Exception as error:
-            # Each platform's keyring has errors of its own; none of them is to show what was to be kept.
+            # Each platform's keyring raises its own errors, whose text may contain the secret.
             raise ConfigurationError(
-                f"the system's keyring does not answer ({type(error).__name__}): unlock it, or keep logins in the file"
+                f"the system's keyring is not available ({type(error).__name__}): unlock it, or store logins in a file"
             ) from None
 
 
@@ -405,14 +389,11 @@ def _name(record: Login | Registration) -> str:
     return f"registration {record.issuer}"
 
 
-def _installed() -> _Keyring:
+def _installed() -> Any:
     try:
         import keyring
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "keyring":
             raise
-        raise ConfigurationError(
-            "the system's keyring is reached with the package keyring: pip install 'mcpd-server[keyring]'"
-        ) from None
-    found: _Keyring = keyring
-    return found
+        raise ConfigurationError("the system's keyring requires pip install 'mcpd-server[keyring]'") from None
+    return keyring

@@ -1,4 +1,4 @@
-"""Requests to a token endpoint, and what they give: tokens, or the error in words. No I/O.
+"""Requests to a token endpoint, and their results. No I/O.
 
 Spec: RFC 6749 2.3, 4.1.3, 5, 6; RFC 7009; RFC 8707; RFC 9449 5 and 8.
 """
@@ -18,14 +18,14 @@ from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client.auth.dpop import Prover
-from mcpd.client.auth.steps import Answer, HttpStep, Steps, ask, form, json_object
+from mcpd.client.auth.steps import HttpStep, StepResponse, Steps, form, json_object, send
 
 _PREFERRED = ("client_secret_basic", "client_secret_post")
 _LONGEST = 16 * 1024
 
 
 class ClientId(Struct, frozen=True):
-    """Who the client is at one authorization server, and how it proves that: `method` is the one of RFC 7591."""
+    """The client at one authorization server. `method` is how it authenticates (RFC 7591)."""
 
     client_id: str
     client_secret: str | None = None
@@ -36,7 +36,7 @@ class ClientId(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True, kw_only=True):
-    """What a token endpoint gave. `lifetime` is in seconds, None if it does not say."""
+    """The tokens of a response. `lifetime` is in seconds; None if the response does not contain it."""
 
     access_token: str
     token_type: str
@@ -49,40 +49,42 @@ class Tokens(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(AuthorizationFailed):
-    """A token endpoint, or another one, refused a request: `code` is OAuth's error, "" if it gave none.
+    """An endpoint refused a request. `code` is the OAuth error, "" without one.
 
-    `is_passing`: it may go well another time, so that nothing is to be forgotten.
+    `is_temporary` means that a later attempt may succeed.
     """
 
     def __init__(self, text: str, code: str = "", status: int = 0) -> None:
         self.code = code
         self.status = status
-        self.is_passing = status >= 500 or status == 429
+        self.is_temporary = status >= 500 or status == 429
         super().__init__(text)
 
 
 def choose_method(listed: Sequence[str] | None, secret: str | None) -> str:
-    """How a client proves itself, of what the server lists. Raises AuthorizationFailed if there is no way."""
+    """Return an authentication method of those that the server lists. Raises AuthorizationFailed if there is none."""
     if secret is None:
         return "none"
-    # Spec: RFC 8414 2: where nothing is listed it is Basic.
+    # Spec: RFC 8414 2: without a list, the method is Basic.
     for method in _PREFERRED:
         if method in (_PREFERRED[:1] if listed is None else listed):
             return method
     if listed and "none" in listed:
         return "none"
     raise AuthorizationFailed(
-        "the authorization server takes no client secret: it lists "
+        "the authorization server does not accept a client secret: it lists "
         f"{printable(', '.join(listed or ()), 200) or 'nothing'}"
     )
 
 
-def identified(client: ClientId, fields: dict[str, str | None]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """The fields of a request with the client's identity, and the header fields for it."""
+def authenticate_client(
+    client: ClientId, fields: dict[str, str | None]
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Return the fields and the header fields of a request with the identity of the client."""
     if client.method == "client_secret_basic" and client.client_secret is not None:
         # Spec: RFC 6749 2.3.1: both are form-encoded before they are joined.
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
-        # The id beside it proves nothing, and some servers find the client by it.
+        # Some servers also need the client id in the body to find the client.
         return {**fields, "client_id": client.client_id}, {
             "Authorization": f"Basic {b64encode(pair.encode()).decode()}"
         }
@@ -98,33 +100,34 @@ def request_tokens(
     client: ClientId | None,
     *,
     prover: Prover | None = None,
-    needs_bound: bool = False,
+    requires_dpop: bool = False,
     what: str = "token endpoint",
 ) -> Steps[Tokens]:
-    """One token request, with a proof where there is a prover: sent again once if a nonce is wanted.
+    """Send a token request, with a DPoP proof if there is a `prover`. It is repeated once if the server requires a
+    nonce.
 
-    `needs_bound` refuses a token that is not bound to the prover's key. Raises Refusal, AuthorizationFailed and
+    `requires_dpop` refuses a token that is not bound to the key of the prover. Raises Refusal, AuthorizationFailed and
     FetchError.
     """
-    body, headers = (fields, {}) if client is None else identified(client, fields)
+    body, headers = (fields, {}) if client is None else authenticate_client(client, fields)
     for attempt in range(2):
         said = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
         if prover is not None:
             said["DPoP"] = prover.proof("POST", endpoint)
-        answer = yield from ask(HttpStep(endpoint, what, "POST", tuple(said.items()), form(body)))
+        answer = yield from send(HttpStep(endpoint, what, "POST", tuple(said.items()), form(body)))
         if prover is not None:
-            prover.heard(endpoint, answer.headers)
+            prover.on_response(endpoint, answer.headers)
         if answer.status in (200, 201):
-            return _read(answer, endpoint, what, prover, needs_bound=needs_bound)
+            return _read(answer, endpoint, what, prover, requires_dpop=requires_dpop)
 
         refused = refusal_of(answer, endpoint, what)
-        # Spec: RFC 9449 8: once more, with the nonce and a proof of its own.
+        # Spec: RFC 9449 8: repeat the request with the nonce and a new proof.
         if attempt or prover is None or refused.code != "use_dpop_nonce":
             raise refused
     raise AssertionError
 
 
-def _read(answer: Answer, endpoint: str, what: str, prover: Prover | None, *, needs_bound: bool) -> Tokens:
+def _read(answer: StepResponse, endpoint: str, what: str, prover: Prover | None, *, requires_dpop: bool) -> Tokens:
     document = json_object(answer.body) or {}
     if document.get("error"):  # some servers send errors with status 200
         raise refusal_of(answer, endpoint, what)
@@ -136,19 +139,19 @@ def _read(answer: Answer, endpoint: str, what: str, prover: Prover | None, *, ne
         or not token.isascii()
         or not token.isprintable()
     ):
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} answers without an access token")
+        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned no access token")
     if kind is None:
-        kind = "Bearer"  # as the official Python client reads a token without a type
+        kind = "Bearer"  # like the official Python client
     kind = kind if isinstance(kind, str) else ""
     if kind.lower() not in ("bearer", "dpop", "n_a"):
         raise AuthorizationFailed(
-            f"the {what} {shown(endpoint)} gives a token of the unknown type {printable(kind, 60)!r}"
+            f"the {what} {shown(endpoint)} returned a token of the unknown type {printable(kind, 60)!r}"
         )
     if kind.lower() == "dpop" and prover is None:
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} gives a token that is bound to a key, unasked")
-    if needs_bound and kind.lower() != "dpop":
+        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned a DPoP token that was not requested")
+    if requires_dpop and kind.lower() != "dpop":
         # Spec: RFC 9449 5: a client that needs the protection discards such a token.
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} gives a plain token where one bound by DPoP is wanted")
+        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned a bearer token instead of a DPoP token")
 
     scope, refresh = document.get("scope"), document.get("refresh_token")
     return Tokens(
@@ -164,26 +167,26 @@ def _seconds(found: Any) -> float | None:
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= 20:
         found = int(found)
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    # In this order: a number of 400 digits is no float.
+    # In this order, because an integer of 400 digits cannot be converted to float.
     return float(min(found, 10 * 365 * 86400)) if is_number and found > 0 else None
 
 
-def refusal_of(answer: Answer, endpoint: str, what: str) -> Refusal:
-    """What an endpoint says of why it refuses, printable and short."""
+def refusal_of(answer: StepResponse, endpoint: str, what: str) -> Refusal:
+    """Return the error of a response."""
     document: Mapping[str, Any] = json_object(answer.body) or {}
     code = document.get("error")
     code = code if isinstance(code, str) else ""
     said = document.get("error_description")
     text = f"{printable(code, 60)}: {printable(said, 300)}" if isinstance(said, str) and said else printable(code, 60)
     return Refusal(
-        f"the {what} {shown(endpoint)} refuses ({answer.status}){f': {text}' if text else ''}", code, answer.status
+        f"the {what} {shown(endpoint)} refused ({answer.status}){f': {text}' if text else ''}", code, answer.status
     )
 
 
 def revoke(endpoint: str, token: str, hint: str, client: ClientId) -> Steps[None]:
-    """Spec: RFC 7009. Raises Refusal, FetchError."""
-    body, headers = identified(client, {"token": token, "token_type_hint": hint})
+    """Revoke a token (RFC 7009). Raises Refusal, FetchError."""
+    body, headers = authenticate_client(client, {"token": token, "token_type_hint": hint})
     said = {"Content-Type": "application/x-www-form-urlencoded", **headers}
-    answer = yield from ask(HttpStep(endpoint, "revocation endpoint", "POST", tuple(said.items()), form(body)))
+    answer = yield from send(HttpStep(endpoint, "revocation endpoint", "POST", tuple(said.items()), form(body)))
     if not 200 <= answer.status < 300:
         raise refusal_of(answer, endpoint, "revocation endpoint")

@@ -171,7 +171,7 @@ class Requester:
             granted = await asked.fields()
             sent = {**own, **granted, **self._cookie, **fields}
             reply = self._remember_cookies(await self.pool.request(method, url, sent, body))
-            asked.heard(reply.headers)
+            asked.on_response(reply.headers)
             # Nobody has to log in to end a session.
             if reply.status not in (401, 403) or method == "DELETE":
                 return reply

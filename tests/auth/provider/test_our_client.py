@@ -40,7 +40,7 @@ from mcpd.auth.base import Auth
 from mcpd.auth.introspection import Introspection
 from mcpd.auth.jwt import Jwt
 from mcpd.client.auth.logins import log_out, logins
-from mcpd.client.auth.store import FileStore, Kept
+from mcpd.client.auth.store import FileStore, LoginRecords
 from mcpd.transports.guards import Access
 
 pytestmark = pytest.mark.slow
@@ -117,7 +117,7 @@ async def test_registered_by_itself_and_let_in_for_more(tmp_path: Path) -> None:
         assert len(there.visits) == 2
         assert there.there.said().count("registers mcpd") == 1
 
-        def expire(kept: Kept) -> None:
+        def expire(kept: LoginRecords) -> None:
             kept.logins = [replace(one, expires_at=1.0) for one in kept.logins]
 
         (before,) = logins(stored)

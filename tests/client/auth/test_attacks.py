@@ -16,8 +16,8 @@ from mcpd.cli.talk.logins import show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.loopback import Loopback
-from mcpd.client.auth.steps import Answer, HttpStep, Tell
-from mcpd.client.auth.store import FileStore, Kept, Login
+from mcpd.client.auth.steps import HttpStep, ShowCode, StepResponse
+from mcpd.client.auth.store import FileStore, Login, LoginRecords
 from mcpd.client.auth.tokens import request_tokens
 from mcpd.errors import ConfigurationError
 
@@ -42,7 +42,7 @@ def test_a_pipe_in_the_place_of_the_store(tmp_path: Path) -> None:
     """H27 (AUTH-214): it is not waited for."""
     path = tmp_path / "auth.json"
     os.mkfifo(path, 0o600)
-    with pytest.raises(ConfigurationError, match="is no file"):
+    with pytest.raises(ConfigurationError, match="is not a regular file"):
         FileStore(path).read()
 
 
@@ -52,8 +52,8 @@ def test_a_pipe_in_the_place_of_the_store(tmp_path: Path) -> None:
 )
 def test_metadata_of_a_server_elsewhere_is_not_asked_for_on_this_machine(named: str) -> None:
     """AUTH-240: whatever addresses the name of the server has by then."""
-    steps = login(URL, OAuth(), Challenge("Bearer", {"resource_metadata": named}), Kept())
-    with pytest.raises(AuthorizationFailed, match="no https URL"):
+    steps = login(URL, OAuth(), Challenge("Bearer", {"resource_metadata": named}), LoginRecords())
+    with pytest.raises(AuthorizationFailed, match="not an https URL"):
         next(steps)
 
 
@@ -71,11 +71,11 @@ def device_login(**said: Any) -> tuple[Any, Any]:
         {"issuer": ISSUER, **endpoints},
         given,
     ]
-    steps = login(URL, OAuth(device=True, client_id="me", issuer=ISSUER), None, Kept())
+    steps = login(URL, OAuth(device=True, client_id="me", issuer=ISSUER), None, LoginRecords())
     step: Any = next(steps)
     for document in documents:
         assert isinstance(step, HttpStep)
-        step = steps.send(Answer(200, {}, json.dumps(document).encode()))
+        step = steps.send(StepResponse(200, {}, json.dumps(document).encode()))
     return steps, step
 
 
@@ -83,14 +83,14 @@ def device_login(**said: Any) -> tuple[Any, Any]:
 def test_no_page_for_a_code_that_no_browser_may_be_sent_to(page: str) -> None:
     """H22 (AUTH-193, AUTH-202): a program may show it in a browser."""
     for name in ("verification_uri", "verification_uri_complete"):
-        with pytest.raises(AuthorizationFailed, match="no https URL"):
+        with pytest.raises(AuthorizationFailed, match="not an https URL"):
             by_device(**{name: page})
 
 
 @pytest.mark.parametrize("seconds", [1e12, 10**400])
 def test_a_code_is_not_waited_for_without_end(seconds: float) -> None:
     step = by_device(interval=seconds, expires_in=seconds)
-    assert isinstance(step, Tell)
+    assert isinstance(step, ShowCode)
     assert step.seconds <= 60
 
 
@@ -98,11 +98,11 @@ def test_a_code_is_asked_about_as_often_as_the_server_says() -> None:
     """AUTH-202: every `interval` seconds, by five more after each `slow_down` (RFC 8628 3.5), until the code ends."""
     steps, step = device_login(interval=7, expires_in=40)
     pauses = []
-    with pytest.raises(AuthorizationFailed, match="not typed in time"):
+    with pytest.raises(AuthorizationFailed, match="not entered in time"):
         for error in ("authorization_pending", "slow_down", "slow_down", "authorization_pending"):
             pauses.append(step.seconds)
             assert isinstance(steps.send(None), HttpStep)
-            step = steps.send(Answer(400, {}, json.dumps({"error": error}).encode()))
+            step = steps.send(StepResponse(400, {}, json.dumps({"error": error}).encode()))
     assert pauses == [7, 7, 12, 17]
 
 
@@ -113,7 +113,7 @@ def test_numbers_that_are_none(seconds: Any) -> None:
     next(steps)
     said = {"access_token": "t", "token_type": "Bearer", "expires_in": seconds}
     with pytest.raises(StopIteration) as ended:
-        steps.send(Answer(200, {}, json.dumps(said).encode()))
+        steps.send(StepResponse(200, {}, json.dumps(said).encode()))
     assert ended.value.value.lifetime in (None, 10 * 365 * 86400)
 
 
@@ -123,6 +123,6 @@ async def test_a_client_id_makes_no_lines(
     """The authorization server chose it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     client_id = "x\nhttps://bank.example/mcp\n  issuer   https://bank.example\x1b[8m"
-    FileStore().change(lambda kept: kept.put(Login(url=URL, issuer=ISSUER, client_id=client_id)))
+    FileStore().change(lambda kept: kept.add(Login(url=URL, issuer=ISSUER, client_id=client_id)))
     assert await show_logins(Terminal(), None, as_json=False) == 0
     assert not any(line.startswith("https://bank") for line in capsys.readouterr().out.splitlines())

@@ -15,8 +15,8 @@ from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.run import Network
-from mcpd.client.auth.steps import Answer, HttpStep, Listen, Visit
-from mcpd.client.auth.store import Kept, Registration
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, StepResponse
+from mcpd.client.auth.store import LoginRecords, Registration
 
 URL = "https://tools.example/mcp"
 ISSUER = "https://as.example"
@@ -44,7 +44,9 @@ def documents(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {"resource": resource, "server": server}
 
 
-def drive(said: dict[str, dict[str, Any]], kept: Kept, returned: dict[str, str]) -> tuple[list[HttpStep], list[str]]:
+def drive(
+    said: dict[str, dict[str, Any]], kept: LoginRecords, returned: dict[str, str]
+) -> tuple[list[HttpStep], list[str]]:
     """All requests and visits of a login to whose questions this is answered."""
     steps = login(URL, OAuth(redirect="http://127.0.0.1:9/cb"), None, kept)
     sent: list[HttpStep] = []
@@ -53,9 +55,9 @@ def drive(said: dict[str, dict[str, Any]], kept: Kept, returned: dict[str, str])
     try:
         step = next(steps)
         while len(sent) < 30:
-            if isinstance(step, Listen):
+            if isinstance(step, ListenForRedirect):
                 answer = "http://127.0.0.1:9/cb"
-            elif isinstance(step, Visit):
+            elif isinstance(step, OpenBrowser):
                 visits.append(step.url)
                 state = dict(parse_qsl(urlsplit(step.url).query))["state"]
                 query = {"code": "secret-code", "state": state, "iss": ISSUER, **returned}
@@ -70,7 +72,7 @@ def drive(said: dict[str, dict[str, Any]], kept: Kept, returned: dict[str, str])
     return sent, visits
 
 
-def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> Answer:
+def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> StepResponse:
     found: Any = said["server"]
     if "resource" in step.what:
         found = said["resource"]
@@ -78,7 +80,7 @@ def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> Answer:
         found = {"client_id": "c", "client_secret": "secret-client"}
     elif step.what == "token endpoint":
         found = {"access_token": "secret-token", "token_type": "Bearer"}
-    return Answer(200, {}, json.dumps(found).encode())
+    return StepResponse(200, {}, json.dumps(found).encode())
 
 
 members = st.sampled_from(
@@ -91,9 +93,9 @@ values = st.one_of(st.sampled_from(EVIL), st.none(), st.integers(), st.lists(st.
 @given(st.dictionaries(members, values, max_size=3), st.sampled_from(["", "https://evil.example"]), st.booleans())
 def test_no_request_leaves_to_where_none_may_go(changes: dict[str, Any], issuer: str, is_registered: bool) -> None:
     """AUTH-165, AUTH-172, AUTH-179, AUTH-189, AUTH-240."""
-    kept = Kept()
+    kept = LoginRecords()
     if is_registered:
-        kept.put_registration(
+        kept.add_registration(
             Registration(
                 issuer=ISSUER,
                 client_id="c",
@@ -129,16 +131,16 @@ def test_no_request_leaves_to_where_none_may_go(changes: dict[str, Any], issuer:
 async def test_a_public_server_sends_nobody_inside(url: str) -> None:
     """AUTH-240, AUTH-241, AUTH-242, AUTH-243: refused before anything is connected."""
     with pytest.raises(FetchError):
-        await Network(URL, reach=()).ask(HttpStep(url, "token endpoint", "POST", body=b"secret"))
+        await Network(URL, reach=()).send(HttpStep(url, "token endpoint", "POST", body=b"secret"))
 
 
 async def test_a_server_of_this_machine_may_not_send_us_to_a_private_network() -> None:
     """AUTH-242: only by option; what no request goes to stays closed then, too."""
     step = HttpStep("https://10.255.255.1/x", "token endpoint")
     with pytest.raises(FetchError, match="private"):
-        await Network("http://127.0.0.1/mcp").ask(step)
+        await Network("http://127.0.0.1/mcp").send(step)
     with pytest.raises(FetchError, match="no request goes to"):
-        await Network("http://127.0.0.1/mcp", allow_private=True).ask(HttpStep("https://169.254.169.254/", "x"))
+        await Network("http://127.0.0.1/mcp", allow_private=True).send(HttpStep("https://169.254.169.254/", "x"))
 
 
 @pytest.mark.parametrize(
@@ -169,6 +171,6 @@ def test_what_a_challenge_asks_for(lines: list[str], metadata: str | None, scope
 def test_no_step_shows_what_it_carries() -> None:
     """AUTH-057."""
     step = HttpStep("https://as.example/token?x=secret-1", "token endpoint", "POST", (("A", "secret-2"),), b"secret-3")
-    answer = Answer(200, {"x": "secret-4"}, b"secret-5")
-    visit = Visit("https://as.example/authorize?state=secret-6", "https://as.example")
+    answer = StepResponse(200, {"x": "secret-4"}, b"secret-5")
+    visit = OpenBrowser("https://as.example/authorize?state=secret-6", "https://as.example")
     assert "secret-" not in f"{step!r}{answer!r}{visit!r}"

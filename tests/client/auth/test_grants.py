@@ -150,7 +150,7 @@ async def test_a_workload_has_the_platforms_token(tmp_path: Path) -> None:
         file.unlink()
         with pytest.raises(ConfigurationError, match="token"):
             await call(there, WorkloadIdentity(token_file=file))
-    with pytest.raises(ConfigurationError, match="not both"):
+    with pytest.raises(ConfigurationError, match="use either token_file or source"):
         WorkloadIdentity()
 
 
@@ -244,7 +244,7 @@ async def test_a_plain_token_where_a_bound_one_is_wanted() -> None:
     async with world() as there:
         bound(there)
         there.token_answer = {"token_type": "Bearer"}
-        with pytest.raises(AuthorizationFailed, match="plain token"):
+        with pytest.raises(AuthorizationFailed, match="bearer token instead of a DPoP token"):
             await call(there, there.oauth(dpop=True))
         there.metadata["dpop_signing_alg_values_supported"] = ["RS256"]
         with pytest.raises(AuthorizationFailed, match="ES256"):

@@ -14,7 +14,7 @@ from support.login_world import world
 
 from mcpd import Client
 from mcpd.client.auth.auth_option import has_login, login_file
-from mcpd.client.auth.store import FileStore, Kept, KeyringSecrets, Login, MemoryStore, Registration
+from mcpd.client.auth.store import FileStore, KeyringSecrets, Login, LoginRecords, MemoryStore, Registration
 from mcpd.errors import ConfigurationError
 
 LOGIN = Login(url="https://a.example/mcp", issuer="https://i.example", client_id="c", access_token="secret-1")
@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> FileStore:
 
 def test_only_its_owner_can_read_it(store: FileStore) -> None:
     """AUTH-214, S25-151, S26-184: the file, and the folder that is made for it."""
-    store.change(lambda kept: kept.put(LOGIN))
+    store.change(lambda kept: kept.add(LOGIN))
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
     assert store.read().login(LOGIN.url) == LOGIN
@@ -41,7 +41,7 @@ def test_only_its_owner_can_read_it(store: FileStore) -> None:
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
 def test_a_file_that_others_can_read_is_refused(store: FileStore, mode: int) -> None:
     """AUTH-214."""
-    store.change(lambda kept: kept.put(LOGIN))
+    store.change(lambda kept: kept.add(LOGIN))
     store.path.chmod(mode)
     with pytest.raises(ConfigurationError, match="chmod 600") as raised:
         store.read()
@@ -51,20 +51,20 @@ def test_a_file_that_others_can_read_is_refused(store: FileStore, mode: int) -> 
 def test_what_is_no_file_of_ours(store: FileStore, tmp_path: Path) -> None:
     """AUTH-214: a link leads anywhere, a folder nowhere."""
     other = tmp_path / "other.json"
-    FileStore(other).change(lambda kept: kept.put(LOGIN))
+    FileStore(other).change(lambda kept: kept.add(LOGIN))
     store.path.parent.mkdir()
     store.path.symlink_to(other)
     with pytest.raises(ConfigurationError, match="symbolic link"):
         store.read()
     store.path.unlink()
     store.path.mkdir()
-    with pytest.raises(ConfigurationError, match="no file"):
+    with pytest.raises(ConfigurationError, match="not a regular file"):
         store.read()
 
 
 def test_half_a_file_is_put_aside(store: FileStore) -> None:
     """AUTH-208, AUTH-214: what was in it is not lost for who wants to look."""
-    store.change(lambda kept: kept.put(LOGIN))
+    store.change(lambda kept: kept.add(LOGIN))
     whole = store.path.read_bytes()
     store.path.write_bytes(whole[: len(whole) // 2])
     assert store.read().logins == []
@@ -77,7 +77,7 @@ def test_a_file_of_a_newer_version_is_left_alone(store: FileStore, text: str) ->
     store.path.parent.mkdir(mode=0o700)
     store.path.write_text(text)
     store.path.chmod(0o600)
-    for do in (store.read, lambda: store.change(lambda kept: kept.put(LOGIN))):
+    for do in (store.read, lambda: store.change(lambda kept: kept.add(LOGIN))):
         with pytest.raises(ConfigurationError, match="newer mcpd"):
             do()
     assert store.path.read_text() == text
@@ -86,19 +86,19 @@ def test_a_file_of_a_newer_version_is_left_alone(store: FileStore, text: str) ->
 def test_who_changes_it_has_what_others_wrote(store: FileStore) -> None:
     """AUTH-208."""
     other = FileStore(store.path)
-    store.change(lambda kept: kept.put(LOGIN))
-    other.change(lambda kept: kept.put_registration(REGISTRATION))
+    store.change(lambda kept: kept.add(LOGIN))
+    other.change(lambda kept: kept.add_registration(REGISTRATION))
     found = store.read()
     assert (found.login(LOGIN.url), found.registration("https://i.example")) == (LOGIN, REGISTRATION)
     assert found.registration("https://other.example") is None
-    store.change(lambda kept: kept.drop(LOGIN))
+    store.change(lambda kept: kept.remove(LOGIN))
     assert other.read().logins == []
 
 
 def test_a_registration_whose_secret_has_ended() -> None:
     """AUTH-181."""
-    kept = Kept()
-    kept.put_registration(Registration(issuer="i", client_id="c", redirect_uri="r", expires_at=1.0))
+    kept = LoginRecords()
+    kept.add_registration(Registration(issuer="i", client_id="c", redirect_uri="r", expires_at=1.0))
     assert kept.registration("i") is None
 
 
@@ -126,7 +126,7 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert login_file() == str(tmp_path / "mcpd" / "auth.json")
     assert not has_login(LOGIN.url)
-    FileStore().change(lambda kept: kept.put(LOGIN))
+    FileStore().change(lambda kept: kept.add(LOGIN))
     assert has_login(LOGIN.url)
     assert has_login(f"{LOGIN.url}?a=b")
     assert has_login("wss://a.example/mcp")
@@ -180,11 +180,11 @@ def test_secrets_in_the_keyring(store: FileStore, monkeypatch: pytest.MonkeyPatc
     kept = FileStore(store.path, KeyringSecrets(ring))
     login: Any = LOGIN
 
-    def put(found: Kept) -> None:
-        found.put(login)
-        found.put_registration(REGISTRATION)
+    def add(found: LoginRecords) -> None:
+        found.add(login)
+        found.add_registration(REGISTRATION)
 
-    kept.change(put)
+    kept.change(add)
     assert b"secret-" not in store.path.read_bytes()
     assert kept.read().login(LOGIN.url) == LOGIN
     assert kept.read().registration("https://i.example") == REGISTRATION
@@ -196,7 +196,7 @@ def test_secrets_in_the_keyring(store: FileStore, monkeypatch: pytest.MonkeyPatc
         kept.read()
     assert "secret-1" not in str(raised.value)
     ring.is_locked = False
-    FileStore(store.path).change(lambda found: found.drop(LOGIN))
+    FileStore(store.path).change(lambda found: found.remove(LOGIN))
     assert len(ring.secrets) == 1
     ring.secrets.clear()
     assert kept.read().logins == []
@@ -204,7 +204,7 @@ def test_secrets_in_the_keyring(store: FileStore, monkeypatch: pytest.MonkeyPatc
 
 def test_no_secret_is_in_a_repr() -> None:
     """AUTH-057."""
-    kept = Kept(logins=[LOGIN], registrations=[REGISTRATION])
+    kept = LoginRecords(logins=[LOGIN], registrations=[REGISTRATION])
     for one in (LOGIN, REGISTRATION, kept, REGISTRATION.client):
         assert "secret-" not in repr(one)
 
@@ -214,8 +214,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         place = tmp_path / "file"
         place.write_text("")
         with pytest.raises(ConfigurationError):
-            FileStore(place / "auth.json").change(lambda kept: kept.put(LOGIN))
+            FileStore(place / "auth.json").change(lambda kept: kept.add(LOGIN))
         return
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigurationError):
-        FileStore(tmp_path / "state" / "auth.json").change(lambda kept: kept.put(LOGIN))
+        FileStore(tmp_path / "state" / "auth.json").change(lambda kept: kept.add(LOGIN))

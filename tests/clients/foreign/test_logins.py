@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcpd import AuthorizationRequired, Client, OAuth
 from mcpd.client.auth.logins import log_out, logins
-from mcpd.client.auth.store import FileStore, Kept
+from mcpd.client.auth.store import FileStore, LoginRecords
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
@@ -70,7 +70,7 @@ async def test_a_login_at_a_server_of_others(kind: str, tmp_path: Path) -> None:
             await client.list_tools()
         assert len(returned) == 1
 
-        def expire(kept: Kept) -> None:
+        def expire(kept: LoginRecords) -> None:
             kept.logins = [replace(one, expires_at=1.0) for one in kept.logins]
 
         (before,) = logins(stored)
