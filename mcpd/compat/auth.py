@@ -1,4 +1,4 @@
-"""`mcp.server.auth` as far as a resource server goes: a verifier of tokens, its settings, and the token that came."""
+"""`mcp.server.auth` for a resource server: a verifier of tokens, its settings, and the token of the current request."""
 
 from __future__ import annotations
 
@@ -8,38 +8,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import AnyHttpUrl, BaseModel
 
+from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.protocol.principal import Principal
 from mcpd.server.registry.routes import RouteResponse
 from mcpd.transports.authentication import Refusal
 
 if TYPE_CHECKING:
-    from mcpd.server import Server
-
-__all__ = [
-    "AccessToken",
-    "AuthSettings",
-    "ClientRegistrationOptions",
-    "RevocationOptions",
-    "TokenVerifier",
-    "add_metadata",
-    "authenticator",
-    "get_access_token",
-    "token_of",
-]
+    from mcpd.server.app import Server
 
 
 class AccessToken(BaseModel):
-    """What is known of a token."""
+    """A token and what it permits. mcpd keeps no tokens, so `token` is empty unless the server verified it itself."""
 
-    token: str
-    client_id: str
-    scopes: list[str]
+    token: str = ""
+    client_id: str = ""
+    scopes: list[str] = []
     expires_at: int | None = None
     resource: str | None = None
+    subject: str | None = None
+    claims: dict[str, Any] = {}
 
 
 class ClientRegistrationOptions(BaseModel):
-    """Of an authorization server, which mcpd is not."""
+    """An option of authorization servers. It has no effect."""
 
     enabled: bool = False
     client_secret_expiry_seconds: int | None = None
@@ -48,13 +39,13 @@ class ClientRegistrationOptions(BaseModel):
 
 
 class RevocationOptions(BaseModel):
-    """Of an authorization server, which mcpd is not."""
+    """An option of authorization servers. It has no effect."""
 
     enabled: bool = False
 
 
 class AuthSettings(BaseModel):
-    """Who issues tokens, for which server, and what they have to allow."""
+    """The issuer of tokens, the server that they are for, and the scopes that they must have."""
 
     issuer_url: AnyHttpUrl
     service_documentation_url: AnyHttpUrl | None = None
@@ -65,46 +56,62 @@ class AuthSettings(BaseModel):
 
 
 class TokenVerifier(Protocol):
-    """What a server gives as `token_verifier`."""
+    """The `token_verifier` of a server."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """What is known of a token; None for one that is not good."""
+        """Return the token with its permissions, None for an invalid one."""
+
+
+def _caller() -> Principal | None:
+    exchange = current_exchange.get(None)
+    return None if exchange is None else exchange.origin.user
 
 
 def get_access_token() -> AccessToken | None:
-    """The token of the request that runs."""
-    from mcpd.compat.lowlevel.context import current_exchange
-
-    exchange = current_exchange.get(None)
-    return None if exchange is None else token_of(exchange.origin.user)
-
-
-def token_of(user: Principal) -> AccessToken | None:
-    """The token that a principal was made of."""
-    found = user.claims.get("access_token")
+    """Return the token that the server's `TokenVerifier` accepted for the current request."""
+    caller = _caller()
+    found = None if caller is None else caller.claims.get("access_token")
     return found if isinstance(found, AccessToken) else None
+
+
+def caller_token() -> AccessToken | None:
+    """Return the caller of the current request in the form of a token, None for an anonymous one."""
+    caller = _caller()
+    if caller is None or not caller.is_authenticated:
+        return None
+
+    claims = {**caller.claims}
+    if caller.subject:
+        claims.setdefault("sub", caller.subject)
+    return AccessToken(
+        client_id=caller.client or caller.subject,
+        scopes=sorted(caller.scopes),
+        subject=caller.subject or None,
+        claims=claims,
+    )
 
 
 def authenticator(
     verifier: TokenVerifier, settings: AuthSettings
 ) -> Callable[[Mapping[str, str]], Awaitable[Principal | Refusal]]:
-    """What says who sends a request, by its bearer token."""
+    """Return a function that identifies the caller of a request by its bearer token."""
     required = settings.required_scopes or []
-    where = _metadata_of(settings)
-    told = f', resource_metadata="{where}"' if where else ""
+    address = _metadata_address(settings)
+    metadata = f', resource_metadata="{address}"' if address else ""
 
     async def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         found: Any = await verifier.verify_token(token) if scheme.lower() == "bearer" and token else None
         if found is None or (found.expires_at and found.expires_at < time()):
             text = "Authentication required"
-            fields = f'Bearer error="invalid_token", error_description="{text}"{told}'
-            return Refusal(401, f"{text}\n", (("WWW-Authenticate", fields),))
+            challenge = f'Bearer error="invalid_token", error_description="{text}"{metadata}'
+            return Refusal(401, f"{text}\n", (("WWW-Authenticate", challenge),))
+
         missing = [scope for scope in required if scope not in found.scopes]
         if missing:
             text = f"Required scope: {missing[0]}"
-            fields = f'Bearer error="insufficient_scope", error_description="{text}"{told}'
-            return Refusal(403, f"{text}\n", (("WWW-Authenticate", fields),))
+            challenge = f'Bearer error="insufficient_scope", error_description="{text}"{metadata}'
+            return Refusal(403, f"{text}\n", (("WWW-Authenticate", challenge),))
         return Principal(
             found.client_id,
             issuer=str(settings.issuer_url),
@@ -117,9 +124,9 @@ def authenticator(
 
 
 def add_metadata(server: Server, settings: AuthSettings) -> None:
-    """Serve the document that says where tokens are to be had (RFC 9728), if the server has an address."""
-    where = _metadata_of(settings)
-    if not where:
+    """Serve the protected resource metadata (RFC 9728), if the settings have the server's address."""
+    address = _metadata_address(settings)
+    if not address:
         return
     document = {
         "resource": str(settings.resource_server_url),
@@ -127,13 +134,13 @@ def add_metadata(server: Server, settings: AuthSettings) -> None:
         "scopes_supported": settings.required_scopes,
         "bearer_methods_supported": ["header"],
     }
-    told = {name: value for name, value in document.items() if value is not None}
-    path = where[where.index("/.well-known/") :]
-    server.route(path, public=True, any_origin=True)(lambda: RouteResponse(told))
+    members = {name: value for name, value in document.items() if value is not None}
+    path = address[address.index("/.well-known/") :]
+    server.route(path, public=True, any_origin=True)(lambda: RouteResponse(members))
 
 
-def _metadata_of(settings: AuthSettings) -> str:
-    """The address of the document that says where tokens are to be had (RFC 9728), "" if the server has no address."""
+def _metadata_address(settings: AuthSettings) -> str:
+    """Return the address of the protected resource metadata, "" if the server's own address is unknown."""
     url = settings.resource_server_url
     if url is None:
         return ""

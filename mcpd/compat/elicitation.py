@@ -1,48 +1,46 @@
-"""`mcp.server.elicitation`: forms whose fields are those of a pydantic model."""
+"""Forms for users: for the fields of a pydantic model (the official SDK), or for any value (`fastmcp`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
-__all__ = [
-    "AcceptedElicitation",
-    "AcceptedUrlElicitation",
-    "CancelledElicitation",
-    "DeclinedElicitation",
-    "ElicitSchemaModelT",
-    "ElicitationResult",
-    "UrlElicitationResult",
-    "elicit_url",
-    "elicit_with_validation",
-]
-
+T = TypeVar("T")
 ElicitSchemaModelT = TypeVar("ElicitSchemaModelT", bound=BaseModel)
 
 _PRIMITIVES = (str, int, float, bool)
 
 
 class AcceptedElicitation(BaseModel, Generic[ElicitSchemaModelT]):
-    """The user has filled in the form."""
+    """The user filled in the form."""
 
     action: Literal["accept"] = "accept"
     data: ElicitSchemaModelT
 
 
+class AcceptedValue(BaseModel, Generic[T]):
+    """The user filled in a form of `fastmcp`, whose data may be any value."""
+
+    action: Literal["accept"] = "accept"
+    data: T
+
+
 class DeclinedElicitation(BaseModel):
-    """The user has said no."""
+    """The user refused."""
 
     action: Literal["decline"] = "decline"
 
     def __bool__(self) -> bool:
-        return False  # otherwise `if await ctx.elicit(…):` would go on although the user said no
+        return False  # otherwise `if await ctx.elicit(…):` would go on although the user refused
 
 
 class CancelledElicitation(BaseModel):
-    """The user has not answered."""
+    """The user closed the form."""
 
     action: Literal["cancel"] = "cancel"
 
@@ -51,38 +49,13 @@ class CancelledElicitation(BaseModel):
 
 
 class AcceptedUrlElicitation(BaseModel):
-    """The user will visit the page."""
+    """The user agreed to visit the page."""
 
     action: Literal["accept"] = "accept"
 
 
 ElicitationResult: TypeAlias = AcceptedElicitation[ElicitSchemaModelT] | DeclinedElicitation | CancelledElicitation
 UrlElicitationResult: TypeAlias = AcceptedUrlElicitation | DeclinedElicitation | CancelledElicitation
-
-
-async def elicit_with_validation(
-    session: Any, message: str, schema: type[ElicitSchemaModelT], related_request_id: Any = None
-) -> ElicitationResult[ElicitSchemaModelT]:
-    """Ask by a form. Raises TypeError for a model with fields that no form has."""
-    for name, field in schema.model_fields.items():
-        if not _is_plain(field.annotation):
-            raise TypeError(
-                f"Elicitation schema field '{name}' must be a primitive type {_PRIMITIVES}, a sequence of strings "
-                "(list[str], etc.), or Optional of these types. Nested models and complex types are not allowed."
-            )
-    answer = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
-    if answer.action == "accept" and answer.content is not None:
-        # Made at once: what the model reads may be more than its fields.
-        return AcceptedElicitation.model_construct(action="accept", data=schema.model_validate(answer.content))
-    return _not_accepted(answer.action)
-
-
-async def elicit_url(
-    session: Any, message: str, url: str, elicitation_id: str, related_request_id: Any = None
-) -> UrlElicitationResult:
-    """Ask to visit a page."""
-    answer = await session.elicit_url(message, url, elicitation_id, related_request_id)
-    return AcceptedUrlElicitation() if answer.action == "accept" else _not_accepted(answer.action)
 
 
 def _not_accepted(action: str) -> DeclinedElicitation | CancelledElicitation:
@@ -93,12 +66,174 @@ def _not_accepted(action: str) -> DeclinedElicitation | CancelledElicitation:
     raise ValueError(f"Unexpected elicitation action: {action}")
 
 
-def _is_plain(hint: Any) -> bool:
-    if get_origin(hint) in (Union, UnionType):
-        return all(_is_plain(one) for one in get_args(hint))
-    return hint in (None, NoneType, *_PRIMITIVES) or _is_texts(hint)
+# -- the official SDK ------------------------------------------------------------------------
 
 
-def _is_texts(hint: Any) -> bool:
-    origin = get_origin(hint)
-    return isinstance(origin, type) and issubclass(origin, Sequence) and get_args(hint) == (str,)
+async def elicit_with_validation(
+    session: Any, message: str, schema: type[ElicitSchemaModelT], related_request_id: Any = None
+) -> ElicitationResult[ElicitSchemaModelT]:
+    """Ask with a form. Raises TypeError for a model with fields that forms do not support."""
+    for name, field in schema.model_fields.items():
+        if not _is_primitive(field.annotation):
+            raise TypeError(
+                f"Elicitation schema field '{name}' must be a primitive type {_PRIMITIVES}, a sequence of strings "
+                "(list[str], etc.), or Optional of these types. Nested models and complex types are not allowed."
+            )
+
+    response = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
+    if response.action == "accept" and response.content is not None:
+        # The data are valid already. Validating the instance again would run the model's validators twice.
+        return AcceptedElicitation.model_construct(action="accept", data=schema.model_validate(response.content))
+    return _not_accepted(response.action)
+
+
+async def elicit_url(
+    session: Any, message: str, url: str, elicitation_id: str, related_request_id: Any = None
+) -> UrlElicitationResult:
+    """Ask the user to visit a page."""
+    response = await session.elicit_url(message, url, elicitation_id, related_request_id)
+    return AcceptedUrlElicitation() if response.action == "accept" else _not_accepted(response.action)
+
+
+def _is_primitive(hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return all(map(_is_primitive, arguments))
+    is_texts = isinstance(origin, type) and issubclass(origin, Sequence) and arguments == (str,)
+    return is_texts or hint in (None, NoneType, *_PRIMITIVES)
+
+
+# -- fastmcp ---------------------------------------------------------------------------------
+
+_PRIMITIVE_NAMES = {"string", "number", "integer", "boolean"}
+
+
+@dataclass
+class ScalarElicitationType(Generic[T]):
+    """A form with one field."""
+
+    value: T
+
+
+class _Form:
+    """The schema of a form, and the type that its response is validated as."""
+
+    def __init__(self, response_type: Any) -> None:
+        self._is_scalar = True
+        self._is_choice = False
+        self._type: Any = response_type
+        if isinstance(response_type, (dict, list)) and get_origin(response_type) is None:
+            self.schema, self._type = _choices(response_type)
+            self._is_choice = True
+        elif response_type in _PRIMITIVES or get_origin(response_type) in (Literal, list) or _is_enum(response_type):
+            self._type = ScalarElicitationType[response_type]
+            self.schema = _schema(self._type)
+            self.schema.pop("title", None)
+        else:
+            self._is_scalar = False
+            self.schema = _schema(response_type)
+
+    def describe(self, title: str | None, description: str | None) -> None:
+        """Set the title and description of the value. Raises TypeError for a form with several fields."""
+        if title is None and description is None:
+            return
+        if not self._is_scalar:
+            raise TypeError(
+                "response_title and response_description are only supported when response_type is a scalar, Literal, "
+                "Enum, or the dict/list shorthand forms."
+            )
+
+        texts = {"title": title, "description": description}
+        self.schema["properties"]["value"].update({key: text for key, text in texts.items() if text is not None})
+
+    def read(self, content: Any) -> Any:
+        """Return the data of a response. Raises ValueError for invalid ones."""
+        if self._is_choice:
+            if not isinstance(content, dict) or "value" not in content:
+                raise ValueError("Elicitation response missing required 'value' field.")
+            content = content["value"]
+        found = TypeAdapter(self._type).validate_python(content)
+        return found.value if isinstance(found, ScalarElicitationType) else found
+
+
+async def elicit(session: Any, message: str, response_type: Any, title: str | None, description: str | None) -> Any:
+    """Ask with a form for a value, a choice, a model or a dataclass. Raises TypeError for other types."""
+    if response_type is None:
+        raise TypeError(
+            "ctx.elicit() requires a response_type. Pass a type describing the data you expect back — use `bool` for "
+            "a confirmation."
+        )
+
+    form = _Form(response_type)
+    form.describe(title, description)
+    _check(form.schema)
+    response = await session.elicit_form(message, form.schema)
+    if response.action == "accept":
+        return AcceptedValue[Any](data=form.read(response.content))
+    return DeclinedElicitation() if response.action == "decline" else CancelledElicitation()
+
+
+def _is_enum(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Enum)
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    """Return a schema whose enumerations are inlined, since forms have no references."""
+    from mcpd.compat.fastmcp.results import dereferenced, pruned
+
+    schema = TypeAdapter(hint).json_schema()
+    titles = {name: member.get("title") for name, member in schema.get("properties", {}).items()}
+    title = schema.get("title")
+    schema = dereferenced(pruned(schema))
+    for name, member in schema.get("properties", {}).items():
+        if titles.get(name):
+            member.setdefault("title", titles[name])
+    if title:
+        schema["title"] = title
+    return schema
+
+
+def _choices(choices: Any) -> tuple[dict[str, Any], Any]:
+    """Return the schema and type of a choice: of these strings, or of several if they are in a nested list.
+
+    A dict has a title for each string.
+    """
+    is_multiple = isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], (list, dict))
+    given = choices[0] if is_multiple else choices
+    if not given or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"Invalid response_type format. Received: {choices}")
+
+    names = tuple(given)
+    one_of: Any = Literal[names]
+    value: dict[str, Any]
+    if isinstance(given, dict):
+        titled = [{"const": name, "title": given[name].get("title", name)} for name in names]
+        value = {"anyOf": titled} if is_multiple else {"oneOf": titled, "type": "string"}
+    elif is_multiple:
+        value = {"type": "string", "enum": list(names)}
+    else:
+        value = {"enum": list(names), "title": "Value", "type": "string"}
+    if is_multiple:
+        value, one_of = {"type": "array", "items": value}, list[one_of]
+    return {"type": "object", "properties": {"value": value}, "required": ["value"]}, one_of
+
+
+def _check(schema: dict[str, Any]) -> None:
+    if schema.get("type") != "object":
+        raise TypeError(
+            f"Elicitation schema must be an object schema, got type '{schema.get('type')}'. "
+            "Elicitation schemas are limited to flat objects with primitive properties only."
+        )
+
+    for name, member in schema.get("properties", {}).items():
+        if not {"const", "enum", "oneOf"}.isdisjoint(member):
+            continue
+        kinds = {each.get("type") for each in member.get("anyOf", [member])}
+        if kinds == {"array"} and not {"enum", "anyOf"}.isdisjoint(member.get("items", {})):
+            continue
+        if not kinds - {"null"} <= _PRIMITIVE_NAMES:
+            kind = ", ".join(sorted(map(str, kinds - {"null"})))
+            raise TypeError(
+                f"Elicitation schema field '{name}' has type '{kind}' which is not a primitive type. "
+                f"Only {_PRIMITIVE_NAMES} are allowed in elicitation schemas."
+            )

@@ -1,12 +1,13 @@
-"""Finds the modules of other libraries here: `import mcp.types` gives a module whose names are ours.
+"""Makes `import mcp.types` and its like find modules whose names are defined here.
 
-Theory of operation. A finder in front of all others answers for the modules in the tables of `LIBRARIES`, and for
-nothing else. What it gives is a module without code, which looks up each name when it is first asked for, so that
-nothing is loaded that a server does not use. What a table does not have is an error that says so in a line.
+A finder in front of all others answers for the modules in the tables of `names`, and for nothing else. It returns
+modules without code that look up each name when it is first used, so that only what a server uses is loaded. A name
+that is missing in the tables raises an error of one line.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -17,32 +18,27 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-from mcpd.compat.names import Names
+from mcpd.compat.names import MODULES, Names
 from mcpd.errors import ConfigurationError
 
-__all__ = ["LIBRARIES", "Facade", "finder", "install", "known_modules", "serves_in_threads", "uninstall"]
-
-LIBRARIES = {
-    "mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names", "mcpserver.names")),
-    "mcp_types": ("the official SDK", ()),
-    "fastmcp": ("fastmcp", ("fastmcp.names",)),
-}
-"""The first part of a library's modules: what people call it, and where the tables of its modules are."""
+LIBRARIES = {"mcp": "the official SDK", "mcp_types": "the official SDK", "fastmcp": "fastmcp"}
+"""The top-level modules that are replaced, and what people call their library."""
 
 
 class Facade(ModuleType):
-    """A module of another library, with our names."""
+    """A module of another library, with names that are defined here."""
 
     def __init__(self, name: str, names: Names) -> None:
-        super().__init__(name, names.doc)
+        super().__init__(name)
         self.__names = names
         self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
             return self.__dir__()
-        found = _MISSING if name.startswith("__") else self.__names.find(name)
-        if found is _MISSING:
+
+        found = self.__names.find(name)
+        if found is Names.MISSING:
             return self._missing(name)
         setattr(self, name, found)
         return found
@@ -56,30 +52,27 @@ class Facade(ModuleType):
         whole = f"{self.__name__}.{name}"
         if whole in known_modules():
             return import_module(whole)
-        found = _elsewhere(self.__name__, name)
-        if found is not _MISSING:
+        found = _name_of_neighbor(self.__name__, name)
+        if found is not Names.MISSING:
             setattr(self, name, found)
             return found
 
-        from dis import opmap  # on the way to an error only
+        from dis import opmap  # needed for errors only
 
-        from mcpd.compat.missing import MissingName, importing, is_guarded, is_import, stand_in, text_of
+        from mcpd.compat.missing import MissingName, importing, is_guarded, is_import, missing_text, stand_in
 
-        text = text_of(whole, _library(self.__name__))
+        text = missing_text(whole, _library(self.__name__))
         frame = importing(2)
         if frame is None or frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
             raise AttributeError(text, name=name, obj=self)
         if not is_import(frame, self.__name__) or is_guarded(frame):
-            # `from … import`: an AttributeError would be answered with a text that does not say this.
+            # Python would replace the message of an AttributeError in `from … import`.
             raise MissingName(text, name=self.__name__)
         return stand_in(name, text)
 
 
-_MISSING: Any = Names.MISSING
-
-
 class _Loader:
-    # No `importlib.abc.Loader`, which would load a dozen modules first; that the import system needs both is enough.
+    # The import system needs these two methods only, and `importlib.abc.Loader` would load a dozen modules.
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return Facade(spec.name, spec.loader_state)
 
@@ -98,34 +91,32 @@ class _Finder:
         if top not in LIBRARIES or _is_real(top):
             return None
         _need_pydantic(top)
+
         names = known_modules().get(fullname)
         if names is None:
-            if any(module.startswith(f"{fullname}.") for module in known_modules()):
-                names = Names()
-                known_modules()[fullname] = names
-            else:
-                names = _of_missing(fullname)
-        # Any may be asked for a module in it, which there is in a later version.
+            names = _missing_module(fullname)
+        # Every module is a package, since a later version of the library may have submodules in it.
         return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", loader_state=names, is_package=True)
 
 
 finder = _Finder()
-"""What the import system asks once `install` was called."""
+"""The entry of `sys.meta_path` that `install` adds."""
 _lock = RLock()
 _threads: dict[str, bool] = {"used": False}
 
 
 def install(*, threads: bool = False) -> None:
-    """From now on the modules of other libraries are ours, in this process. Safe to call twice.
+    """Replace the modules of other libraries in this process. It is safe to call this twice.
 
-    Plain functions run one after another in the event loop's thread, as those libraries do it; with `threads` they
-    run in threads, as ours do. Raises ConfigurationError if one of the libraries was imported before.
+    Plain functions run one after another in the thread of the event loop, as in those libraries. With `threads` they
+    run in threads, as in servers of mcpd. Raises ConfigurationError if one of the libraries was already imported.
     """
     loaded = [top for top in LIBRARIES if top in sys.modules and _is_real(top)]
     if loaded:
         raise ConfigurationError(
-            f"{loaded[0]} was imported already: call mcpd.compat.install() before the first import of it"
+            f"{loaded[0]} is already imported: call mcpd.compat.install() before the first import of it"
         )
+
     with _lock:
         _threads["used"] = threads
         if finder not in sys.meta_path:
@@ -133,28 +124,22 @@ def install(*, threads: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """From now on such modules are found as they would be without us; those that were imported stay."""
+    """Stop replacing modules of other libraries. Those that were imported stay."""
     with _lock:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
 
 
 def serves_in_threads() -> bool:
-    """Whether plain functions run in threads: `install(threads=True)`, or MCPD_COMPAT_THREADS in the environment."""
-    import os
-
+    """Return whether plain functions run in threads: by `install(threads=True)`, or MCPD_COMPAT_THREADS=1."""
     return _threads["used"] or os.environ.get("MCPD_COMPAT_THREADS", "").lower() in ("1", "true", "yes", "on")
 
 
 @cache
 def known_modules() -> dict[str, Names]:
-    """Every module that can be found, and what it holds."""
-    found: dict[str, Names] = {}
-    for _, tables in LIBRARIES.values():
-        for table in tables:
-            for name, names in import_module(f"{__package__}.{table}").MODULES.items():
-                found[name] = found[name].joined(names) if name in found else names
-    for name in list(found):
+    """Return the names of every module that can be found, and of the packages above them."""
+    found = dict(MODULES)
+    for name in MODULES:
         parent = name.rpartition(".")[0]
         while parent:
             found.setdefault(parent, Names())
@@ -162,8 +147,8 @@ def known_modules() -> dict[str, Names]:
     return found
 
 
-def _elsewhere(module: str, name: str) -> Any:
-    """A name that this module imports from a neighbour in that library, and that servers import from it in turn."""
+def _name_of_neighbor(module: str, name: str) -> Any:
+    """Find a name that this module of the library imports from another one, and that servers import from this one."""
     top = module.partition(".")[0]
     near = sorted(
         (other for other in known_modules() if other.partition(".")[0] == top or other == "mcp.types"),
@@ -173,25 +158,25 @@ def _elsewhere(module: str, name: str) -> Any:
         names = known_modules()[other]
         if name in names.all():
             return names.find(name)
-    return _MISSING
+    return Names.MISSING
 
 
-def _of_missing(module: str) -> Names:
-    """An empty module in the place of one that is not here. Raises MissingModule where the code is ready for that."""
-    from mcpd.compat.missing import MissingModule, importing, is_guarded, is_import, text_of
+def _missing_module(module: str) -> Names:
+    """Return an empty table for an unknown module. Raises MissingModule if the importing code handles that."""
+    from mcpd.compat.missing import MissingModule, importing, is_guarded, is_import, missing_text
 
     frame = importing(2)
     if frame is None or not is_import(frame, module) or is_guarded(frame):
-        raise MissingModule(text_of(module, _library(module)), name=module)
+        raise MissingModule(missing_text(module, _library(module)), name=module)
     return Names()
 
 
 def _library(module: str) -> str:
-    return LIBRARIES[module.partition(".")[0]][0]
+    return LIBRARIES[module.partition(".")[0]]
 
 
 def _is_real(top: str) -> bool:
-    """Whether the library itself was imported before; then all of it is its own."""
+    """Return whether the library itself was imported before. Then all its modules are its own."""
     module = sys.modules.get(top)
     return module is not None and not isinstance(module, Facade)
 

@@ -1,8 +1,8 @@
-"""Names and modules of another library that are not here: they fail when they are used, in one line that names them.
+"""Names and modules of another library that are missing here. Using one raises an error that names it.
 
-A server often imports more than it uses: a transport for a flag that nobody gives, a base class of its login. So an
-import of what is not here gives a stand-in, whose every use raises `NotHere`. Only where the import is guarded, by
-`try` and `except ImportError`, it fails at once, since the code has something else to do then.
+A server often imports more than it uses: a transport for an option that nobody passes, a base class of its login. So
+the import of a missing name gives a stand-in, and each use of that raises `NotHere`. If the import is guarded by `try`
+and `except ImportError`, it fails at once, because the code then takes another path.
 """
 
 from __future__ import annotations
@@ -21,20 +21,6 @@ from typing import Any, NoReturn
 
 from mcpd.protocol.printable import printable
 
-__all__ = [
-    "MissingModule",
-    "MissingName",
-    "NotHere",
-    "importing",
-    "is_guarded",
-    "is_import",
-    "refuse",
-    "refuse_overrides",
-    "stand_in",
-    "text_of",
-    "warn_of_unheard",
-]
-
 log = logging.getLogger("mcpd")
 
 _IMPORT_ERRORS = frozenset(("ImportError", "ModuleNotFoundError"))
@@ -44,34 +30,34 @@ _PYTHON = os.path.dirname(importlib.__file__)
 
 
 class MissingName(ImportError):
-    """`from module import name`, for a name that is not here."""
+    """`from module import name` for a missing name."""
 
 
 class MissingModule(ModuleNotFoundError):
-    """`import module`, for a module that is not here."""
+    """`import module` for a missing module."""
 
 
 class NotHere(NotImplementedError):
-    """Something of another library is used that is not here."""
+    """A part of another library is used that is missing here."""
 
 
-def text_of(name: str, library: str) -> str:
-    """What they say."""
-    return (
-        f"{name} is not among what mcpd.compat has of {library}; "
-        "run the server with that library instead, as in: python server.py"
-    )
+def missing_text(name: str, library: str) -> str:
+    """Return the message of these errors."""
+    return f"{name} is not supported by mcpd.compat; run the server with {library} itself, as in: python server.py"
 
 
-def refuse(what: str, library: str) -> NoReturn:
-    """Raise NotHere for this."""
-    raise NotHere(text_of(what, library))
+def refuse(name: str, library: str) -> NoReturn:
+    """Raise NotHere."""
+    raise NotHere(missing_text(name, library))
 
 
-def warn_of_unheard(option: str, given: Any, usual: Any = None) -> None:
-    """Say that an option does nothing here, unless it is given as what it is without being given."""
-    if given is not None and given != usual:
-        log.warning("%s does nothing here: mcpd.compat has no part of the library that it is for", printable(option))
+def warn_of_unused(option: str, value: Any, default: Any = None) -> None:
+    """Log that an option does nothing here, unless its value is the default."""
+    if value is not None and value != default:
+        log.warning(
+            "%s does nothing here: mcpd.compat does not have the part of the library that it configures",
+            printable(option),
+        )
 
 
 _PRIVATE = re.compile(
@@ -81,16 +67,15 @@ _PRIVATE = re.compile(
 
 
 def refuse_overrides(server: Any, ours: type, library: str) -> None:
-    """Raise NotHere if a server has a method in the place of a private one, which here nothing would call: it may be
-    there to show less."""
+    """Raise NotHere if a server overrides a private method that nothing calls here. The override may hide tools."""
     for place in (vars(server), *(vars(kind) for kind in type(server).__mro__ if not issubclass(ours, kind))):
         for name in place:
             if _PRIVATE.fullmatch(name) and not hasattr(ours, name):
-                refuse(f"{type(server).__name__}.{name}, in the place of a private method,", library)
+                refuse(f"{type(server).__name__}.{name}, an override of a private method,", library)
 
 
 class _StandIn(type):
-    """The type of stand-ins. They are classes, since annotations and base classes are what imports are mostly for."""
+    """The type of stand-ins. They are classes, since most imports are for annotations and base classes."""
 
     text: str
 
@@ -104,23 +89,23 @@ class _StandIn(type):
 
 
 def stand_in(name: str, text: str) -> Any:
-    """A class of this name that raises NotHere with this text when it, or a subclass, is called or asked for more."""
+    """Return a class that raises NotHere with this text when it or a subclass is called, or an attribute is read."""
     members = {"__module__": __name__, "text": text, "__class_getitem__": classmethod(lambda cls, _: cls)}
     return _StandIn(name, (), members)
 
 
 def is_import(frame: FrameType, module: str) -> bool:
-    """Whether this frame is at a statement that imports this module, or names of it, and whose source can be read."""
+    """Return whether the frame is at a readable statement that imports the module or names of it."""
     for node in _statements(frame):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
             if any(f"{name}.".startswith(f"{module}.") for name in names):
                 return True
     return False
 
 
 def is_guarded(frame: FrameType | None) -> bool:
-    """Whether an ImportError would be caught: in this frame, or by one that called it, up to what runs the program."""
+    """Return whether an ImportError would be caught, in this frame or in a caller."""
     is_first = True
     while frame is not None:
         path = frame.f_code.co_filename
@@ -135,7 +120,7 @@ def is_guarded(frame: FrameType | None) -> bool:
 
 
 def importing(depth: int) -> FrameType | None:
-    """The frame of the import statement: `depth` of our frames, and those of the import system, are skipped."""
+    """Return the frame of the import statement, above `depth` frames of this package."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
@@ -149,7 +134,7 @@ def _catches(node: ast.stmt, is_first: bool) -> bool:
     if not isinstance(node, ast.Try):
         return False
     names = {name for handler in node.handlers for name in _named(handler.type)}
-    # What catches everything is a guard if it is there for imports, and not round the whole program.
+    # A handler for every exception guards an import only if it surrounds nothing but imports.
     is_short = all(isinstance(one, ast.Import | ast.ImportFrom | ast.Assign) for one in node.body)
     return not names.isdisjoint(_IMPORT_ERRORS) or (is_first and is_short and not names.isdisjoint(_ALL_ERRORS))
 
@@ -164,7 +149,7 @@ def _named(caught: ast.expr | None) -> set[str]:
 
 
 def _statements(frame: FrameType) -> Iterator[ast.stmt]:
-    """The statements that the frame's line is in; of a `try`, only if it is in what that watches over."""
+    """Yield the statements that contain the frame's line; a `try` only if its body contains it."""
     line = frame.f_lineno
     for node in ast.walk(_tree(frame.f_code.co_filename)):
         if isinstance(node, ast.stmt):

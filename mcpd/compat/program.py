@@ -1,7 +1,7 @@
-"""Who serves a server when its program calls `run()`: `mcpd serve`, if it loaded the program, else the program itself.
+"""Who serves a server when its program calls `run()`: `mcpd serve` if it loaded the program, or the program itself.
 
-`mcpd serve` takes over before the program's own code runs: what it says of transports and addresses goes before what
-the program says.
+`mcpd serve` takes over before the program's own code runs. Its options for transports and addresses then override
+those of the program.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from mcpd.server import Server
-    from mcpd.server.serving import Settings
-
-__all__ = ["Program", "Served", "Wanted", "current", "is_taken_over", "take_over"]
+    from mcpd.serve_options import Settings
+    from mcpd.server.app import Server
 
 
 @runtime_checkable
@@ -22,11 +20,11 @@ class Served(Protocol):
     """A server object of another library."""
 
     def __mcpd_server__(self) -> Server:
-        """The server of ours that serves it; the same one each time."""
+        """Return mcpd's server for it, the same one each time."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """How a program wants to be served: over stdio, or over HTTP at `host`, `port` and `path`."""
+    """How a program asks to be served: over stdio, or over HTTP at `host`, `port` and `path`."""
 
     transport: Literal["stdio", "http"] = "stdio"
     host: str = "127.0.0.1"
@@ -35,12 +33,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
     stateless: bool = False
 
     def settings(self) -> Settings:
-        """The same in our words."""
-        from mcpd.server.serving import Settings
+        """Return the settings of `mcpd.run` for this."""
+        from mcpd.serve_options import Settings
 
         if self.transport == "stdio":
             return Settings(stdio=True)
-        from mcpd.server.http import HttpSettings
+        from mcpd.server.http.core import HttpSettings
 
         host = f"[{self.host}]" if ":" in self.host else self.host
         return Settings(
@@ -49,17 +47,17 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 class Program(Protocol):
-    """Who serves."""
+    """Serves the servers of a program."""
 
     def run(self, server: Server, wanted: Wanted) -> None:
-        """Serve until stopped; blocks."""
+        """Serve until stopped. Blocks."""
 
     async def serve(self, server: Server, wanted: Wanted) -> None:
-        """The same in the event loop that runs."""
+        """Serve until stopped, in the running event loop."""
 
 
 class _Itself:
-    """The program serves itself, as `python old_server.py` does."""
+    """The program serves itself, as with `python old_server.py`."""
 
     def run(self, server: Server, wanted: Wanted) -> None:
         from mcpd.server.serving import run
@@ -76,15 +74,15 @@ _current: list[Program] = [_Itself()]
 
 
 def current() -> Program:
-    """Who serves what calls `run()` now."""
+    """Return who serves a server whose program calls `run()`."""
     return _current[-1]
 
 
 def is_taken_over() -> bool:
-    """Whether `mcpd serve` serves, and not the program itself."""
+    """Return whether `mcpd serve` serves, and not the program itself."""
     return not isinstance(current(), _Itself)
 
 
 def take_over(program: Program) -> None:
-    """From now on `program` serves what calls `run()`."""
+    """Let `program` serve every server whose program calls `run()`."""
     _current[:] = [program]

@@ -251,7 +251,7 @@ async def test_the_context_outside_of_a_request() -> None:
     with pytest.raises(ValueError, match="Context is not available outside of a request"):
         _ = context.request_id
     await context.close_sse_stream()
-    with pytest.raises(NotImplementedError, match="server.experimental is not among what mcpd.compat has"):
+    with pytest.raises(NotImplementedError, match="server.experimental is not supported by mcpd.compat"):
         _ = mcp._mcp_server.experimental
 
 

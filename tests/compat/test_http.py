@@ -85,7 +85,7 @@ async def test_tokens() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("auth_server_provider=object(), auth=AUTH", "mcpd is no authorization server"),
+        ("auth_server_provider=object(), auth=AUTH", "mcpd.compat does not run an authorization server"),
         ("token_verifier=object()", "without auth settings"),
         ("auth=AUTH", "Must specify either"),
         ("auth=AUTH, token_verifier=object(), auth_server_provider=object()", "Cannot specify both"),

@@ -181,9 +181,12 @@ def test_both_spellings_of_members() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("from mcp.types import Nothing", "mcp.types.Nothing is not among what mcpd.compat has of the official SDK"),
-        ("import mcp.nothing", "mcp.nothing is not among what mcpd.compat has"),
-        ("import mcp.types\nmcp.types.Nothing", "mcp.types.Nothing is not among what mcpd.compat has"),
+        (
+            "from mcp.types import Nothing",
+            "mcp.types.Nothing is not supported by mcpd.compat; run the server with the official SDK",
+        ),
+        ("import mcp.nothing", "mcp.nothing is not supported by mcpd.compat"),
+        ("import mcp.types\nmcp.types.Nothing", "mcp.types.Nothing is not supported by mcpd.compat"),
     ],
 )
 def test_what_is_not_there_is_named(text: str, said: str) -> None:

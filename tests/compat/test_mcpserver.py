@@ -210,5 +210,5 @@ def test_the_types_are_found_by_both_names() -> None:
 
 
 def test_what_there_is_not_says_so_in_a_line() -> None:
-    with pytest.raises(NotImplementedError, match="extensions=…. is not among what mcpd.compat has"):
+    with pytest.raises(NotImplementedError, match="extensions=…. is not supported by mcpd.compat"):
         served("from mcp.server.mcpserver import MCPServer; MCPServer(extensions=[1])")

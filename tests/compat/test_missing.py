@@ -61,8 +61,8 @@ def test_what_is_used_is_named_with_its_line(child: Child, tmp_path: Path, head:
     done = check(child, tmp_path, f"{head}\n{SDK}{TOOL}")
     assert done.returncode == 1
     assert done.stderr == (
-        f"mcpd: theirs.py cannot be imported (line {line}): mcp.server.sse.{name} is not among what mcpd.compat has of "
-        "the official SDK; run the server with that library instead, as in: python server.py\n"
+        f"mcpd: theirs.py cannot be imported (line {line}): mcp.server.sse.{name} is not supported by mcpd.compat; "
+        "run the server with the official SDK itself, as in: python server.py\n"
     )
 
 
@@ -103,7 +103,7 @@ mcp = Fewer("x")
 """ + TOOL)  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "mcpd: Fewer._list_resources_mcp, in the place of a private method, is not among what"
+        "mcpd: Fewer._list_resources_mcp, an override of a private method, is not supported by mcpd.compat"
     )
 
 

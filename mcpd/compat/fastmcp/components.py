@@ -1,19 +1,30 @@
-"""What tools, resources, templates and prompts have in common."""
+"""What tools, resources, templates and prompts share: versions, visibility, mounts, and marked functions.
+
+Beside them are lifespans, which servers combine and mount in the same way.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+import functools
+import inspect
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from types import MethodType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
-from mcpd.compat.missing import warn_of_unheard
-from mcpd.compat.types.content import Icon
+from mcpd.compat.missing import warn_of_unused
+from mcpd.compat.types.base import Icon
+from mcpd.protocol.printable import printable
 
-__all__ = ["Component", "newest", "public", "version_of"]
+log = logging.getLogger("mcpd")
 
 
-def version_of(value: Any) -> str | None:
-    """A version as text. Raises TypeError, ValueError for what is none."""
+def version_text(value: Any) -> str | None:
+    """Return a version as text. Raises TypeError, ValueError for an invalid one."""
     if value is None or isinstance(value, str):
         if value and "@" in value:
             raise ValueError(f"Version string cannot contain '@' (used as key delimiter): {value!r}")
@@ -28,14 +39,14 @@ def _tags(value: Any) -> Any:
 
 
 class Component(BaseModel):
-    """A name, texts and icons for people, tags, and the `_meta` that clients see."""
+    """A tool, resource, template or prompt."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="ignore", defer_build=True)
 
     KEY_PREFIX: ClassVar[str] = ""
 
     name: str
-    version: Annotated[str | None, BeforeValidator(version_of)] = None
+    version: Annotated[str | None, BeforeValidator(version_text)] = None
     title: str | None = None
     description: str | None = None
     icons: list[Icon] | None = None
@@ -44,52 +55,49 @@ class Component(BaseModel):
     auth: Any = Field(default=None, exclude=True)
     enabled: bool = True
 
+    _function: Any = PrivateAttr(default=None)
+
     @model_validator(mode="before")
     @classmethod
-    def _names_what_is_unheard(cls, said: Any) -> Any:
-        for name in said if isinstance(said, dict) else ():
+    def _warn_of_unused(cls, members: Any) -> Any:
+        for name in members if isinstance(members, dict) else ():
             if name not in cls.model_fields:
-                warn_of_unheard(f"{cls.__name__}({name}=…)", said[name], usual=False)
-        return said
+                warn_of_unused(f"{cls.__name__}({name}=…)", members[name], default=False)
+        return members
 
     @property
     def identity(self) -> str:
-        """What tells it from others of its kind."""
+        """The name or URI that distinguishes it from others of its kind."""
         return self.name
 
     @property
     def key(self) -> str:
-        """The same with its kind and its version."""
+        """Its identity with its kind and version."""
         return f"{self.KEY_PREFIX}:{self.identity}@{self.version or ''}"
 
     def get_meta(self) -> dict[str, Any]:
-        """Its `_meta`, with tags and version."""
+        """Return its `_meta` with tags and version."""
         meta = {**(self.meta or {})}
-        told: dict[str, Any] = {"tags": sorted(self.tags)}
+        own: dict[str, Any] = {"tags": sorted(self.tags)}
         if self.version is not None:
-            told["version"] = self.version
-        upstream = meta.get("fastmcp") or {}
-        meta["fastmcp"] = {**{name: one for name, one in upstream.items() if not name.startswith("_")}, **told}
+            own["version"] = self.version
+        given = meta.get("fastmcp") or {}
+        meta["fastmcp"] = {**{name: value for name, value in given.items() if not name.startswith("_")}, **own}
         return meta
 
     def enable(self) -> None:
-        """Offer it."""
         self.enabled = True
 
     def disable(self) -> None:
-        """Do not."""
         self.enabled = False
 
     def copy(self, **_: Any) -> Self:
-        """Another one like it."""
         return self.model_copy()
 
 
-def public(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A `_meta` for results: without what is the library's own."""
-    if not meta:
-        return None
-    found = {**meta}
+def public_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a `_meta` for results: without the private members of the library."""
+    found = {**(meta or {})}
     own = found.get("fastmcp")
     if isinstance(own, dict):
         found["fastmcp"] = {name: value for name, value in own.items() if not name.startswith("_")}
@@ -99,25 +107,287 @@ def public(meta: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def newest(components: list[Any]) -> list[Any]:
-    """Of each the newest version, in the order of their names' first appearance; it says which others there are."""
+    """Return the newest version of each component. Its `_meta` lists the other versions."""
     groups: dict[str, list[Any]] = {}
-    for one in components:
-        groups.setdefault(one.identity, []).append(one)
+    for component in components:
+        groups.setdefault(component.identity, []).append(component)
+
     found = []
     for group in groups.values():
-        best = max(group, key=lambda one: _order(one.version))
-        if any(one.version is not None for one in group):
-            known = sorted((one.version for one in group if one.version is not None), key=_order, reverse=True)
+        best = max(group, key=lambda component: _order(component.version))
+        if any(component.version is not None for component in group):
+            known = (component.version for component in group if component.version is not None)
             meta = {**(best.meta or {})}
-            meta["fastmcp"] = {**(meta.get("fastmcp") or {}), "versions": known}
+            meta["fastmcp"] = {**(meta.get("fastmcp") or {}), "versions": sorted(known, key=_order, reverse=True)}
             best = best.model_copy(update={"meta": meta})
         found.append(best)
     return found
 
 
 def _order(version: str | None) -> Any:
-    """How versions compare: numbers as numbers, none before all others."""
+    """Return the sort key of a version. Numbers compare as numbers, and no version comes before all others."""
     if version is None:
         return (0, ())
     parts = version.lstrip("v").replace("-", ".").split(".")
     return (1, tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts))
+
+
+# -- storage and visibility ------------------------------------------------------------------
+
+OnDuplicate = Literal["warn", "error", "replace", "ignore"]
+
+
+class Store:
+    """A server's own components of one kind, by identity and version."""
+
+    def __init__(self, on_duplicate: OnDuplicate) -> None:
+        self.on_duplicate = on_duplicate
+        self._by_key: dict[tuple[str, str | None], Any] = {}
+
+    def add(self, component: Any) -> Any:
+        """Add a component. Returns the one that has its key. Raises ValueError if duplicates are errors."""
+        key = component.identity, component.version
+        if key in self._by_key:
+            if self.on_duplicate == "error":
+                raise ValueError(f"Component already exists: {component.key}")
+            if self.on_duplicate == "warn":
+                log.warning("Component already exists: %s", printable(component.key))
+            elif self.on_duplicate == "ignore":
+                return self._by_key[key]
+
+        self._by_key[key] = component
+        return component
+
+    def remove(self, identity: str, version: str | None = None) -> bool:
+        """Remove a version of a component, or all. Returns False if there is none."""
+        keys = [key for key in self._by_key if key[0] == identity and version in (None, key[1])]
+        for key in keys:
+            del self._by_key[key]
+        return bool(keys)
+
+    def all(self) -> list[Any]:
+        return list(self._by_key.values())
+
+
+class Rule(NamedTuple):
+    """Enables or disables the components that match it. None matches every component."""
+
+    enables: bool
+    names: frozenset[str] | None = None
+    keys: frozenset[str] | None = None
+    tags: frozenset[str] | None = None
+    kinds: frozenset[str] | None = None
+    version: Any = None
+
+    def matches(self, component: Component) -> bool:
+        keys = {component.key, component.key.rpartition("@")[0]}
+        return (
+            (self.names is None or not self.names.isdisjoint((component.name, component.identity)))
+            and (self.keys is None or not self.keys.isdisjoint(keys))
+            and (self.tags is None or not self.tags.isdisjoint(component.tags))
+            and (self.kinds is None or component.KEY_PREFIX in self.kinds)
+            and (self.version is None or str(getattr(self.version, "eq", self.version)) == component.version)
+        )
+
+
+class Visibility:
+    """Rules that enable and disable components. The last rule that matches a component decides."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+
+    def add(self, enables: bool, *, only: bool = False, **filters: Any) -> None:
+        """Add a rule. With `only`, it disables all other components."""
+        if only:
+            self._rules.append(Rule(False))
+        names, keys, tags, kinds = (_set(filters.get(name)) for name in ("names", "keys", "tags", "components"))
+        self._rules.append(Rule(enables, names, keys, tags, kinds, filters.get("version")))
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def clear(self) -> None:
+        self._rules.clear()
+
+    def decide(self, component: Any) -> bool | None:
+        """Return whether a component is enabled, None if no rule matches it."""
+        return next((rule.enables for rule in reversed(self._rules) if rule.matches(component)), None)
+
+    def enabled(self, components: Iterable[Any], overrides: Visibility | None = None) -> list[Any]:
+        """Return the components that are enabled. The rules of `overrides` come first."""
+        found = []
+        for component in components:
+            decided = None if overrides is None else overrides.decide(component)
+            if decided is None:
+                decided = self.decide(component)
+            if component.enabled if decided is None else decided:
+                found.append(component)
+        return found
+
+
+class VisibilityTransform:
+    """A rule for `add_transform`, as in `Visibility(False, tags={"admin"})`."""
+
+    def __init__(self, enabled: bool, *, match_all: bool = False, **filters: Any) -> None:
+        self.enabled = enabled
+        # Without any filter it matches nothing.
+        self.filters = filters if match_all or any(value is not None for value in filters.values()) else {"names": ()}
+
+
+def _set(values: Iterable[str] | None) -> frozenset[str] | None:
+    return None if values is None else frozenset(values)
+
+
+# -- marked functions ------------------------------------------------------------------------
+
+
+class Marked(NamedTuple):
+    """What `@tool`, `@resource` and `@prompt` keep at a function until it is added to a server."""
+
+    kind: str
+    options: dict[str, Any]
+
+
+def mark_of(function: Any, kind: str) -> Marked | None:
+    """Return the mark of a function, None if it is not marked as this kind."""
+    marked = getattr(function, "__fastmcp__", None)
+    return marked if isinstance(marked, Marked) and marked.kind == kind else None
+
+
+def unmarked(function: Any) -> Any:
+    """Return a marked function without its mark."""
+    if not isinstance(getattr(function, "__fastmcp__", None), Marked):
+        return function
+
+    bare = functools.partial(function)
+    functools.update_wrapper(bare, function)
+    for name in ("__fastmcp__", "__wrapped__"):
+        bare.__dict__.pop(name, None)
+    return bare
+
+
+def mark(kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
+    """Mark a function, or return a decorator that does. Raises TypeError for anything else."""
+
+    def put(function: Any) -> Any:
+        target: Any = function.__func__ if isinstance(function, (staticmethod, MethodType)) else function
+        target.__fastmcp__ = Marked(kind, {"name": name, **options})
+        return function
+
+    function, name = decorated(kind, name_or_fn, name, inspect.isroutine)
+    return put if function is None else put(function)
+
+
+def decorated(kind: str, name_or_fn: Any, name: str | None, is_function: Callable[[Any], bool]) -> tuple[Any, Any]:
+    """Return the function and the name of `@tool`, `@tool("name")` or `@tool(name=…)`. Raises TypeError."""
+    if isinstance(name_or_fn, classmethod):
+        raise TypeError(f"To decorate a classmethod, use @classmethod above @{kind}.")
+    if isinstance(name_or_fn, str):
+        if name is not None:
+            raise TypeError("Cannot specify name both as first argument and keyword")
+        return None, name_or_fn
+    if name_or_fn is not None and not is_function(name_or_fn):
+        raise TypeError(f"Invalid first argument: {type(name_or_fn)}")
+    return name_or_fn, name
+
+
+# -- mounted servers -------------------------------------------------------------------------
+
+_URI = re.compile(r"^([^:]+://)(.*)$")
+
+
+class Mount:
+    """A mounted server. Its components appear under a namespace: `weather_forecast`, `data://weather/today`."""
+
+    def __init__(self, server: Any, namespace: str | None, tool_names: Mapping[str, str] | None = None) -> None:
+        self.server = server
+        self.namespace = namespace or ""
+        self._tool_names = {**(tool_names or {})}
+        self._own_tool_names = {new: old for old, new in self._tool_names.items()}
+
+    def tool_name(self, name: str) -> str:
+        return self._tool_names.get(name) or self.prompt_name(name)
+
+    def prompt_name(self, name: str) -> str:
+        return f"{self.namespace}_{name}" if self.namespace else name
+
+    def uri(self, uri: str) -> str:
+        found = _URI.match(uri) if self.namespace else None
+        return uri if found is None else f"{found[1]}{self.namespace}/{found[2]}"
+
+    # And back, None if the name cannot belong to this server.
+
+    def own_tool_name(self, name: str) -> str | None:
+        return self._own_tool_names.get(name) or self.own_prompt_name(name)
+
+    def own_prompt_name(self, name: str) -> str | None:
+        if not self.namespace:
+            return name
+        prefix = f"{self.namespace}_"
+        return name.removeprefix(prefix) if name.startswith(prefix) else None
+
+    def own_uri(self, uri: str) -> str | None:
+        if not self.namespace:
+            return uri
+        found = _URI.match(uri)
+        prefix = f"{self.namespace}/"
+        return f"{found[1]}{found[2].removeprefix(prefix)}" if found and found[2].startswith(prefix) else None
+
+
+# -- lifespans -------------------------------------------------------------------------------
+
+
+class Lifespan:
+    """A lifespan that yields a dict. `first | second` opens both, one after the other."""
+
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        self._open = asynccontextmanager(fn)
+
+    @asynccontextmanager
+    async def __call__(self, server: Any) -> AsyncIterator[dict[str, Any]]:
+        async with self._open(server) as value:
+            yield {} if value is None else value
+
+    def __or__(self, other: Lifespan) -> ComposedLifespan:
+        return ComposedLifespan(self, other)
+
+
+class ContextManagerLifespan(Lifespan):
+    """A lifespan of a function that returns a context manager."""
+
+    def __init__(self, fn: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
+        self._open = fn  # type: ignore[assignment]
+
+
+class ComposedLifespan(Lifespan):
+    """Two lifespans, with the members of both dicts."""
+
+    def __init__(self, left: Lifespan, right: Lifespan) -> None:
+        self._both = left, right
+
+    @asynccontextmanager
+    async def __call__(self, server: Any) -> AsyncIterator[dict[str, Any]]:
+        left, right = self._both
+        async with left(server) as first, right(server) as second:
+            yield {**first, **second}
+
+
+def lifespan(fn: Callable[[Any], Any]) -> Lifespan:
+    """Return a generator function as a lifespan."""
+    return Lifespan(fn)
+
+
+def has_lifespan(server: Any) -> bool:
+    """Return whether a server or one that is mounted on it has a lifespan."""
+    return server.own_lifespan is not None or any(has_lifespan(mount.server) for mount in server.mounts)
+
+
+@asynccontextmanager
+async def open_lifespans(server: Any) -> AsyncIterator[Any]:
+    """Open the lifespan of a server, and those of mounted servers. Yields the value of the first."""
+    async with AsyncExitStack() as stack:
+        own = server.own_lifespan
+        value = None if own is None else await stack.enter_async_context(own(server))
+        for mount in server.mounts:
+            await stack.enter_async_context(open_lifespans(mount.server))
+        yield {} if value is None else value

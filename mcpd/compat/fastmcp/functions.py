@@ -1,6 +1,6 @@
-"""`Function`: a function of the author's, with what clients give it apart from what it is given here.
+"""An author's function: parameters that clients fill in, parameters that are injected, and its docstring.
 
-What clients give is read by pydantic, as a call of a function without the other parameters: so that texts of errors
+pydantic validates the arguments as a call of a function with the first kind of parameters only. That way its errors
 name the function and the parameter.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
+import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -17,38 +17,28 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import Field, TypeAdapter, validate_call
 
-from mcpd.compat.fastmcp.context import Context
-from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
-from mcpd.compat.lowlevel.context import current_exchange
-from mcpd.protocol.printable import printable
-from mcpd.server.functions.annotations import untyped_context
-from mcpd.server.functions.threads import run_in_thread
-
-__all__ = ["Function", "function_name", "is_async"]
-
-log = logging.getLogger("mcpd")
+from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolve
+from mcpd.compat.lowlevel.context import SharedContext
+from mcpd.compat.sdk.functions import call, is_async, warn_of_untyped_context
+from mcpd.server.functions.docstring import parse
 
 
-def function_name(fn: Any) -> str:
-    """What a function is called; of a callable object its class, of a partial what it calls."""
+def _function_name(fn: Any) -> str:
     while isinstance(fn, functools.partial) and not hasattr(fn, "__name__"):
         fn = fn.func
     return getattr(fn, "__name__", None) or type(fn).__name__
 
 
-def is_async(fn: Any) -> bool:
-    """Whether calling it gives something to await."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
 class Function:
-    """A function, and which of its parameters clients give. `what` is its kind, for errors: "tools"."""
+    """A function for a component. `kind` is the plural that errors name, such as "tools".
 
-    def __init__(self, fn: Any, what: str, *, takes_keywords: bool = False) -> None:
-        self.name = function_name(fn)
-        self._first = fn
+    Raises ValueError for parameters that clients cannot fill in, and for a lambda without a `name`.
+    """
+
+    def __init__(self, fn: Any, kind: str, *, name: str | None = None, takes_keywords: bool = False) -> None:
+        self.name = _function_name(fn)
+        self.component_name = name or self.name
+        self._original = fn
         if isinstance(fn, staticmethod):
             fn = fn.__func__
         elif not inspect.isroutine(fn) and not isinstance(fn, functools.partial):
@@ -57,19 +47,19 @@ class Function:
         self.signature = inspect.signature(fn)
         self.hints = _hints(fn)
         self.injected = self._find_injected()
-        if context := untyped_context(fn, "Context"):
-            text = "function %s: parameter %s has no annotation, so clients are asked for it; %s"
-            log.warning(text, printable(self.name), printable(context[0]), printable(context[1]))
-        self._refuse(what, takes_keywords)
+        warn_of_untyped_context(fn, self.name)
+        self._check(kind, takes_keywords)
 
-    def _refuse(self, what: str, takes_keywords: bool) -> None:
+    def _check(self, kind: str, takes_keywords: bool) -> None:
+        if self.component_name == "<lambda>":
+            raise ValueError("You must provide a name for lambda functions")
         for parameter in self.signature.parameters.values():
             if parameter.kind is parameter.VAR_POSITIONAL:
-                raise ValueError(f"Functions with *args are not supported as {what}")
+                raise ValueError(f"Functions with *args are not supported as {kind}")
             if parameter.kind is parameter.VAR_KEYWORD and not takes_keywords:
-                raise ValueError(f"Functions with **kwargs are not supported as {what}")
+                raise ValueError(f"Functions with **kwargs are not supported as {kind}")
             if parameter.kind is parameter.POSITIONAL_ONLY:
-                raise ValueError(f"Functions with positional-only parameters are not supported as {what}")
+                raise ValueError(f"Functions with positional-only parameters are not supported as {kind}")
 
     def _find_injected(self) -> dict[str, Dependency[Any]]:
         found: dict[str, Dependency[Any]] = {}
@@ -85,12 +75,12 @@ class Function:
 
     @property
     def doc(self) -> str | None:
-        """Its docstring, else that of what it is called with."""
-        return _doc(self._first) or _doc(self.fn)
+        """The docstring of the function, or of the class of a callable object."""
+        return _doc(self._original) or _doc(self.fn)
 
     @cached_property
-    def given(self) -> dict[str, inspect.Parameter]:
-        """The parameters that clients give."""
+    def arguments(self) -> dict[str, inspect.Parameter]:
+        """The parameters that clients fill in."""
         return {name: one for name, one in self.signature.parameters.items() if name not in self.injected}
 
     @cached_property
@@ -101,58 +91,58 @@ class Function:
 
     @cached_property
     def adapter(self) -> TypeAdapter[Any]:
-        """What reads the arguments into those of a call."""
-        return TypeAdapter(self._reader())
+        """Validates arguments, and has their schema."""
+        return TypeAdapter(self._binder())
 
     @cached_property
-    def _named(self) -> Callable[..., Any]:
-        reader: Callable[..., Any] = validate_call(self._reader())
-        return reader
+    def _validated_call(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = validate_call(self._binder())
+        return function
 
-    def _reader(self) -> Any:
+    def _binder(self) -> Any:
 
-        def call(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
             return signature.bind(*args, **kwargs)
 
-        signature = inspect.Signature(list(self.given.values()))
-        wrapper: Any = call
+        signature = inspect.Signature(list(self.arguments.values()))
+        wrapper: Any = bind
         wrapper.__name__ = wrapper.__qualname__ = self.name
         wrapper.__signature__ = signature
         wrapper.__module__ = self.fn.__module__
         wrapper.__annotations__ = {
-            name: self.hints.get(name, one.annotation)
-            for name, one in self.given.items()
-            if name in self.hints or one.annotation is not one.empty
+            name: self.hints.get(name, parameter.annotation)
+            for name, parameter in self.arguments.items()
+            if name in self.hints or parameter.annotation is not parameter.empty
         }
         return wrapper
 
-    def read(self, arguments: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
-        """The arguments of a call. Raises pydantic's ValidationError for what does not fit, which names the call, or
-        `by_name` the function."""
-        bound = self._named(**arguments) if by_name else self.adapter.validate_python(arguments)
+    def validated(self, arguments: dict[str, Any], *, by_name: bool = False) -> dict[str, Any]:
+        """Return the arguments of a call. Raises pydantic's ValidationError, which names the call, or with `by_name`
+        the function."""
+        bound = self._validated_call(**arguments) if by_name else self.adapter.validate_python(arguments)
         values = {**bound.arguments}
-        for name, parameter in self.given.items():
+        for name, parameter in self.arguments.items():
             if parameter.kind is parameter.VAR_KEYWORD:
                 values.update(values.pop(name, {}))
         return values
 
     async def call(self, values: dict[str, Any], *, in_thread: bool = True) -> Any:
-        """Call it with these, and with what it is given besides; a generator gives the list of what it yields."""
+        """Call the function with these values and the injected ones. A generator's items are returned as a list."""
         async with AsyncExitStack() as stack:
-            more = await resolved(self.injected, stack) if self.injected else {}
-            whole = functools.partial(self.fn, **values, **more)
-            if is_async(self.fn) or inspect.isasyncgenfunction(self.fn) or not in_thread:
-                result = whole()
-            else:
-                result = await run_in_thread(functools.partial(_all, whole), exchange=current_exchange.get(None))
+            injected = await resolve(self.injected, stack) if self.injected else {}
+            function = functools.partial(self.fn, **values, **injected)
+            if inspect.isasyncgenfunction(self.fn):
+                return [item async for item in function()]
+            if is_async(self.fn):
+                return await function()
+
+            result = await call(functools.partial(_call_fully, function), is_async=False, in_thread=in_thread)
             if inspect.isawaitable(result):
                 result = await result
-            if inspect.isasyncgen(result):
-                return [item async for item in result]
-            return list(result) if inspect.isgenerator(result) else result
+            return [item async for item in result] if inspect.isasyncgen(result) else result
 
 
-def _all(function: Callable[[], Any]) -> Any:
+def _call_fully(function: Callable[[], Any]) -> Any:
     result = function()
     return list(result) if inspect.isgenerator(result) else result
 
@@ -162,12 +152,12 @@ def _hints(fn: Any) -> dict[str, Any]:
         fn = fn.func
     try:
         return {name: _with_description(hint) for name, hint in get_type_hints(fn, include_extras=True).items()}
-    except Exception:  # names that cannot be found here; pydantic says so, where it needs them
+    except Exception:  # unknown names; pydantic raises an error where it needs them
         return {}
 
 
 def _with_description(hint: Any) -> Any:
-    """`Annotated[str, "the text"]` as this library reads it: with the text as its description."""
+    """Return `Annotated[str, "text"]` with the text as its description."""
     if get_origin(hint) is Annotated and len(found := get_args(hint)) == 2 and isinstance(found[1], str):
         return Annotated[found[0], Field(description=found[1])]
     return hint
@@ -178,9 +168,9 @@ def _is_context(hint: Any) -> bool:
     if origin is Annotated:
         return _is_context(get_args(hint)[0])
     if origin in (Union, UnionType):
-        return any(_is_context(one) for one in get_args(hint))
+        return any(map(_is_context, get_args(hint)))
     kind = origin or hint
-    return isinstance(kind, type) and issubclass(kind, Context)
+    return isinstance(kind, type) and issubclass(kind, SharedContext)
 
 
 def _doc(fn: Any) -> str | None:
@@ -189,3 +179,101 @@ def _doc(fn: Any) -> str | None:
     if inspect.isroutine(fn) or isinstance(fn, type):
         return inspect.getdoc(fn)
     return inspect.getdoc(type(fn)) if "__doc__" in vars(type(fn)) else None
+
+
+# -- docstrings ------------------------------------------------------------------------------
+
+# The layouts are Google's ("Args:" over an indented block), NumPy's (a heading over dashes) and reST's (":param x:").
+
+_HEADING = re.compile(r"^(\w[\w\s-]*):(?:\s+\S.*)?\s*$")
+_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)$")
+_OTHER_SECTION = re.compile(
+    r"^(?:(?P<heading>\w[\w ]*)\n-{3,}\s*|:(?:param|arg|argument|key|keyword|type|returns?|rtype|raises?)\b.*)$",
+    re.MULTILINE,
+)
+"""The beginning of a section in NumPy's layout, or of a field in reST."""
+_ARGUMENTS = frozenset(("args", "arguments", "params", "parameters"))
+_ITEMIZED = _ARGUMENTS | {"exceptions", "raises"}
+_KNOWN = _ARGUMENTS | frozenset(
+    ("keyword args", "keyword arguments", "other args", "other arguments", "other params", "other parameters",
+     "type args", "type arguments", "type params", "type parameters", "type aliases", "raises", "exceptions",
+     "returns", "yields", "receives", "examples", "attributes", "functions", "methods", "classes", "modules",
+     "warns", "warnings", "attention", "caution", "danger", "error", "example", "hint", "important", "note", "notes",
+     "raise", "references", "return", "see also", "see-also", "tip", "todo", "warning", "yield")
+)  # fmt: skip
+"""Headings that end a description. Text under any other heading is part of it, unless one of these follows."""
+
+
+def described(doc: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return the description in a docstring and the texts of the parameters, in the way of `fastmcp`."""
+    if not doc:
+        return None, {}
+
+    sections = _sections(doc.split("\n"))
+    if any(name in _KNOWN and not (name in _ITEMIZED and _is_prose(block)) for name, block in sections):
+        texts: dict[str, str] = {}
+        for name, block in sections:
+            if name in _ARGUMENTS:
+                texts.update(_entries(block))
+        prose = ("\n".join(block).strip() for name, block in sections if not name)
+        return next(filter(None, prose), None), texts
+
+    for other in _OTHER_SECTION.finditer(doc):
+        if other["heading"] is None or other["heading"].lower() in _KNOWN:
+            return doc[: other.start()].strip() or None, parse(doc).parameters
+    return doc, {}
+
+
+def dropped_lines(doc: str | None) -> list[str]:
+    """Return the lines about arguments that `fastmcp` drops, since they are not `name: text`."""
+    lines: list[str] = []
+    for name, block in _sections((doc or "").split("\n")):
+        if name in _ARGUMENTS and not _is_prose(block):
+            indent = _indent(block)
+            outermost = (line[indent:].rstrip() for line in block if line[indent : indent + 1].strip())
+            lines += (line for line in outermost if not _ENTRY.match(line))
+    return lines
+
+
+def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
+    """Return each heading with its indented block. Lines outside of sections have the heading ""."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    is_code = False
+    at = 0
+    while at < len(lines):
+        is_code ^= lines[at].lstrip().startswith("```")
+        heading = None if is_code or (at and lines[at - 1].strip()) else _HEADING.match(lines[at])
+        end = at + 1
+        if heading is None or not "".join(lines[end : end + 1]).startswith(" "):
+            found[-1][1].append(lines[at])
+        else:
+            while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
+                end += 1
+            found += [(heading[1].lower(), lines[at + 1 : end]), ("", [])]
+        at = end
+    return found
+
+
+def _indent(block: list[str]) -> int:
+    return next((len(line) - len(line.lstrip()) for line in block if line.strip()), 0)
+
+
+def _is_prose(block: list[str]) -> bool:
+    """Return whether none of the outermost lines has a colon."""
+    indent = _indent(block)
+    return not any(":" in line and line[indent : indent + 1].strip() for line in block)
+
+
+def _entries(block: list[str]) -> dict[str, str]:
+    """Return the texts of `name (type): text`. Lines that are indented below lose two indents, or all they have."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    indent = _indent(block)
+    for line in block:
+        text = line[indent:]
+        if text[:1].strip():
+            entry = _ENTRY.match(text)
+            current = [] if entry is None else found.setdefault(entry[1], [entry[2]])
+        else:
+            current.append(line[2 * indent :] if line.startswith(2 * indent * " ") else line.lstrip())
+    return {name: "\n".join(texts).rstrip("\n") for name, texts in found.items()}

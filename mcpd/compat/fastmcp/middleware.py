@@ -1,4 +1,4 @@
-"""`Middleware` of `fastmcp.server.middleware`: around each request, by its kind."""
+"""`Middleware` of `fastmcp`: functions around each request, chosen by its kind."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
-
-__all__ = ["CallNext", "Middleware", "MiddlewareContext", "run_through"]
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ _HOOKS = {
 
 @dataclass(kw_only=True, frozen=True)
 class MiddlewareContext(Generic[T]):
-    """One message: its params, its method, and the `Context` of the request."""
+    """A message: its params, its method, and the `Context` of the request."""
 
     message: T
     fastmcp_context: Any = None
@@ -37,7 +35,7 @@ class MiddlewareContext(Generic[T]):
     timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def copy(self, **changed: Any) -> MiddlewareContext[T]:
-        """Another one, with a few things changed."""
+        """Return a copy with some members changed."""
         return replace(self, **changed)
 
 
@@ -46,7 +44,7 @@ class _CallNext(Protocol[T]):
 
 
 class CallNext(_CallNext[T]):
-    """What goes on with a message: `CallNext[Params, Result]`. For annotations."""
+    """The function that continues with a message: `CallNext[Params, Result]`. For annotations."""
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         return cls
@@ -56,7 +54,10 @@ Next: TypeAlias = Callable[[MiddlewareContext[Any]], Awaitable[Any]]
 
 
 class Middleware:
-    """The base class: each hook goes on with `call_next`, before or after what it does itself."""
+    """The base class. A hook does its work before or after `call_next(context)`, whose result it returns.
+
+    Results are a `ToolResult`, a `ResourceResult`, a `PromptResult`, or a list of components.
+    """
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         """Call the hooks for a message, the most general first."""
@@ -68,61 +69,21 @@ class Middleware:
         return await self.on_message(context, step)
 
     async def on_message(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """Any message."""
+        """Continue with a message. Subclasses override the hooks of the messages that concern them."""
         return await call_next(context)
 
-    async def on_request(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """Any request."""
-        return await call_next(context)
-
-    async def on_notification(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """Any notification."""
-        return await call_next(context)
-
-    async def on_initialize(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """A client says hello."""
-        return await call_next(context)
-
-    async def on_discover(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """A client asks what the server is."""
-        return await call_next(context)
-
-    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """A tool is called: gives a `ToolResult`."""
-        return await call_next(context)
-
-    async def on_read_resource(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """A resource is read: gives a `ResourceResult`."""
-        return await call_next(context)
-
-    async def on_get_prompt(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """A prompt is rendered: gives a `PromptResult`."""
-        return await call_next(context)
-
-    async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """The tools are listed: gives `Tool`s."""
-        return await call_next(context)
-
-    async def on_list_resources(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """The resources are listed: gives `Resource`s."""
-        return await call_next(context)
-
-    async def on_list_resource_templates(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """The templates are listed: gives `ResourceTemplate`s."""
-        return await call_next(context)
-
-    async def on_list_prompts(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
-        """The prompts are listed: gives `Prompt`s."""
-        return await call_next(context)
+    on_request = on_notification = on_initialize = on_discover = on_message
+    on_call_tool = on_read_resource = on_get_prompt = on_message
+    on_list_tools = on_list_resources = on_list_resource_templates = on_list_prompts = on_message
 
 
 async def run_through(chain: list[Any], context: MiddlewareContext[Any], last: Next) -> Any:
-    """A message through all of them, the first one outermost."""
+    """Pass a message through a chain of middleware, the first one outermost."""
     step = last
-    for one in reversed(chain):
-        step = partial(_step, one, step)
+    for middleware in reversed(chain):
+        step = partial(_call, middleware, step)
     return await step(context)
 
 
-async def _step(one: Any, call_next: Next, context: MiddlewareContext[Any]) -> Any:
-    return await one(context, call_next)
+async def _call(middleware: Any, call_next: Next, context: MiddlewareContext[Any]) -> Any:
+    return await middleware(context, call_next)

@@ -1,48 +1,73 @@
-"""`FastMCP` of the library `fastmcp`: functions as tools, resources and prompts."""
+"""`FastMCP`: registers functions as components, and serves requests through middleware and mounted servers."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from mcpd.compat.fastmcp.components import newest, version_of
-from mcpd.compat.fastmcp.handlers import completes, handlers
-from mcpd.compat.fastmcp.lifespans import has_lifespan, opened
-from mcpd.compat.fastmcp.marks import Marked
-from mcpd.compat.fastmcp.mounts import Mount
-from mcpd.compat.fastmcp.operations import Operations
-from mcpd.compat.fastmcp.prompts import Prompt
-from mcpd.compat.fastmcp.resources import Resource
-from mcpd.compat.fastmcp.serving import Serving
-from mcpd.compat.fastmcp.settings import settings
-from mcpd.compat.fastmcp.store import OnDuplicate, Store, Visibility, VisibilityTransform
-from mcpd.compat.fastmcp.templates import ResourceTemplate
+from mcpd.compat import settings as all_settings
+from mcpd.compat.errors import (
+    DisabledError,
+    FastMCPError,
+    McpError,
+    NotFoundError,
+    PromptError,
+    ResourceError,
+    ToolError,
+    ValidationError,
+)
+from mcpd.compat.fastmcp.components import (
+    Mount,
+    OnDuplicate,
+    Store,
+    Visibility,
+    VisibilityTransform,
+    decorated,
+    has_lifespan,
+    mark_of,
+    newest,
+    open_lifespans,
+    unmarked,
+    version_text,
+)
+from mcpd.compat.fastmcp.context import Context, session_visibility
+from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
+from mcpd.compat.fastmcp.prompts import Prompt, PromptResult
+from mcpd.compat.fastmcp.resources import Resource, ResourceResult, ResourceTemplate
+from mcpd.compat.fastmcp.results import ToolResult
 from mcpd.compat.fastmcp.tools import Tool
-from mcpd.compat.lowlevel.server import Server
-from mcpd.compat.missing import refuse, refuse_overrides, warn_of_unheard
-from mcpd.compat.types import prompts as prompt_types
-from mcpd.compat.types.content import Icon
+from mcpd.compat.lowlevel.server import LifespanResultT, Server
+from mcpd.compat.lowlevel.wire import schema_problem
+from mcpd.compat.missing import refuse, warn_of_unused
+from mcpd.compat.serving import HighLevelServer
+from mcpd.compat.types import features
+from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon, TextContent
+from mcpd.errors import collects
+from mcpd.protocol.printable import printable
+from mcpd.server.functions.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from mcpd.server import Server as McpdServer
-from mcpd.errors import collects
+    from mcpd.server.app import Server as McpdServer
 
-__all__ = ["FastMCP"]
+log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
-LifespanResultT = TypeVar("LifespanResultT")
 
-# What `mcpd serve` decides, and what is read below.
-_TAKEN = frozenset(
+# Options that are read below, or that `mcpd serve` has of its own.
+_OTHER_OPTIONS = frozenset(
     ("auth", "debug", "dependencies", "exclude_tags", "host", "include_tags", "json_response", "log_level",
      "message_path", "on_duplicate_prompts", "on_duplicate_resources", "on_duplicate_tools", "port", "sse_path",
      "stateless_http", "streamable_http_path", "tool_serializer")
 )  # fmt: skip
-# What servers would miss, with what changes nothing.
-_UNHEARD: dict[str, Any] = {
+# Options whose effect an author would miss, with the value that has none.
+_UNUSED: dict[str, Any] = {
     "cache_expiration_seconds": None,
     "cache_scope": None,
     "cache_ttl": None,
@@ -59,8 +84,40 @@ _UNHEARD: dict[str, Any] = {
 }
 
 
-class FastMCP(Operations, Serving, Generic[LifespanResultT]):
+class _Kind(NamedTuple):
+    """How a server lists components of a kind, its own and those of mounted servers."""
+
+    noun: str
+    method: str
+    request: Callable[[], BaseRequest]
+    list_name: str
+    get_name: str
+    own_name: str
+    renamed: Callable[[Mount, Any], dict[str, Any]]
+
+
+_TOOLS = _Kind(
+    "tool", "tools/list", features.ListToolsRequest, "list_tools", "get_tool", "own_tool_name",
+    lambda mount, tool: {"name": mount.tool_name(tool.name)},
+)  # fmt: skip
+_RESOURCES = _Kind(
+    "resource", "resources/list", features.ListResourcesRequest, "list_resources", "get_resource", "own_uri",
+    lambda mount, resource: {"uri": mount.uri(str(resource.uri))},
+)  # fmt: skip
+_TEMPLATES = _Kind(
+    "resource template", "resources/templates/list", features.ListResourceTemplatesRequest, "list_resource_templates",
+    "get_resource_template", "own_uri", lambda mount, template: {"uri_template": mount.uri(template.uri_template)},
+)  # fmt: skip
+_PROMPTS = _Kind(
+    "prompt", "prompts/list", features.ListPromptsRequest, "list_prompts", "get_prompt", "own_prompt_name",
+    lambda mount, prompt: {"name": mount.prompt_name(prompt.name)},
+)  # fmt: skip
+
+
+class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     """A server whose tools, resources and prompts are functions."""
+
+    library = "fastmcp"
 
     def __init__(
         self,
@@ -81,24 +138,22 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         transforms: Sequence[Any] | None = None,
         **others: Any,
     ) -> None:
-        self._refuse(others, providers)
-        if lifespan is not None and (inspect.isasyncgenfunction(lifespan)):
-            from contextlib import asynccontextmanager
-
-            lifespan = asynccontextmanager(lifespan)
-        self.own_lifespan = lifespan
-        self.middleware: list[Any] = list(middleware or ())
-        self._mask_error_details = settings.mask_error_details if mask_error_details is None else mask_error_details
-        self.strict_input_validation = (
-            settings.strict_input_validation if strict_input_validation is None else strict_input_validation
-        )
+        _check_options(others, providers)
         if list_page_size is not None and list_page_size <= 0:
             raise ValueError("list_page_size must be a positive integer")
+
+        self.own_lifespan = asynccontextmanager(lifespan) if inspect.isasyncgenfunction(lifespan) else lifespan
+        self.middleware: list[Any] = list(middleware or ())
+        options = {"mask_error_details": mask_error_details, "strict_input_validation": strict_input_validation}
+        self._mask_error_details: bool = self._option(options, "mask_error_details")
+        self.strict_input_validation: bool = self._option(options, "strict_input_validation")
         self.list_page_size = list_page_size
-        self._tools = Store(on_duplicate or others.get("on_duplicate_tools") or "warn")
-        self._resources = Store(on_duplicate or others.get("on_duplicate_resources") or "warn")
-        self._templates = Store(self._resources.on_duplicate)
-        self._prompts = Store(on_duplicate or others.get("on_duplicate_prompts") or "warn")
+        self._stores = {
+            kind: Store(on_duplicate or others.get(f"on_duplicate_{plural}") or "warn")
+            for kind, plural in (
+                (_TOOLS, "tools"), (_RESOURCES, "resources"), (_TEMPLATES, "resources"), (_PROMPTS, "prompts")
+            )
+        }  # fmt: skip
         self._tool_serializer = others.get("tool_serializer")
         self._visibility = Visibility()
         if others.get("include_tags"):
@@ -107,97 +162,57 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
             self.disable(tags=others["exclude_tags"])
         for transform in transforms or ():
             self.add_transform(transform)
-        self._mounts: list[Mount] = []
+        self.mounts: list[Mount] = []
         self._routes = []
         self._mcp_server: Server[Any, Any] = Server(
             name or f"{type(self).__name__}-{secrets.token_hex(2)}",
-            version=version_of(version),
+            version=version_text(version),
             instructions=instructions,
             website_url=website_url,
-            icons=icons,
+            icons=list(icons or ()),
         )
-        self._mcp_server.request_handlers.update(handlers(self))
         self._mcp_server.keeps_unknown = False
+        self._register_handlers()
         for tool in tools or ():
             self.add_tool(tool)
-
-    def _refuse(self, others: dict[str, Any], providers: Any) -> None:
-        for name in others:
-            if name in _UNHEARD:
-                warn_of_unheard(f"FastMCP({name}=…)", others[name], _UNHEARD[name])
-            elif name not in _TAKEN:
-                raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {name!r}")
-        for name, given in (("providers", providers), ("auth", others.get("auth"))):
-            if given:
-                refuse(f"FastMCP({name}=…)", "fastmcp")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def __mcpd_server__(self) -> McpdServer:
-        """The server of ours that serves this one."""
-        refuse_overrides(self, FastMCP, "fastmcp")
         if has_lifespan(self):
-            self._mcp_server.lifespan = lambda _: opened(self, self.own_lifespan)
-        server = self._mcp_server.__mcpd_server__()
-        self._put_routes(server)
-        return server
+            self._mcp_server.lifespan = lambda _: open_lifespans(self)
+        return super().__mcpd_server__()
 
-    def _put_routes(self, server: McpdServer) -> None:
-        if self._routes:
-            from mcpd.compat.routes import add
-
-            add(server, self._routes)
-            self._routes = []
-        for mount in self._mounts:
-            mount.server._put_routes(server)
-
-    # -- what it says of itself --------------------------------------------------------------
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The server's name."""
-        return self._mcp_server.name
-
-    @property
-    def version(self) -> str | None:
-        """The server's version."""
-        return self._mcp_server.version
-
-    @property
-    def instructions(self) -> str | None:
-        """What clients tell their models of the server."""
-        return self._mcp_server.instructions
-
-    @instructions.setter
-    def instructions(self, text: str | None) -> None:
-        self._mcp_server.instructions = text
-
-    @property
-    def website_url(self) -> str | None:
-        """The server's page."""
-        return self._mcp_server.website_url
-
-    @property
-    def icons(self) -> list[Icon]:
-        """The server's icons."""
-        return list(self._mcp_server.icons or ())
+    def _add_routes(self, server: McpdServer) -> None:
+        super()._add_routes(server)
+        for mount in self.mounts:
+            mount.server._add_routes(server)
 
     @property
     def settings(self) -> Any:
         """`fastmcp.settings`."""
-        return settings
+        return all_settings.settings
 
-    @property
-    def mounts(self) -> list[Mount]:
-        """The servers that are mounted on it."""
-        return self._mounts
+    async def run_async(self, transport: str | None = None, show_banner: bool | None = None, **options: Any) -> None:
+        """`run` in the running event loop."""
+        await self._run_async(transport, options)
 
-    # -- tools -------------------------------------------------------------------------------
+    async def run_http_async(self, show_banner: bool = True, transport: str = "http", **options: Any) -> None:
+        await self._run_async(transport, options)
+
+    def http_app(self, path: str | None = None, middleware: Any = None, **options: Any) -> Any:
+        """Return this server as an ASGI application with its endpoint at `path`. `middleware` is Starlette's."""
+        app = self.streamable_http_app(path, **options)
+        for one in reversed(middleware or []):
+            app = one.cls(app, *getattr(one, "args", ()), **getattr(one, "kwargs", {}))
+        return app
+
+    # -- registration ------------------------------------------------------------------------
 
     def add_tool(self, tool: Any) -> Tool:
         """Add a tool, or a function as one."""
-        made: Tool = self._tools.add(tool if isinstance(tool, Tool) else Tool.from_function(tool))
+        made: Tool = self._stores[_TOOLS].add(tool if isinstance(tool, Tool) else Tool.from_function(tool))
         if made.serializer is None:
             made.serializer = self._tool_serializer
         return made
@@ -207,44 +222,35 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         """Register a function as a tool: `@mcp.tool`, `@mcp.tool("name")`, `@mcp.tool(name=…)`, `mcp.tool(fn)`."""
         if app:
             refuse("@tool(app=…)", "fastmcp")
-        return self._decorator("tool", name_or_fn, name, options)
-
-    def _decorator(self, kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
-        if isinstance(name_or_fn, classmethod):
-            raise TypeError(f"To decorate a classmethod, use @classmethod above @{kind}.")
-        if isinstance(name_or_fn, str):
-            if name is not None:
-                raise TypeError("Cannot specify name both as first argument and keyword")
-            name_or_fn, name = None, name_or_fn
 
         def register(function: F) -> F:
-            if kind == "tool":
-                self.add_tool(Tool.from_function(function, name=name, **options))
-            else:
-                self.add_prompt(Prompt.from_function(function, name=name, **options))
+            self.add_tool(Tool.from_function(function, name=name, **options))
             return _with_fn(function)
 
-        if name_or_fn is None:
-            return register
-        if not callable(name_or_fn):
-            raise TypeError(f"Invalid first argument: {type(name_or_fn)}")
-        return register(name_or_fn)
+        function, name = decorated("tool", name_or_fn, name, callable)
+        return register if function is None else register(function)
 
-    def remove_tool(self, name: str, version: str | None = None) -> None:
-        """Take a tool away. Raises NotFoundError if there is none."""
-        self._remove(self._tools, "tool", name, version)
+    @collects
+    def prompt(self, name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
+        """Register a function as a prompt, in the same ways as `tool`."""
 
-    def _remove(self, store: Store, kind: str, identity: str, version: str | None) -> None:
-        from mcpd.compat.fastmcp.errors import NotFoundError
+        def register(function: F) -> F:
+            self.add_prompt(Prompt.from_function(function, name=name, **options))
+            return _with_fn(function)
 
-        if not store.remove(identity, version):
-            raise NotFoundError(f"Unknown {kind}: {identity!r}")
+        function, name = decorated("prompt", name_or_fn, name, callable)
+        return register if function is None else register(function)
 
-    # -- resources ---------------------------------------------------------------------------
+    def add_prompt(self, prompt: Any) -> Prompt:
+        """Add a prompt, or a function as one."""
+        made: Prompt = self._stores[_PROMPTS].add(
+            prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt)
+        )
+        return made
 
     @collects
     def resource(self, uri: str, *, app: Any = None, **options: Any) -> Callable[[F], F]:
-        """Register a function as a resource, or with variables in `uri` as a template of resources."""
+        """Register a function as a resource, or with variables in `uri` as a template."""
         if not isinstance(uri, str):
             raise TypeError(
                 "The @resource decorator was used incorrectly. It requires a URI as the first argument. "
@@ -254,87 +260,74 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
             refuse("@resource(app=…)", "fastmcp")
 
         def register(function: F) -> F:
-            self._add_function(function, uri, options)
+            self.add_resource_fn(function, uri, **options)
             return _with_fn(function)
 
         return register
 
-    def _add_function(self, function: Any, uri: str, options: dict[str, Any]) -> Any:
+    def add_resource_fn(self, fn: Any, uri: str, **options: Any) -> Any:
+        """Add a function as a resource or template."""
         security = options.pop("security", None)
         if "{" in uri and "}" in uri:
-            return self.add_template(ResourceTemplate.from_function(function, uri, security=security, **options))
-        from mcpd.compat.fastmcp.functions import Function
-
-        if Function(function, "resources", takes_keywords=True).given:
+            return self.add_template(ResourceTemplate.from_function(fn, uri, security=security, **options))
+        if Function(fn, "resources", name=options.get("name"), takes_keywords=True).arguments:
             raise ValueError(
                 f"Resource {uri!r} has no URI template variables, but its function has parameters; "
                 "add them to the URI as {name}, or remove them"
             )
-        return self._resources.add(Resource.from_function(function, uri, **options))
+        return self._stores[_RESOURCES].add(Resource.from_function(fn, uri, **options))
 
     def add_resource(self, resource: Any) -> Any:
-        """Add a resource, or a function that is marked as one."""
+        """Add a resource, a template, or a marked function."""
         if isinstance(resource, ResourceTemplate):
             return self.add_template(resource)
         if isinstance(resource, Resource):
-            return self._resources.add(resource)
-        marked = getattr(resource, "__fastmcp__", None)
-        if not isinstance(marked, Marked) or marked.kind != "resource":
+            return self._stores[_RESOURCES].add(resource)
+
+        marked = mark_of(resource, "resource")
+        if marked is None:
             raise TypeError(f"Expected Resource, got {type(resource).__name__}. Use @resource('uri') decorator.")
         options = {name: value for name, value in marked.options.items() if name not in ("uri", "name")}
-        return self._add_function(marked.bare(resource), marked.options["uri"], options)
-
-    def add_resource_fn(self, fn: Any, uri: str, **options: Any) -> None:
-        """Add a function as a resource."""
-        self._add_function(fn, uri, options)
+        return self.add_resource_fn(unmarked(resource), marked.options["uri"], **options)
 
     def add_template(self, template: ResourceTemplate) -> ResourceTemplate:
-        """Add a template."""
-        made: ResourceTemplate = self._templates.add(template)
+        made: ResourceTemplate = self._stores[_TEMPLATES].add(template)
         return made
 
-    # -- prompts -----------------------------------------------------------------------------
-
-    def add_prompt(self, prompt: Any) -> Prompt:
-        """Add a prompt, or a function as one."""
-        made: Prompt = self._prompts.add(prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt))
-        return made
-
-    @collects
-    def prompt(self, name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
-        """Register a function as a prompt: `@mcp.prompt`, and as `tool`."""
-        return self._decorator("prompt", name_or_fn, name, options)
+    def remove_tool(self, name: str, version: str | None = None) -> None:
+        """Remove a tool. Raises NotFoundError for an unknown one."""
+        if not self._stores[_TOOLS].remove(name, version):
+            raise NotFoundError(f"Unknown tool: {name!r}")
 
     def completion(self, handler: Any = None) -> Any:
-        """Register what completes arguments: it takes a reference, an argument and a context."""
+        """Register a function that completes arguments: of a reference, an argument and a context."""
 
         def register(function: F) -> F:
-            self._mcp_server.request_handlers[prompt_types.CompleteRequest] = completes(function)
+            async def complete(request: Any) -> features.CompleteResult:
+                return await _completed(function, request.params)
+
+            self._mcp_server.request_handlers[features.CompleteRequest] = complete
             return function
 
         return register if handler is None else register(handler)
 
-    # -- all of it ---------------------------------------------------------------------------
+    def enable(self, *, only: bool = False, **filters: Any) -> None:
+        """Enable components by `names`, `keys`, `tags`, `version` and `components`. With `only`, disable all others."""
+        self._visibility.add(True, only=only, **filters)
 
-    # Version 3 calls these two, and servers that show fewer tools replace them.
-
-    async def _list_tools_mcp(self, *_: Any) -> Any:
-        return [one.to_mcp_tool() for one in newest(await self.list_tools())]
-
-    async def _call_tool_mcp(self, key: str, arguments: dict[str, Any]) -> Any:
-        return (await self.call_tool(key, arguments)).to_mcp_result()
-
-    def enable(self, *, only: bool = False, **about: Any) -> None:
-        """Offer what has these `names`, `keys` or `tags`, of these `components`; with `only` nothing else."""
-        self._visibility.add(True, only=only, **about)
-
-    def disable(self, **about: Any) -> None:
-        """Do not offer what has these."""
-        self._visibility.add(False, **about)
+    def disable(self, **filters: Any) -> None:
+        """Disable components, by the same filters."""
+        self._visibility.add(False, **filters)
 
     def add_middleware(self, middleware: Any) -> None:
-        """Put a middleware inside of those that there are."""
+        """Add a middleware inside of the present ones."""
         self.middleware.append(middleware)
+
+    def add_transform(self, transform: Any) -> None:
+        """Add a `Visibility` rule. Raises NotHere for other transforms."""
+        if not isinstance(transform, VisibilityTransform):
+            refuse("add_transform, for other transforms than Visibility,", "fastmcp")
+        self._visibility.add(transform.enabled, **transform.filters)
 
     def mount(
         self,
@@ -344,67 +337,343 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         tool_names: dict[str, str] | None = None,
         prefix: str | None = None,
     ) -> None:
-        """Offer what another server offers, under names that begin with `namespace`, for as long as it changes."""
-        if isinstance(server, str) or server is None:  # as it was: the prefix, then the server
+        """Offer the components of another server, under names that begin with `namespace`."""
+        if isinstance(server, str) or server is None:  # an earlier version takes the prefix first
             server, namespace = namespace, server
         if server is self:
             raise ValueError("Cannot mount a server onto itself")
         if not isinstance(server, FastMCP):
             refuse(f"mount({type(server).__name__})", "fastmcp")
-        self._mounts.append(Mount(server, namespace or prefix, tool_names))
+        self.mounts.append(Mount(server, namespace or prefix, tool_names))
 
     async def import_server(self, server: Any, prefix: Any = None) -> None:
-        """`mount`."""
+        """The same as `mount`."""
         self.mount(server, prefix)
 
+    # -- lists -------------------------------------------------------------------------------
+
+    async def _through(self, method: str, message: Any, last: Next, run_middleware: bool) -> Any:
+        async with Context(self) as context:
+            whole = MiddlewareContext(message=message, method=method, fastmcp_context=context)
+            return await (run_through(self.middleware, whole, last) if run_middleware else last(whole))
+
+    def _enabled(self, components: list[Any]) -> list[Any]:
+        return self._visibility.enabled(components, session_visibility())
+
+    async def _list(self, kind: _Kind, run_middleware: bool) -> list[Any]:
+        async def last(_: MiddlewareContext[Any]) -> list[Any]:
+            found = self._stores[kind].all()
+            for mount in self.mounts:
+                for component in await getattr(mount.server, kind.list_name)():
+                    found.append(component.model_copy(update=kind.renamed(mount, component)))
+            return self._enabled(found)
+
+        found: list[Any] = await self._through(kind.method, kind.request(), last, run_middleware)
+        return found
+
+    async def list_tools(self, *, run_middleware: bool = True) -> list[Any]:
+        """Return the enabled tools, of this server and of mounted ones."""
+        return await self._list(_TOOLS, run_middleware)
+
+    async def list_resources(self, *, run_middleware: bool = True) -> list[Any]:
+        return await self._list(_RESOURCES, run_middleware)
+
+    async def list_resource_templates(self, *, run_middleware: bool = True) -> list[Any]:
+        return await self._list(_TEMPLATES, run_middleware)
+
+    async def list_prompts(self, *, run_middleware: bool = True) -> list[Any]:
+        return await self._list(_PROMPTS, run_middleware)
+
     async def get_tools(self) -> dict[str, Any]:
-        """The tools by name."""
-        return {one.name: one for one in await self.list_tools()}
+        """Return the tools by name."""
+        return {tool.identity: tool for tool in await self.list_tools()}
 
     async def get_resources(self) -> dict[str, Any]:
-        """The resources by URI."""
-        return {str(one.uri): one for one in await self.list_resources()}
+        """Return the resources by URI."""
+        return {resource.identity: resource for resource in await self.list_resources()}
 
     async def get_resource_templates(self) -> dict[str, Any]:
-        """The templates by what they are of."""
-        return {one.uri_template: one for one in await self.list_resource_templates()}
+        """Return the templates by URI template."""
+        return {template.identity: template for template in await self.list_resource_templates()}
 
     async def get_prompts(self) -> dict[str, Any]:
-        """The prompts by name."""
-        return {one.name: one for one in await self.list_prompts()}
+        """Return the prompts by name."""
+        return {prompt.identity: prompt for prompt in await self.list_prompts()}
 
-    # -- what there is not -------------------------------------------------------------------
+    # -- single components -------------------------------------------------------------------
+
+    def _own(self, kind: _Kind, identity: str, version: Any = None) -> Any:
+        enabled = [one for one in self._enabled(self._stores[kind].all()) if one.identity == identity]
+        if version is not None:
+            return next((one for one in enabled if one.version == str(getattr(version, "eq", version))), None)
+        return next(iter(newest(enabled)), None)
+
+    async def _mounted(self, kind: _Kind, identity: str) -> tuple[Any, str, Any]:
+        """Return the mounted server that has a component, its name there, and the component; or (None, "", None)."""
+        for mount in self.mounts:
+            name: str | None = getattr(mount, kind.own_name)(identity)
+            found = None if name is None else await getattr(mount.server, kind.get_name)(name)
+            if found is not None:
+                return mount.server, name or "", found
+        return None, "", None
+
+    async def get_tool(self, name: str, version: Any = None) -> Any:
+        """Return a tool, None for an unknown one."""
+        return self._own(_TOOLS, name, version) or (await self._mounted(_TOOLS, name))[2]
+
+    async def get_resource(self, uri: Any, version: Any = None) -> Any:
+        """Return a resource, None for an unknown one."""
+        return self._own(_RESOURCES, str(uri), version) or (await self._mounted(_RESOURCES, str(uri)))[2]
+
+    async def get_resource_template(self, uri: Any, version: Any = None) -> Any:
+        """Return the template that a URI matches, None if there is none."""
+        for template in self._enabled(self._stores[_TEMPLATES].all()):
+            if template.matches(str(uri)) is not None or template.uri_template == str(uri):
+                return template
+        return (await self._mounted(_TEMPLATES, str(uri)))[2]
+
+    async def get_prompt(self, name: str, version: Any = None) -> Any:
+        """Return a prompt, None for an unknown one."""
+        return self._own(_PROMPTS, name, version) or (await self._mounted(_PROMPTS, name))[2]
+
+    # -- calls -------------------------------------------------------------------------------
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        version: Any = None,
+        run_middleware: bool = True,
+    ) -> ToolResult:
+        """Call a tool. Raises NotFoundError, ValidationError, and ToolError with a message for the model."""
+
+        async def last(context: MiddlewareContext[Any]) -> Any:
+            called, given = context.message.name, context.message.arguments or {}
+            tool = self._own(_TOOLS, called, version)
+            if tool is not None:
+                return await self._guarded(partial(tool.run, given), ToolError, f"calling tool {called!r}")
+            server, own_name, _ = await self._mounted(_TOOLS, called)
+            if server is None:
+                raise NotFoundError(f"Unknown tool: {called!r}")
+            return await server.call_tool(own_name, given)
+
+        message = features.CallToolRequestParams(name=name, arguments=arguments or {})
+        found: ToolResult = await self._through("tools/call", message, last, run_middleware)
+        return found
+
+    async def read_resource(self, uri: Any, *, version: Any = None, run_middleware: bool = True) -> ResourceResult:
+        """Read a resource. Raises NotFoundError, ResourceError."""
+
+        async def last(context: MiddlewareContext[Any]) -> Any:
+            wanted = str(context.message.uri)
+            action = f"reading resource {wanted!r}"
+            resource = self._own(_RESOURCES, wanted, version)
+            if resource is not None:
+                return await self._guarded(resource.result, ResourceError, action)
+            for template in self._enabled(self._stores[_TEMPLATES].all()):
+                variables = template.matches(wanted)
+                if variables is not None:
+                    return await self._guarded(partial(template.result, wanted, variables), ResourceError, action)
+            for kind in (_RESOURCES, _TEMPLATES):
+                server, own_uri, _ = await self._mounted(kind, wanted)
+                if server is not None:
+                    return await server.read_resource(own_uri)
+            raise NotFoundError(f"Unknown resource: {wanted!r}")
+
+        message = features.ReadResourceRequestParams(uri=str(uri))  # type: ignore[arg-type]
+        found: ResourceResult = await self._through("resources/read", message, last, run_middleware)
+        return found
+
+    async def render_prompt(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        version: Any = None,
+        run_middleware: bool = True,
+    ) -> PromptResult:
+        """Return the messages of a prompt. Raises NotFoundError, ValidationError, PromptError."""
+
+        async def last(context: MiddlewareContext[Any]) -> Any:
+            wanted, given = context.message.name, context.message.arguments
+            prompt = self._own(_PROMPTS, wanted, version)
+            if prompt is not None:
+                return await self._guarded(partial(prompt.result, given), PromptError, f"rendering prompt {wanted!r}")
+            server, own_name, _ = await self._mounted(_PROMPTS, wanted)
+            if server is None:
+                raise NotFoundError(f"Unknown prompt: {wanted!r}")
+            return await server.render_prompt(own_name, given)
+
+        message = features.GetPromptRequestParams(name=name, arguments=arguments)
+        found: PromptResult = await self._through("prompts/get", message, last, run_middleware)
+        return found
+
+    async def _guarded(self, call: Callable[[], Any], kind: type[FastMCPError], action: str) -> Any:
+        """Call a component. An exception becomes an error of this kind, which has its message unless that is masked."""
+        try:
+            return await call()
+        except FastMCPError as error:
+            log.log(error.log_level, "error %s", printable(action))
+            raise
+        except Exception as error:
+            log.error("error %s", printable(action), exc_info=True)
+            if isinstance(error, TimeoutError):
+                raise kind("Upstream request timed out, please retry") from error
+            raise kind(f"Error {action}" if self._mask_error_details else f"Error {action}: {error}") from error
+
+    # -- requests of the protocol ------------------------------------------------------------
+
+    def _register_handlers(self) -> None:
+        self._mcp_server.request_handlers.update(
+            {
+                features.ListToolsRequest: self._handle_list_tools,
+                features.CallToolRequest: self._handle_call_tool,
+                features.ListResourcesRequest: self._handle_list_resources,
+                features.ListResourceTemplatesRequest: self._handle_list_templates,
+                features.ReadResourceRequest: self._handle_read_resource,
+                features.ListPromptsRequest: self._handle_list_prompts,
+                features.GetPromptRequest: self._handle_get_prompt,
+            }
+        )
+
+    # Version 3 calls these two, and servers override them to hide tools.
+
+    async def _list_tools_mcp(self, *_: Any) -> Any:
+        return [tool.to_mcp_tool() for tool in newest(await self.list_tools())]
+
+    async def _call_tool_mcp(self, key: str, arguments: dict[str, Any]) -> Any:
+        return (await self.call_tool(key, arguments)).to_mcp_result()
+
+    async def _handle_list_tools(self, request: Any) -> features.ListToolsResult:
+        listed = await self._list_tools_mcp()
+        found, cursor = self._page(listed if isinstance(listed, list) else listed.tools, request)
+        return features.ListToolsResult(tools=found, nextCursor=cursor)
+
+    async def _handle_list_resources(self, request: Any) -> features.ListResourcesResult:
+        listed = [resource.to_mcp_resource() for resource in newest(await self.list_resources())]
+        found, cursor = self._page(listed, request)
+        return features.ListResourcesResult(resources=found, nextCursor=cursor)
+
+    async def _handle_list_templates(self, request: Any) -> features.ListResourceTemplatesResult:
+        listed = [template.to_mcp_template() for template in newest(await self.list_resource_templates())]
+        found, cursor = self._page(listed, request)
+        return features.ListResourceTemplatesResult(resourceTemplates=found, nextCursor=cursor)
+
+    async def _handle_list_prompts(self, request: Any) -> features.ListPromptsResult:
+        listed = [prompt.to_mcp_prompt() for prompt in newest(await self.list_prompts())]
+        found, cursor = self._page(listed, request)
+        return features.ListPromptsResult(prompts=found, nextCursor=cursor)
+
+    async def _handle_call_tool(self, request: Any) -> Any:
+        name, arguments, version = request.params.name, request.params.arguments or {}, _requested_version(request)
+        try:
+            if self.strict_input_validation:
+                tool = await self.get_tool(name, version=version)
+                problem = None if tool is None else schema_problem(arguments, tool.parameters)
+                if problem is not None:
+                    raise ValidationError(f"Input validation error: {problem}")
+            if version is None:
+                return await self._call_tool_mcp(name, arguments)
+            return (await self.call_tool(name, arguments, version=version)).to_mcp_result()
+        except (NotFoundError, DisabledError):
+            return _failed(f"Unknown tool: {name!r}")
+        except FastMCPError as error:
+            return _failed(str(error))
+
+    async def _handle_read_resource(self, request: Any) -> features.ReadResourceResult:
+        uri = str(request.params.uri)
+        try:
+            result = await self.read_resource(uri, version=_requested_version(request))
+        except (NotFoundError, DisabledError) as error:
+            raise McpError(INVALID_PARAMS, f"Resource not found: {uri!r}", {"uri": uri}) from error
+        except FastMCPError as error:
+            raise _error_response(error) from error
+        return result.to_mcp_result(uri)
+
+    async def _handle_get_prompt(self, request: Any) -> features.GetPromptResult:
+        name = request.params.name
+        try:
+            result = await self.render_prompt(name, request.params.arguments, version=_requested_version(request))
+        except (NotFoundError, DisabledError) as error:
+            raise McpError(INVALID_PARAMS, f"Unknown prompt: {name!r}") from error
+        except FastMCPError as error:
+            raise _error_response(error) from error
+        return result.to_mcp_prompt_result()
+
+    def _page(self, items: list[Any], request: Any) -> tuple[list[Any], str | None]:
+        """Return a page of a list, and the cursor of the next one."""
+        if self.list_page_size is None:
+            return items, None
+
+        cursor = None if request.params is None else request.params.cursor
+        try:
+            start = 0 if cursor is None else int(urlsafe_b64decode(cursor.encode()))
+        except ValueError as error:
+            raise McpError(INVALID_PARAMS, f"Invalid cursor: {cursor!r}") from error
+        end = start + self.list_page_size
+        return items[start:end], urlsafe_b64encode(b"%d" % end).decode() if end < len(items) else None
+
+    # -- what is missing ---------------------------------------------------------------------
 
     @classmethod
     def from_openapi(cls, *_: Any, **__: Any) -> Any:
-        """There is no OpenAPI."""
         refuse("FastMCP.from_openapi", "fastmcp")
 
     @classmethod
     def from_fastapi(cls, *_: Any, **__: Any) -> Any:
-        """There is no FastAPI."""
         refuse("FastMCP.from_fastapi", "fastmcp")
 
     @classmethod
     def as_proxy(cls, *_: Any, **__: Any) -> Any:
-        """There are no proxies."""
         refuse("FastMCP.as_proxy", "fastmcp")
 
     def add_provider(self, *_: Any, **__: Any) -> None:
-        """There are no providers."""
         refuse("add_provider", "fastmcp")
 
-    def add_transform(self, transform: Any) -> None:
-        """Offer or hide components, by `Visibility`. There are no other transforms."""
-        if not isinstance(transform, VisibilityTransform):
-            refuse("add_transform, for other transforms than Visibility,", "fastmcp")
-        self._visibility.add(transform.enabled, **transform.about)
+
+def _check_options(options: dict[str, Any], providers: Any) -> None:
+    for name in options:
+        if name in _UNUSED:
+            warn_of_unused(f"FastMCP({name}=…)", options[name], _UNUSED[name])
+        elif name not in _OTHER_OPTIONS:
+            raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {name!r}")
+    for name, value in (("providers", providers), ("auth", options.get("auth"))):
+        if value:
+            refuse(f"FastMCP({name}=…)", "fastmcp")
 
 
 def _with_fn(function: F) -> F:
-    """The function; `function.fn` is what version 2 has in the place of it."""
+    """Return the function. In version 2 a decorator returns an object whose `fn` is the function."""
     try:
         function.fn = function  # type: ignore[attr-defined]
     except AttributeError:  # a bound method
         pass
     return function
+
+
+def _requested_version(request: Any) -> str | None:
+    """Return the version of a component that the client asks for in `_meta.fastmcp.version`."""
+    wanted = getattr(request.params.meta, "fastmcp", None) if request.params.meta is not None else None
+    return str(wanted["version"]) if isinstance(wanted, dict) and wanted.get("version") else None
+
+
+def _failed(text: str) -> features.CallToolResult:
+    return features.CallToolResult(content=[TextContent(text=text)], isError=True)
+
+
+def _error_response(error: FastMCPError) -> McpError:
+    return McpError(INVALID_PARAMS if isinstance(error, ValidationError) else INTERNAL_ERROR, str(error))
+
+
+async def _completed(function: Any, params: Any) -> features.CompleteResult:
+    arguments = params.ref, params.argument, params.context
+    if inspect.iscoroutinefunction(function):
+        found = function(*arguments)
+    else:
+        found = await run_in_thread(function, *arguments)
+    found = await found if inspect.isawaitable(found) else found
+    if not isinstance(found, features.Completion):
+        values: Sequence[str] = [found] if isinstance(found, str) else list(found or ())
+        found = features.Completion(values=list(values)[:100], total=len(values), hasMore=len(values) > 100)
+    return features.CompleteResult(completion=found)

@@ -1,163 +1,188 @@
-"""A low-level server as an `mcpd.Server`: each method of ours calls the author's handler for it, if there is one."""
+"""Serves a low-level server with mcpd: each of mcpd's methods calls the author's handler for it, if there is one."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Raw
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
 from mcpd import __version__
-from mcpd.compat.exceptions import McpError, WireError
-from mcpd.compat.lowlevel.application import Application, lifespan
-from mcpd.compat.lowlevel.context import RequestContext, current_exchange, request_ctx
-from mcpd.compat.lowlevel.http_request import request_of
+from mcpd.compat.errors import McpError, WireError
+from mcpd.compat.lowlevel.context import RequestContext, current_exchange, lifespan, request_ctx, request_of
 from mcpd.compat.lowlevel.session import ServerSession
-from mcpd.compat.types import notifications, prompts, resources, tools
-from mcpd.compat.types.base import BaseNotification, BaseRequest, RequestParams
-from mcpd.compat.types.errors import URL_ELICITATION_REQUIRED, ErrorData
-from mcpd.compat.wire import result_of
-from mcpd.errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
+from mcpd.compat.lowlevel.wire import as_json, result_of, struct_of
+from mcpd.compat.types import features
+from mcpd.compat.types.base import (
+    URL_ELICITATION_REQUIRED,
+    BaseNotification,
+    BaseRequest,
+    ErrorData,
+    PaginatedRequestParams,
+    RequestParams,
+)
+from mcpd.errors import (
+    InvalidParams,
+    LocalProtocolError,
+    MethodNotFound,
+    ProtocolError,
+    ToolError,
+    UrlElicitationRequired,
+    as_told,
+)
 from mcpd.protocol.printable import printable
-from mcpd.server import Server as McpdServer
+from mcpd.protocol.types.base import EmptyResult
+from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt
+from mcpd.protocol.types.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+)
+from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, Tool
+from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.input_required import InputRequired, is_failure
 from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.handlers.table import BoundHandler
+from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.tools import failed
-
-if TYPE_CHECKING:
-    from mcpd.server.registry.entries import Entries
-
-__all__ = ["CompatServer", "served"]
 
 log = logging.getLogger("mcpd")
 
 _REQUESTS: dict[str, type[BaseRequest]] = {
-    "tools/list": tools.ListToolsRequest,
-    "tools/call": tools.CallToolRequest,
-    "resources/list": resources.ListResourcesRequest,
-    "resources/templates/list": resources.ListResourceTemplatesRequest,
-    "resources/read": resources.ReadResourceRequest,
-    "prompts/list": prompts.ListPromptsRequest,
-    "prompts/get": prompts.GetPromptRequest,
-    "completion/complete": prompts.CompleteRequest,
-    "logging/setLevel": notifications.SetLevelRequest,
-    "resources/subscribe": resources.SubscribeRequest,
-    "resources/unsubscribe": resources.UnsubscribeRequest,
+    "tools/list": features.ListToolsRequest,
+    "tools/call": features.CallToolRequest,
+    "resources/list": features.ListResourcesRequest,
+    "resources/templates/list": features.ListResourceTemplatesRequest,
+    "resources/read": features.ReadResourceRequest,
+    "prompts/list": features.ListPromptsRequest,
+    "prompts/get": features.GetPromptRequest,
+    "completion/complete": features.CompleteRequest,
+    "logging/setLevel": features.SetLevelRequest,
+    "resources/subscribe": features.SubscribeRequest,
+    "resources/unsubscribe": features.UnsubscribeRequest,
 }
 
-_HEARD: dict[str, type[BaseNotification]] = {
-    "notifications/progress": notifications.ProgressNotification,
-    "notifications/roots/list_changed": notifications.RootsListChangedNotification,
+_NOTIFICATIONS: dict[str, type[BaseNotification]] = {
+    "notifications/progress": features.ProgressNotification,
+    "notifications/roots/list_changed": features.RootsListChangedNotification,
 }
 
-_OFFERS: dict[type[BaseRequest], str] = {
-    tools.ListToolsRequest: "tools",
-    resources.ListResourcesRequest: "resources",
-    resources.ListResourceTemplatesRequest: "resources",
-    prompts.ListPromptsRequest: "prompts",
-    prompts.CompleteRequest: "completions",
+_CAPABILITIES: dict[type[BaseRequest], str] = {
+    features.ListToolsRequest: "tools",
+    features.ListResourcesRequest: "resources",
+    features.ListResourceTemplatesRequest: "resources",
+    features.ListPromptsRequest: "prompts",
+    features.CompleteRequest: "completions",
 }
 
-_BOTH = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
-"""What we do ourselves too, whether or not the author has a handler for it."""
+_SERVED_BY_BOTH = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+"""Methods that mcpd serves itself, too, whether or not the author has a handler."""
 
 
 class CompatServer(McpdServer):
-    """A server of ours that serves one of another library."""
+    """mcpd's server for one of another library."""
 
-    original: Application
+    original: Any
+    """The `Server` of `lowlevel.server`, which loads this module when it is served."""
 
     def listen(self, method: str, listener: NotificationListener) -> None:
-        """Let it hear a notification of clients."""
+        """Call `listener` for a notification of clients."""
         self._listen(method, listener)
 
     async def offered(self) -> Entries:
-        """What it offers now, asked of its functions: for who looks at a server without serving it."""
-        from mcpd.compat.lowlevel.offered import entries
-
-        return await entries(self.original)
+        """Return what the server's list functions return now, for commands that inspect a server."""
+        return await _entries(self.original)
 
 
-def served(app: Application) -> McpdServer:
-    """The server of ours for `app`, which may get more handlers later."""
-    said = app.said or app.identity
-    icons = [icon.model_dump(by_alias=True, exclude_none=True) for icon in said.icons or ()]
+def mcpd_server(app: Any) -> McpdServer:
+    """Return mcpd's server for `app`, which may get more handlers later."""
+    options = app.initialization_options or app.identity
+    icons = [icon.model_dump(by_alias=True, exclude_none=True) for icon in options.icons or ()]
 
     @asynccontextmanager
-    async def life(_: object) -> Any:
+    async def open_lifespan(_: object) -> Any:
         async with app.lifespan(app) as value:
             yield value
 
     server = CompatServer(
-        said.server_name,
-        version=said.server_version or __version__,
-        instructions=said.instructions,
-        title=getattr(app, "title", None),
-        description=getattr(app, "description", None),
-        website_url=said.website_url,
+        options.server_name,
+        version=options.server_version or __version__,
+        instructions=options.instructions,
+        title=app.title,
+        description=app.description,
+        website_url=options.website_url,
         icons=icons,
-        lifespan=None if app.lifespan is lifespan else life,
+        lifespan=None if app.lifespan is lifespan else open_lifespan,
         authenticate=app.authenticate,
     )
     server.original = app
     bridge = _Bridge(app, server)
+
+    # Offering a capability puts its methods into the table. Which are offered is decided in the handshake.
     for capability in ("tools", "resources", "prompts", "completions"):
-        server.catalog.offer(capability)  # their methods are in the table from then on
+        server.catalog.offer(capability)
     server.catalog.offers.clear()
+
     for method in _REQUESTS:
         server.handlers.put(method, partial(bridge.handle, method, server.handlers.bare(method)))
-    for method in _HEARD:
-        server.listen(method, partial(bridge.hear, method))
+    for method in _NOTIFICATIONS:
+        server.listen(method, partial(bridge.handle_notification, method))
     for method in ("initialize", "server/discover"):
-        server.handlers.put(method, partial(bridge.hello, server.handlers.bare(method)))
+        server.handlers.put(method, partial(bridge.handshake, server.handlers.bare(method)))
     return server
 
 
 class _Bridge:
-    def __init__(self, app: Application, server: McpdServer) -> None:
+    def __init__(self, app: Any, server: McpdServer) -> None:
         self._app = app
         self._server = server
         self._sessions: WeakKeyDictionary[object, ServerSession] = WeakKeyDictionary()
 
-    async def hello(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
-        """`initialize` and `server/discover`: what there are handlers for by now is offered, and said of the server."""
-        offers = {offer for request, offer in _OFFERS.items() if request in self._app.request_handlers}
+    async def handshake(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
+        """Serve `initialize` and `server/discover`. By now the author has registered all handlers."""
+        offers = {capability for request, capability in _CAPABILITIES.items() if request in self._app.request_handlers}
         self._server.catalog.offers |= offers
-        result = await _given(native(exchange, params))
-        result.instructions = (self._app.said or self._app.identity).instructions
-        said = self._app.said
-        if said is not None and said.capabilities.experimental:
-            result.capabilities.experimental = said.capabilities.experimental
+        options = self._app.initialization_options
+
+        result = await _awaited(native(exchange, params))
+        result.instructions = (options or self._app.identity).instructions
+        if options is not None and options.capabilities.experimental:
+            result.capabilities.experimental = options.capabilities.experimental
         return result
 
     async def handle(self, method: str, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
-        """One request, by the author's handler for it; by ours if there is none."""
+        """Serve a request with the author's handler, or without one with mcpd's own (`native`)."""
         handler = self._app.request_handlers.get(_REQUESTS[method])
-        if handler is None and method == "resources/subscribe":
-            return await self._watch(exchange, params, native)
         if handler is None and method == "completion/complete":
-            raise MethodNotFound(f"Method not found: {method}")  # ours knows none of the prompts that there are
-        if handler is None:
-            return await _given(native(exchange, params))
+            raise MethodNotFound(f"Method not found: {method}")  # mcpd's own handler knows none of the prompts
         if method == "resources/subscribe":
-            await self._watch(exchange, params, native)
-        elif method in _BOTH:
-            await _given(native(exchange, params))
+            watched = await self._subscribe(native, exchange, params)
+            if handler is None:
+                return watched
+        elif handler is None or method in _SERVED_BY_BOTH:
+            answered = await _awaited(native(exchange, params))
+            if handler is None:
+                return answered
+
         request = _request(method, exchange)
         context = request_ctx.set(self._context(exchange, request))
         current = current_exchange.set(exchange)
         try:
             result = await handler(request)
         except Exception as error:
-            answer = self._error(error, exchange, method)
+            answer = _error_answer(error, exchange, method)
             if isinstance(answer, ToolError) and method == "tools/call":
                 return failed(str(answer))
             raise answer from error
@@ -165,70 +190,51 @@ class _Bridge:
             try:
                 request_ctx.reset(context)
                 current_exchange.reset(current)
-            except ValueError:  # its last step ran in another context, which ends with it
+            except ValueError:  # the last step ran in another context, which ends with it
                 pass
         return self._result(method, result)
 
-    async def hear(self, method: str, exchange: Exchange, params: Any) -> None:
-        """A notification of the client, for the author's handler, if there is one."""
-        handler = self._app.notification_handlers.get(_HEARD[method])
+    async def handle_notification(self, method: str, exchange: Exchange, params: Any) -> None:
+        """Pass a notification to the author's handler, if there is one."""
+        handler = self._app.notification_handlers.get(_NOTIFICATIONS[method])
         if handler is None:
             return
         raw = bytes(exchange.call.raw)
+        members = {"method": method, "params": decode(raw) if raw else None}
         try:
-            told = _HEARD[method].model_validate({"method": method, "params": decode(raw) if raw else None})
-            await handler(told)
+            await handler(_NOTIFICATIONS[method].model_validate(members))
         except Exception as error:
             log.error("%s: its handler failed", printable(method), exc_info=as_told(error))
 
-    async def _watch(self, exchange: Exchange, params: Any, native: BoundHandler) -> Any:
-        """Any resource may be watched: only the author knows which there are."""
+    async def _subscribe(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
         try:
-            return await _given(native(exchange, params))
+            return await _awaited(native(exchange, params))
         except InvalidParams:
-            from mcpd.protocol.types.base import EmptyResult
-
+            # mcpd does not know the resource. Only the author knows which there are.
             exchange.watch(params.uri)
             return EmptyResult()
 
     def _context(self, exchange: Exchange, request: BaseRequest) -> RequestContext[Any, Any, Any]:
         params = request.params
-        meta = params.meta if isinstance(params, RequestParams) else None
+        session = self._sessions.get(exchange.call.session)
+        if session is None:
+            session = self._sessions[exchange.call.session] = ServerSession(exchange, self._server)
+        session.renew(exchange)
 
         async def close() -> None:
             Context(exchange).close_stream()
 
         return RequestContext(
             request_id=exchange.request_id,
-            meta=meta,
-            session=self._session(exchange),
+            meta=params.meta if isinstance(params, RequestParams) else None,
+            session=session,
             lifespan_context={} if self._app.lifespan is lifespan else exchange.lifespan,
             request=request_of(exchange.origin),
             close_sse_stream=close,
         )
 
-    def _session(self, exchange: Exchange) -> ServerSession:
-        key = exchange.call.session
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = ServerSession(exchange)
-            session.server = self._server
-        session.renew(exchange)
-        return session
-
-    def _error(self, error: Exception, exchange: Exchange, method: str) -> BaseException:
-        """An exception of a handler as the answer, with the code and text that its own library gives it."""
-        if isinstance(error, ProtocolError):
-            return error
-        if isinstance(error, McpError):
-            return _said(error.error, exchange)
-        if not is_failure(error):
-            return error
-        log.error("%s failed", printable(method), exc_info=as_told(error))
-        return WireError(0, str(error))
-
     def _result(self, method: str, result: Any) -> Any:
-        from pydantic import RootModel  # built when it is imported, and not before a handler has answered
+        from pydantic import RootModel  # slow to import, and not needed before the first response
 
         if isinstance(result, RootModel):
             result = result.root
@@ -236,7 +242,7 @@ class _Bridge:
             raise WireError(result.code, result.message, result.data)
         if isinstance(result, BaseModel):
             return result_of(method, result, keeps_unknown=self._app.keeps_unknown)
-        raise WireError(0, f"the handler of {method} gave {type(result).__qualname__}, which is no result")
+        raise WireError(0, f"the handler of {method} returned {type(result).__qualname__} instead of a result")
 
 
 def _request(method: str, exchange: Exchange) -> BaseRequest:
@@ -247,25 +253,124 @@ def _request(method: str, exchange: Exchange) -> BaseRequest:
         raise InvalidParams("Invalid request parameters", "") from None
 
 
-def _said(error: ErrorData, exchange: Exchange) -> BaseException:
-    """An error answer of the author's; pages to visit are asked for in the way of the request's version."""
-    asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
-    if error.code != URL_ELICITATION_REQUIRED or not asked:
+def _error_answer(error: Exception, exchange: Exchange, method: str) -> BaseException:
+    """Return the error response for an exception, with the code and message that its own library uses."""
+    if isinstance(error, ProtocolError):
+        return error
+    if isinstance(error, McpError):
+        return _mcp_error(error.error, exchange)
+    if not is_failure(error):
+        return error
+
+    log.error("%s failed", printable(method), exc_info=as_told(error))
+    return WireError(0, str(error))
+
+
+def _mcp_error(error: ErrorData, exchange: Exchange) -> BaseException:
+    """Return an author's error response. URL elicitations are requested in the way of the protocol version."""
+    pages = error.data.get("elicitations") if isinstance(error.data, dict) else None
+    if error.code != URL_ELICITATION_REQUIRED or not pages:
         return WireError(error.code, error.message, error.data)
     if exchange.call.version.has_error(UrlElicitationRequired):
-        return UrlElicitationRequired(asked, error.message)
-    for one in asked:
-        from mcpd.server.context.questions import elicit_url  # few servers send anybody to a page
+        return UrlElicitationRequired(pages, error.message)
 
-        question = elicit_url(one["message"], one["url"], one["elicitationId"])
+    from mcpd.server.context.questions import elicit_url  # few servers use URL elicitation
+
+    for page in pages:
+        question = elicit_url(page["message"], page["url"], page["elicitationId"])
         if not exchange.asking.can_ask(question):
-            return WireError(-32603, error.message, error.data)
+            break
         try:
-            exchange.asking.require(question, one["elicitationId"])
+            exchange.asking.require(question, page["elicitationId"])
         except (InputRequired, ToolError) as answer:
             return answer
     return WireError(-32603, error.message, error.data)
 
 
-async def _given(result: Any) -> Any:
+async def _awaited(result: Any) -> Any:
     return await result if isawaitable(result) else result
+
+
+# -- the lists of a server that serves nobody ------------------------------------------------
+
+_NOT_CALLED = "this entry is for inspection only; the handlers of its server serve it"
+
+
+async def _entries(app: Any) -> Entries:
+    tools: list[ToolEntry] = []
+    resources: list[ResourceEntry] = []
+    templates: list[TemplateEntry] = []
+    prompts: list[PromptEntry] = []
+    for page in await _pages(app, features.ListToolsRequest):
+        tools += map(_Tool, struct_of(page, ListToolsResult).tools)
+    for page in await _pages(app, features.ListResourcesRequest):
+        resources += map(_Resource, struct_of(page, ListResourcesResult).resources)
+    for page in await _pages(app, features.ListResourceTemplatesRequest):
+        templates += map(_Template, struct_of(page, ListResourceTemplatesResult).resource_templates)
+    for page in await _pages(app, features.ListPromptsRequest):
+        prompts += map(_Prompt, struct_of(page, ListPromptsResult).prompts)
+    return Entries(
+        tools=tools or None, resources=resources or None, templates=templates or None, prompts=prompts or None
+    )
+
+
+async def _pages(app: Any, request: type[BaseRequest]) -> list[dict[str, Any]]:
+    lists = app.request_handlers.get(request)
+    pages: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while lists is not None:
+        params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
+        method = request.model_fields["method"].default
+        result: Any = await lists(request.model_validate({"method": method, "params": params}))
+        pages.append(as_json(getattr(result, "root", result)))
+        cursor = pages[-1].get("nextCursor")
+        if cursor is None:
+            break
+    return pages
+
+
+class _Tool(ToolEntry):
+    def __init__(self, item: Tool) -> None:
+        self.key, self._item = item.name, item
+
+    def listed(self, active: ActiveExtensions) -> Tool:
+        return self._item
+
+    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
+        raise LocalProtocolError(_NOT_CALLED)
+
+
+class _Resource(ResourceEntry):
+    def __init__(self, item: Resource) -> None:
+        self.key, self._item = item.uri, item
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        return self._item
+
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        raise LocalProtocolError(_NOT_CALLED)
+
+
+class _Template(TemplateEntry):
+    def __init__(self, item: ResourceTemplate) -> None:
+        self.key, self._item = item.uri_template, item
+
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
+        return self._item
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        return None
+
+    def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
+        raise LocalProtocolError(_NOT_CALLED)
+
+
+class _Prompt(PromptEntry):
+    def __init__(self, item: Prompt) -> None:
+        self.key, self._item = item.name, item
+
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        return self._item
+
+    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
+        raise LocalProtocolError(_NOT_CALLED)

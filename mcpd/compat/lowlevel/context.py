@@ -1,29 +1,38 @@
-"""`RequestContext`: what a handler finds of its request, in a context variable as in the library it comes from."""
+"""`RequestContext`, the HTTP request behind it, and what the `Context` classes of all libraries share."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpd.compat.types.base import RequestId, RequestParams
+from mcpd.protocol.principal import Origin
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
 
-__all__ = ["LifespanContextT", "RequestContext", "RequestT", "SessionT", "current_exchange", "request_ctx"]
 
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT")
 RequestT = TypeVar("RequestT")
 
 Close = Callable[[], Awaitable[None]]
+Handler = Callable[[Any], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
+    """The lifespan of a server that has none of its own."""
+    yield {}
 
 
 @dataclass
 class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
-    """One request: its id, its `_meta`, the client's session, what the lifespan gave, and the HTTP request, if any."""
+    """A request: its id, its `_meta`, the client's session, the lifespan's value, and the HTTP request, if any."""
 
     request_id: RequestId
     meta: RequestParams.Meta | None
@@ -38,4 +47,114 @@ class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
 request_ctx: ContextVar[RequestContext[Any, Any, Any]] = ContextVar("request_ctx")
 
 current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
-"""The same request as the rest of mcpd sees it."""
+"""The current request as the rest of mcpd sees it."""
+
+
+class SharedContext(ABC):
+    """What the `Context` classes of all libraries offer to the function that serves a request."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.is_instance_schema(cls)
+
+    @abstractmethod
+    def _current(self) -> RequestContext[Any, Any, Any] | None:
+        """Return the current request, None outside of a request."""
+
+    @property
+    @abstractmethod
+    def session(self) -> Any:
+        """The client's session, a `ServerSession`."""
+
+    @property
+    def client_id(self) -> str | None:
+        """The member `client_id` of the request's `_meta`, if there is one."""
+        request = self._current()
+        found: str | None = None if request is None else getattr(request.meta, "client_id", None)
+        return found
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Send the progress of the request, if the client asked for it."""
+        request = self._current()
+        if request is not None and request.meta is not None and request.meta.progressToken is not None:
+            await self.session.send_progress_notification(
+                progress_token=request.meta.progressToken, progress=progress, total=total, message=message
+            )
+
+    @abstractmethod
+    async def _log(self, level: Any, message: Any, logger_name: str | None, extra: Any) -> None:
+        """Send a log message to the client."""
+
+    async def debug(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
+        await self._log("debug", message, logger_name, extra)
+
+    async def info(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
+        await self._log("info", message, logger_name, extra)
+
+    async def warning(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
+        await self._log("warning", message, logger_name, extra)
+
+    async def error(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
+        await self._log("error", message, logger_name, extra)
+
+    async def close_sse_stream(self) -> None:
+        """Close the connection on which the client waits. It reconnects for the response."""
+        request = self._current()
+        if request is not None and request.close_sse_stream is not None:
+            await request.close_sse_stream()
+
+
+# -- the HTTP request ------------------------------------------------------------------------
+
+
+class _Headers(Mapping[str, str]):
+    # Names are compared without regard to case.
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> str:
+        return self._fields[name.lower()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._fields
+
+
+class HttpRequest:
+    """The headers of a request, where Starlette is not installed. It has no body, query or address."""
+
+    method = "POST"
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self.headers = _Headers(fields)
+        self.query_params: Mapping[str, str] = {}
+
+
+def http_headers(origin: Origin) -> dict[str, str]:
+    """Return the headers of a request by lower-case name."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in origin.fields}
+
+
+def request_of(origin: Origin) -> Any:
+    """Return the HTTP request with all its headers, None for other transports. It is Starlette's if that is installed.
+
+    Credentials are among the headers, since servers of these libraries read them there.
+    """
+    if origin.transport not in ("http", "websocket"):
+        return None
+    try:
+        from starlette.requests import Request
+    except ImportError:
+        return HttpRequest(http_headers(origin))
+
+    headers = [(name.lower(), value) for name, value in origin.fields]
+    return Request(
+        {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers, "scheme": "http"}
+    )

@@ -1,44 +1,91 @@
-"""`Server` of `mcp.server.lowlevel`, version 1."""
+"""`Server` of `mcp.server.lowlevel`: a handler for each method, registered with decorators or by the constructor."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import inspect
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from anyio import CancelScope
 
 from mcpd.compat import program
-from mcpd.compat.lowlevel.application import lifespan
-from mcpd.compat.lowlevel.context import RequestContext, request_ctx
-from mcpd.compat.lowlevel.decorators import Decorators
-from mcpd.compat.lowlevel.options import InitializationOptions, NotificationOptions
-from mcpd.compat.lowlevel.stdio import StandIn
+from mcpd.compat.errors import UrlElicitationRequiredError
+from mcpd.compat.lowlevel.context import Handler, RequestContext, lifespan, request_ctx
+from mcpd.compat.lowlevel.transports import StandIn
+from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse
 from mcpd.compat.program import Wanted
-from mcpd.compat.types import lifecycle, notifications, prompts, resources, tools
-from mcpd.compat.types.content import Icon
+from mcpd.compat.types import features
+from mcpd.compat.types.base import (
+    BaseRequest,
+    BlobResourceContents,
+    Icon,
+    Model,
+    PaginatedResult,
+    TextContent,
+    TextResourceContents as TextContents,
+)
 
 if TYPE_CHECKING:
     from mcpd.compat.lowlevel.session import ServerSession
-    from mcpd.server import Server as McpdServer
+    from mcpd.server.app import Server as McpdServer
     from mcpd.transports.authentication import Authenticator
 
-__all__ = ["LifespanResultT", "RequestT", "Server", "lifespan"]
 
+F = TypeVar("F", bound=Callable[..., Any])
 LifespanResultT = TypeVar("LifespanResultT")
 RequestT = TypeVar("RequestT")
 
+Decorator = Callable[[Any], Any]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
-class Server(Decorators, Generic[LifespanResultT, RequestT]):
-    """A server that is a handler for each method, registered with its decorators."""
+class NotificationOptions:
+    """Lists of which a server announces changes. mcpd may always announce them, whatever this says."""
+
+    def __init__(
+        self, prompts_changed: bool = False, resources_changed: bool = False, tools_changed: bool = False
+    ) -> None:
+        self.prompts_changed = prompts_changed
+        self.resources_changed = resources_changed
+        self.tools_changed = tools_changed
+
+
+class InitializationOptions(Model):
+    """What a server sends in the handshake."""
+
+    server_name: str
+    server_version: str
+    capabilities: features.ServerCapabilities
+    instructions: str | None = None
+    website_url: str | None = None
+    icons: list[Icon] | None = None
+
+
+@dataclass
+class ReadResourceContents:
+    """Text or bytes that a resource holds."""
+
+    content: str | bytes
+    mime_type: str | None = None
+    meta: dict[str, Any] | None = None
+
+
+class Server(Generic[LifespanResultT, RequestT]):
+    """A server that has a handler for each method.
+
+    The decorators are those of version 1, and are called: `@server.list_tools()`. Version 2 gives the constructor
+    functions such as `on_list_tools`.
+    """
 
     authenticate: Authenticator | None = None
-    """Who may call over HTTP; None for everybody."""
+    """Returns the caller of an HTTP request. None admits everybody."""
     keeps_unknown = True
-    """Whether clients are sent members that the specification does not have, as version 1 does, but not version 2."""
+    """Send members that the specification does not have. Version 1 does that, version 2 does not."""
 
     def __init__(
         self,
@@ -55,47 +102,195 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         get_tool_input_schema: Any = None,
         **handlers: Callable[..., Awaitable[Any]] | None,
     ) -> None:
-        super().__init__()
+        self.request_handlers: dict[type[Any], Handler] = {features.PingRequest: _ping}
+        self.notification_handlers: dict[type[Any], Handler] = {}
+        self._tool_cache: dict[str, features.Tool] = {}
         self.title = title
         self.description = description
         self.middleware: list[Any] = []
-        """What is around the handlers of version 2, the outermost first: `async (ctx, call_next)`."""
+        """Functions around the handlers of version 2, the outermost first: `async (ctx, call_next)`."""
         self.name = name
         self.version = version
         self.instructions = instructions
         self.website_url = website_url
         self.icons = icons
         self.lifespan = lifespan
-        self.said: InitializationOptions | None = None
-        """What the program says of the server when it is run."""
+        self.initialization_options: InitializationOptions | None = None
+        """The options that the program passed to `run`."""
         self._served: McpdServer | None = None
         if handlers:
-            from mcpd.compat.mcpserver.handlers import add_all
+            from mcpd.compat.lowlevel.handlers import add_handlers
 
-            add_all(self, handlers)
+            add_handlers(self, handlers)
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         # Version 2 has one parameter, version 1 two.
         given = parameters if isinstance(parameters, tuple) else (parameters,)
         return super().__class_getitem__((*given, Any)[:2])  # type: ignore[misc]
 
+    # -- lists -------------------------------------------------------------------------------
+
+    def list_tools(self) -> Decorator:
+        """Register a function that returns the tools. With a parameter for the request, it returns one page."""
+
+        def remember(listed: Any) -> None:
+            if not isinstance(listed, features.ListToolsResult):
+                self._tool_cache.clear()
+            for tool in listed.tools if isinstance(listed, features.ListToolsResult) else listed:
+                self._tool_cache[tool.name] = tool
+
+        return self._lists(features.ListToolsRequest, features.ListToolsResult, "tools", remember)
+
+    def list_prompts(self) -> Decorator:
+        return self._lists(features.ListPromptsRequest, features.ListPromptsResult, "prompts")
+
+    def list_resources(self) -> Decorator:
+        return self._lists(features.ListResourcesRequest, features.ListResourcesResult, "resources")
+
+    def list_resource_templates(self) -> Decorator:
+        request, result = features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult
+        return self._lists(request, result, "resourceTemplates")
+
+    def _lists(
+        self,
+        request: type[BaseRequest],
+        result: type[PaginatedResult],
+        member: str,
+        remember: Callable[[Any], None] = lambda _: None,
+    ) -> Decorator:
+        def register(function: F) -> F:
+            takes_request = _takes(function, request)
+
+            async def handle(message: Any) -> features.ServerResult:
+                listed = await (function(message) if takes_request else function())
+                remember(listed)
+                page: Any = listed if isinstance(listed, result) else result(**{member: listed})
+                return features.ServerResult(page)
+
+            self.request_handlers[request] = handle
+            return function
+
+        return register
+
+    # -- other requests ----------------------------------------------------------------------
+
+    def _handles(self, request: type[BaseRequest], answer: Callable[[Any, Any], Awaitable[Any]]) -> Decorator:
+        """Return a decorator whose function serves a request: `answer(function, message)` returns the result."""
+
+        def register(function: F) -> F:
+            async def handle(message: Any) -> features.ServerResult:
+                return features.ServerResult(await answer(function, message))
+
+            self.request_handlers[request] = handle
+            return function
+
+        return register
+
+    def call_tool(self, *, validate_input: bool = True) -> Decorator:
+        """Register a function of a name and arguments.
+
+        It returns content blocks, a dict, both as a pair, or a `CallToolResult`. Unless `validate_input` is false,
+        arguments are checked against the tool's schema first.
+        """
+
+        async def answer(function: Any, message: features.CallToolRequest) -> features.CallToolResult:
+            name, arguments = message.params.name, message.params.arguments or {}
+            try:
+                tool = await self._listed_tool(name)
+                if validate_input and tool is not None:
+                    problem = schema_problem(arguments, tool.inputSchema)
+                    if problem is not None:
+                        return _failed(f"Input validation error: {problem}")
+                return _tool_result(await function(name, arguments), tool)
+            except UrlElicitationRequiredError:
+                raise
+            except Exception as error:
+                return _failed(str(error))
+
+        return self._handles(features.CallToolRequest, answer)
+
+    async def _listed_tool(self, name: str) -> features.Tool | None:
+        lists = self.request_handlers.get(features.ListToolsRequest)
+        if name not in self._tool_cache and lists is not None:
+            await lists(features.ListToolsRequest())
+        return self._tool_cache.get(name)
+
+    def read_resource(self) -> Decorator:
+        """Register a function of a URI. It returns text, bytes, or several `ReadResourceContents`."""
+
+        async def answer(function: Any, message: features.ReadResourceRequest) -> features.ReadResourceResult:
+            uri = message.params.uri
+            found = await function(uri)
+            if isinstance(found, (str, bytes)):
+                found = [ReadResourceContents(found)]
+            if not isinstance(found, Iterable):
+                raise ValueError(f"Unexpected return type from read_resource: {type(found)}")
+            parts = [resource_contents(uri, one.content, one.mime_type, getattr(one, "meta", None)) for one in found]
+            return features.ReadResourceResult(contents=parts)
+
+        return self._handles(features.ReadResourceRequest, answer)
+
+    def get_prompt(self) -> Decorator:
+        """Register a function of a name and arguments. It returns a `GetPromptResult`."""
+
+        async def answer(function: Any, message: features.GetPromptRequest) -> Any:
+            return await function(message.params.name, message.params.arguments)
+
+        return self._handles(features.GetPromptRequest, answer)
+
+    def completion(self) -> Decorator:
+        """Register a function of a reference, an argument and a context. It returns a `Completion` or None."""
+
+        async def answer(function: Any, message: features.CompleteRequest) -> features.CompleteResult:
+            params = message.params
+            found = await function(params.ref, params.argument, params.context)
+            return features.CompleteResult(completion=found or features.Completion(values=[]))
+
+        return self._handles(features.CompleteRequest, answer)
+
+    def subscribe_resource(self) -> Decorator:
+        """Register a function that is called with the URI of a resource to which a client subscribes."""
+        return self._notes(features.SubscribeRequest, "uri")
+
+    def unsubscribe_resource(self) -> Decorator:
+        """Register a function that is called with the URI of a resource from which a client unsubscribes."""
+        return self._notes(features.UnsubscribeRequest, "uri")
+
+    def set_logging_level(self) -> Decorator:
+        """Register a function that is called with the lowest level of log messages that a client wants."""
+        return self._notes(features.SetLevelRequest, "level")
+
+    def _notes(self, request: type[BaseRequest], member: str) -> Decorator:
+        async def answer(function: Any, message: Any) -> features.EmptyResult:
+            await function(getattr(message.params, member))
+            return features.EmptyResult()
+
+        return self._handles(request, answer)
+
+    def progress_notification(self) -> Decorator:
+        """Register a function of the client's progress notifications: token, progress, total, message."""
+
+        def register(function: F) -> F:
+            async def handle(notification: features.ProgressNotification) -> None:
+                params = notification.params
+                await function(params.progressToken, params.progress, params.total, params.message)
+
+            self.notification_handlers[features.ProgressNotification] = handle
+            return function
+
+        return register
+
     def add_request_handler(self, method: str, params_type: Any, handler: Callable[..., Awaitable[Any]]) -> None:
-        """Serve a method by a function of a context and params, as version 2 has it. Raises NotImplementedError."""
-        from mcpd.compat.mcpserver.handlers import add
+        """Serve a method with a function of a context and params, like version 2. Raises NotHere."""
+        from mcpd.compat.lowlevel.handlers import add_handler
 
-        add(self, method, handler)
+        add_handler(self, method, handler)
 
-    def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
-        """This server as an ASGI application, with its endpoint at that path."""
-        from mcpd.server.http import HttpSettings
-
-        return self.__mcpd_server__().asgi_app(
-            settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
-        )
+    # -- the handshake -----------------------------------------------------------------------
 
     @property
     def identity(self) -> InitializationOptions:
-        """What `create_initialization_options` gives, without the capabilities, and without a look at the rest."""
+        """`create_initialization_options()` without the capabilities, and without validation."""
         return InitializationOptions.model_construct(
             server_name=self.name,
             server_version=self.version or "",
@@ -109,15 +304,16 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """What the server says of itself."""
+        """Return what the server sends in the handshake."""
         from mcpd import __version__
 
+        capabilities = self.get_capabilities(
+            notification_options or NotificationOptions(), experimental_capabilities or {}
+        )
         return InitializationOptions(
             server_name=self.name,
             server_version=self.version or __version__,
-            capabilities=self.get_capabilities(
-                notification_options or NotificationOptions(), experimental_capabilities or {}
-            ),
+            capabilities=capabilities,
             instructions=self.instructions,
             website_url=self.website_url,
             icons=self.icons,
@@ -125,32 +321,34 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
 
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, dict[str, Any]]
-    ) -> lifecycle.ServerCapabilities:
-        """What there are handlers for."""
-        has, told = self.request_handlers, notification_options
-        capabilities = lifecycle.ServerCapabilities(experimental=experimental_capabilities)
-        if prompts.ListPromptsRequest in has:
-            capabilities.prompts = lifecycle.PromptsCapability(listChanged=told.prompts_changed)
-        if resources.ListResourcesRequest in has:
-            capabilities.resources = lifecycle.ResourcesCapability(
-                subscribe=resources.SubscribeRequest in has, listChanged=told.resources_changed
+    ) -> features.ServerCapabilities:
+        """Return the capabilities for which there are handlers."""
+        has, options = self.request_handlers, notification_options
+        capabilities = features.ServerCapabilities(experimental=experimental_capabilities)
+        if features.ListPromptsRequest in has:
+            capabilities.prompts = features.ListChangedCapability(listChanged=options.prompts_changed)
+        if features.ListResourcesRequest in has:
+            capabilities.resources = features.ResourcesCapability(
+                subscribe=features.SubscribeRequest in has, listChanged=options.resources_changed
             )
-        if tools.ListToolsRequest in has:
-            capabilities.tools = lifecycle.ToolsCapability(listChanged=told.tools_changed)
-        if notifications.SetLevelRequest in has:
-            capabilities.logging = lifecycle.LoggingCapability()
-        if prompts.CompleteRequest in has:
-            capabilities.completions = lifecycle.CompletionsCapability()
+        if features.ListToolsRequest in has:
+            capabilities.tools = features.ListChangedCapability(listChanged=options.tools_changed)
+        if features.SetLevelRequest in has:
+            capabilities.logging = features.EmptyCapability()
+        if features.CompleteRequest in has:
+            capabilities.completions = features.EmptyCapability()
         return capabilities
+
+    # -- serving -----------------------------------------------------------------------------
 
     @property
     def request_context(self) -> RequestContext[ServerSession, LifespanResultT, RequestT]:
-        """The request that runs. Raises LookupError where none does."""
+        """The current request. Raises LookupError outside of a request."""
         return request_ctx.get()
 
     @property
     def experimental(self) -> Any:
-        """Tasks, which this does not have."""
+        """Experimental tasks. Raises NotHere."""
         refuse("server.experimental", "the official SDK")
 
     async def run(
@@ -161,26 +359,94 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         raise_exceptions: bool = False,
         stateless: bool = False,
     ) -> None:
-        """Serve until stopped: what `stdio_server()` gave stands for the transport.
+        """Serve until stopped. The streams are those of `stdio_server()`, which mcpd replaces by its transport.
 
-        Streams of the program's own are left alone under `mcpd serve`, which has the transports. The end of those
-        streams, where the program cancels this, is not the end of the transport.
+        Under `mcpd serve` other streams are ignored. A program that cancels this call then ends its own streams, and
+        not the transport. Raises NotImplementedError for other streams when the program serves itself.
         """
         is_own = not isinstance(read_stream, StandIn) or not isinstance(write_stream, StandIn)
         if is_own and not program.is_taken_over():
             raise NotImplementedError(
-                "Server.run: mcpd has the transports itself; give it what stdio_server() gives, "
-                "or serve it with mcpd serve"
+                "Server.run: mcpd has the transports itself. Pass the streams of stdio_server(), or use mcpd serve."
             )
         if initialization_options is not None:
-            self.said = initialization_options
+            self.initialization_options = initialization_options
+
         with CancelScope(shield=is_own):
             await program.current().serve(self.__mcpd_server__(), Wanted(stateless=stateless))
 
-    def __mcpd_server__(self) -> McpdServer:
-        """The server of ours that serves this one."""
-        if self._served is None:
-            from mcpd.compat.lowlevel.bridge import served
+    def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
+        """Return this server as an ASGI application with its endpoint at that path."""
+        from mcpd.server.http.core import HttpSettings
 
-            self._served = served(self)
+        return self.__mcpd_server__().asgi_app(
+            settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
+        )
+
+    @property
+    def is_served(self) -> bool:
+        """Whether mcpd's server for this one was made already."""
+        return self._served is not None
+
+    def __mcpd_server__(self) -> McpdServer:
+        if self._served is None:
+            from mcpd.compat.lowlevel.bridge import mcpd_server
+
+            self._served = mcpd_server(self)
         return self._served
+
+
+async def _ping(message: Any) -> features.ServerResult:
+    return features.ServerResult(features.EmptyResult())
+
+
+def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
+    """Return whether a list function takes the request: by its annotation, or without one by a missing default."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    if not parameters:
+        return False
+
+    first = parameters[0]
+    try:
+        hint = get_type_hints(function).get(first.name)
+    except Exception:  # a name that cannot be found
+        hint = None
+    return hint is request or (hint is None and first.default is first.empty and first.kind is not first.VAR_KEYWORD)
+
+
+def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallToolResult:
+    if isinstance(returned, features.CallToolResult):
+        return returned
+
+    structured: dict[str, Any] | None
+    if isinstance(returned, tuple) and len(returned) == 2:
+        blocks, structured = returned
+    elif isinstance(returned, dict):
+        blocks, structured = [TextContent(text=json.dumps(returned, indent=2))], returned
+    elif isinstance(returned, Iterable):
+        blocks, structured = returned, None
+    else:
+        return _failed(f"Unexpected return type from tool: {type(returned).__name__}")
+    if tool is not None and tool.outputSchema is not None:
+        if structured is None:
+            return _failed("Output validation error: outputSchema defined but no structured output returned")
+        problem = schema_problem(structured, tool.outputSchema)
+        if problem is not None:
+            return _failed(f"Output validation error: {problem}")
+    return features.CallToolResult(content=list(blocks), structuredContent=structured, isError=False)
+
+
+def _failed(text: str) -> features.CallToolResult:
+    return features.CallToolResult(content=[TextContent(text=text)], isError=True)
+
+
+def resource_contents(uri: Any, data: str | bytes, mime_type: str | None = None, meta: Any = None) -> Any:
+    """Return text or bytes as the contents of a resource."""
+    if isinstance(data, bytes):
+        blob = b64encode(data).decode()
+        return BlobResourceContents(uri=uri, mimeType=mime_type or "application/octet-stream", blob=blob, meta=meta)
+
+    return TextContents(uri=uri, mimeType=mime_type or "text/plain", text=data, meta=meta)

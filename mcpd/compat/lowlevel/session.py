@@ -1,52 +1,63 @@
-"""`ServerSession`: one client, to whom a handler can send notifications and put questions."""
+"""`ServerSession`: a client, to which a handler sends notifications and requests."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, to_builtins
 
-from mcpd.compat import types
-from mcpd.compat.exceptions import McpError
+from mcpd.compat.errors import McpError
 from mcpd.compat.lowlevel.context import current_exchange
-from mcpd.compat.lowlevel.notices import Notices, has_all
-from mcpd.compat.types import lifecycle, notifications
+from mcpd.compat.lowlevel.wire import REFUSALS, as_json, question_of, struct_of
+from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId
-from mcpd.compat.types.errors import ErrorData
-from mcpd.compat.wire import as_json
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
-from mcpd.protocol.types.base import LogMessageParams, ProgressParams
+from mcpd.protocol.types.base import CancelledParams, LogMessageParams, ProgressParams
+from mcpd.protocol.types.interaction import ElicitationCompleteParams
 from mcpd.protocol.types.resources import ResourceUpdatedParams
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 
-__all__ = ["ServerSession", "ServerSessionT"]
+if TYPE_CHECKING:
+    from mcpd.compat.types import client_requests
+    from mcpd.server.app import Server
+
 
 R = TypeVar("R", bound=Model)
 ServerSessionT = TypeVar("ServerSessionT", bound="ServerSession")
 
+_PARAMS: dict[str, type[Struct]] = {
+    "notifications/message": LogMessageParams,
+    "notifications/progress": ProgressParams,
+    "notifications/cancelled": CancelledParams,
+    "notifications/elicitation/complete": ElicitationCompleteParams,
+}
 
-class ServerSession(Notices):
-    """One client of a server. It is the same object for as long as its connection lasts."""
 
-    def __init__(self, exchange: Exchange) -> None:
+class ServerSession:
+    """A client of a server. The object stays the same for as long as the connection lasts."""
+
+    def __init__(self, exchange: Exchange, server: Server | None = None) -> None:
         self._latest = exchange
+        self._server = server
 
     @property
     def _exchange(self) -> Exchange:
-        """The request that runs now; where none does, the last one of this client."""
+        """The current request of this client; outside of a request, its latest one."""
         found = current_exchange.get(None)
         return found if found is not None and found.peer is self._latest.peer else self._latest
 
     def renew(self, exchange: Exchange) -> None:
-        """The client has sent another request."""
+        """Note the latest request of the client."""
         self._latest = exchange
 
     @property
-    def client_params(self) -> lifecycle.InitializeRequestParams | None:
-        """What the client said of itself."""
+    def client_params(self) -> features.InitializeRequestParams | None:
+        """What the client sent in the handshake."""
         client = self._exchange.client
-        return lifecycle.InitializeRequestParams.model_validate(
+        return features.InitializeRequestParams.model_validate(
             {
                 "protocolVersion": self._exchange.protocol_version,
                 "capabilities": to_builtins(client.capabilities),
@@ -54,30 +65,32 @@ class ServerSession(Notices):
             }
         )
 
-    def check_client_capability(self, capability: lifecycle.ClientCapabilities) -> bool:
-        """Whether the client offers all of this."""
+    def check_client_capability(self, capability: features.ClientCapabilities) -> bool:
+        """Return whether the client has all these capabilities."""
         wanted = capability.model_dump(by_alias=True, exclude_none=True, mode="json")
-        return has_all(to_builtins(self._exchange.client.capabilities), wanted)
+        return _includes(to_builtins(self._exchange.client.capabilities), wanted)
 
-    # -- questions ---------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
     async def create_message(
         self,
-        messages: list[types.asking.SamplingMessage],
+        messages: list[client_requests.SamplingMessage],
         *,
         max_tokens: int,
         system_prompt: str | None = None,
-        include_context: types.asking.IncludeContext | None = None,
+        include_context: client_requests.IncludeContext | None = None,
         temperature: float | None = None,
         stop_sequences: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
-        model_preferences: types.asking.ModelPreferences | None = None,
+        model_preferences: client_requests.ModelPreferences | None = None,
         tools: list[Any] | None = None,
-        tool_choice: types.asking.ToolChoice | None = None,
+        tool_choice: client_requests.ToolChoice | None = None,
         related_request_id: RequestId | None = None,
     ) -> Any:
-        """Ask the client's model. Raises McpError if it has none, or takes no `tools`."""
-        params = types.asking.CreateMessageRequestParams(
+        """Sample from the client's model. Raises McpError if the client has none, or cannot give it `tools`."""
+        from mcpd.compat.types import client_requests
+
+        params = client_requests.CreateMessageRequestParams(
             messages=messages,
             systemPrompt=system_prompt,
             includeContext=include_context,
@@ -92,100 +105,112 @@ class ServerSession(Notices):
         if tools is not None or tool_choice is not None:
             sampling = self._exchange.client.capabilities.sampling
             if sampling is None or sampling.tools is None:
-                text = "Client does not support sampling tools capability"
-                raise McpError(_error(code=-32602, message=text))
-        kind = types.asking.CreateMessageResult if tools is None else types.asking.CreateMessageResultWithTools
-        return await self.send_request(types.asking.CreateMessageRequest(params=params), kind)
+                raise McpError(-32602, "Client does not support sampling tools capability")
 
-    async def list_roots(self) -> types.asking.ListRootsResult:
-        """The client's roots."""
-        return await self.send_request(types.asking.ListRootsRequest(), types.asking.ListRootsResult)
+        plain, with_tools = client_requests.CreateMessageResult, client_requests.CreateMessageResultWithTools
+        request = client_requests.CreateMessageRequest(params=params)
+        return await (self.send_request(request, plain) if tools is None else self.send_request(request, with_tools))
+
+    async def list_roots(self) -> client_requests.ListRootsResult:
+        from mcpd.compat.types import client_requests
+
+        return await self.send_request(client_requests.ListRootsRequest(), client_requests.ListRootsResult)
 
     async def elicit(
         self,
         message: str,
-        requestedSchema: dict[str, Any],  # noqa: N803 - theirs
+        requestedSchema: dict[str, Any],  # noqa: N803 - the library's name
         related_request_id: RequestId | None = None,
-    ) -> types.asking.ElicitResult:
-        """`elicit_form`."""
+    ) -> client_requests.ElicitResult:
+        """The same as `elicit_form`."""
         return await self.elicit_form(message, requestedSchema, related_request_id)
 
     async def elicit_form(
         self,
         message: str,
-        requestedSchema: dict[str, Any],  # noqa: N803 - theirs
+        requestedSchema: dict[str, Any],  # noqa: N803 - the library's name
         related_request_id: RequestId | None = None,
-    ) -> types.asking.ElicitResult:
-        """Ask the user by a form."""
-        params = types.asking.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
-        return await self.send_request(types.asking.ElicitRequest(params=params), types.asking.ElicitResult)
+    ) -> client_requests.ElicitResult:
+        """Ask the user to fill in a form."""
+        from mcpd.compat.types import client_requests
+
+        params = client_requests.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
+        return await self._elicit(params)
 
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, related_request_id: RequestId | None = None
-    ) -> types.asking.ElicitResult:
+    ) -> client_requests.ElicitResult:
         """Ask the user to visit a page."""
-        params = types.asking.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
-        return await self.send_request(types.asking.ElicitRequest(params=params), types.asking.ElicitResult)
+        from mcpd.compat.types import client_requests
 
-    async def send_ping(self) -> lifecycle.EmptyResult:
-        """Ask whether the client is there."""
-        return await self.send_request(lifecycle.PingRequest(), lifecycle.EmptyResult)
+        params = client_requests.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
+        return await self._elicit(params)
+
+    async def _elicit(self, params: client_requests.ElicitRequestParams) -> client_requests.ElicitResult:
+        from mcpd.compat.types import client_requests
+
+        request = client_requests.ElicitRequest(params=params)
+        return await self.send_request(request, client_requests.ElicitResult)
+
+    async def send_ping(self) -> features.EmptyResult:
+        return await self.send_request(features.PingRequest(), features.EmptyResult)
 
     async def send_request(
         self,
-        request: BaseRequest | types.messages.ServerRequest,
+        request: BaseRequest | client_requests.ServerRequest,
         result_type: type[R],
         request_read_timeout_seconds: Any = None,
         metadata: Any = None,
         progress_callback: Any = None,
     ) -> R:
-        """Ask the client. Raises McpError for an error answer, and where the client takes no such question."""
-        if not isinstance(request, BaseRequest):
-            request = request.root
+        """Send a request to the client.
+
+        `request_read_timeout_seconds` is a timedelta. Raises McpError for an error response, and if the client does
+        not serve this request.
+        """
+        message: Any = request if isinstance(request, BaseRequest) else request.root
         seconds = None if request_read_timeout_seconds is None else request_read_timeout_seconds.total_seconds()
-        return result_type.model_validate(await self._ask(request, seconds))
+        return result_type.model_validate(await self._ask(message, seconds))
 
     async def _ask(self, request: BaseRequest, seconds: float | None) -> Any:
-        from mcpd.compat.lowlevel.questions import METHODS, question_of  # few servers ask anything
-
         exchange = self._exchange
-        method = METHODS.get(request.method)
         try:
-            if method is None:
-                if request.method != "ping":
-                    raise LocalProtocolError(f"{request.method} cannot be asked of a client")
+            if request.method == "ping":
                 await exchange.peer.request("ping", None, exchange.call, seconds)
                 return {}
-            question, refusal = question_of(request), method[3]
+            if request.method not in REFUSALS:
+                raise LocalProtocolError(f"{request.method} cannot be sent to a client")
+
+            question = question_of(request)
             if not exchange.asking.can_ask(question):
-                raise McpError(_error(code=-32600, message=refusal))
+                raise McpError(-32600, REFUSALS[request.method])
             key = exchange.asking.next_key()
             return (await exchange.asking.ask({key: question}, seconds))[key]
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, RemoteError):
-                raise McpError(_error(code=cause.code, message=cause.message, data=cause.data)) from error
-            raise McpError(_error(code=-32600, message=str(error))) from error
+                raise McpError(cause.code, cause.message, cause.data) from error
+            raise McpError(-32600, str(error)) from error
         except MissingCapability:
             raise
         except McpdError as error:
-            raise McpError(_error(code=-32000, message=str(error))) from error
+            raise McpError(-32000, str(error)) from error
 
     # -- notifications -----------------------------------------------------------------------
 
     async def send_log_message(
         self,
-        level: notifications.LoggingLevel,
+        level: features.LoggingLevel,
         data: Any,
         logger: str | None = None,
         related_request_id: RequestId | None = None,
     ) -> None:
-        """Send a log message, if the client wants such."""
+        """Send a log message, if the client wants messages of this level."""
         exchange = self._exchange
         if exchange.call.is_open:
             await Context(exchange).log(level, data, logger)
         else:
-            await self._tell("notifications/message", LogMessageParams(level=level, data=data, logger=logger))
+            await self._notify("notifications/message", LogMessageParams(level=level, data=data, logger=logger))
 
     async def send_progress_notification(
         self,
@@ -195,38 +220,70 @@ class ServerSession(Notices):
         message: str | None = None,
         related_request_id: str | None = None,
     ) -> None:
-        """Say how far a request has come."""
         params = ProgressParams(progress_token=progress_token, progress=progress, total=total, message=message)
-        await self._tell("notifications/progress", params)
+        await self._notify("notifications/progress", params)
 
     async def send_elicit_complete(self, elicitation_id: str, related_request_id: RequestId | None = None) -> None:
-        """Say that what was asked by URL has happened."""
-        from mcpd.protocol.types.interaction import ElicitationCompleteParams
+        """Notify the client that the user has finished with the page of a URL elicitation."""
+        params = ElicitationCompleteParams(elicitation_id=elicitation_id)
+        await self._notify("notifications/elicitation/complete", params)
 
-        await self._tell("notifications/elicitation/complete", ElicitationCompleteParams(elicitation_id=elicitation_id))
+    # The lists are the same for all clients, so a change is announced to all of them.
+
+    async def send_tool_list_changed(self) -> None:
+        await self._list_changed("tools")
+
+    async def send_resource_list_changed(self) -> None:
+        await self._list_changed("resources")
+
+    async def send_prompt_list_changed(self) -> None:
+        await self._list_changed("prompts")
+
+    async def _list_changed(self, kind: Any) -> None:
+        changed = None if self._server is None else self._server.catalog.on_change
+        if changed is not None:
+            changed(kind)
+            # The notification is sent two iterations of the loop later. It must precede the current response.
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    async def send_resource_updated(self, uri: object) -> None:
+        """Notify this client, and all that subscribe to the resource, that its contents have changed."""
+        if self._server is not None:
+            self._server.resource_updated(str(uri))
+        session = self._exchange.call.session
+        if session.is_initialized and not session.is_watched(str(uri)):
+            await self._notify("notifications/resources/updated", ResourceUpdatedParams(uri=str(uri)))
 
     async def send_notification(
         self,
-        notification: BaseNotification | types.messages.ServerNotification,
+        notification: BaseNotification | client_requests.ServerNotification,
         related_request_id: RequestId | None = None,
     ) -> None:
-        """Send any notification of a server."""
-        if not isinstance(notification, BaseNotification):
-            notification = notification.root
-        params = {} if notification.params is None else as_json(notification.params)
-        await self._send(notification.method, params)
+        """Send any notification."""
+        message: Any = notification if isinstance(notification, BaseNotification) else notification.root
+        method: str = message.method
+        params = {} if message.params is None else as_json(message.params)
+        if method == "notifications/resources/updated":
+            await self.send_resource_updated(struct_of(params, ResourceUpdatedParams).uri)
+        elif method.endswith("/list_changed"):
+            await self._list_changed(method.split("/")[1])
+        else:
+            kind = _PARAMS.get(method)
+            await self._notify(method, None if kind is None else struct_of(params, kind))
 
-    async def send_resource_updated(self, uri: object) -> None:
-        """Tell the clients that watch it, and this one, that a resource holds something else now."""
-        await super().send_resource_updated(uri)
-        session = self._exchange.call.session
-        if session.is_initialized and not session.is_watched(str(uri)):
-            await self._tell("notifications/resources/updated", ResourceUpdatedParams(uri=str(uri)))
-
-    async def _tell(self, method: str, params: Struct | None) -> None:
+    async def _notify(self, method: str, params: Struct | None) -> None:
         exchange = self._exchange
         await exchange.peer.notify(method, params, exchange.call if exchange.call.is_open else None)
 
 
-def _error(**members: Any) -> ErrorData:
-    return ErrorData(**members)
+def _includes(offered: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether `offered` has each member of `wanted`, at every depth. Flags must be set as wanted."""
+    for name, value in wanted.items():
+        if offered.get(name) is None:
+            return False
+        if isinstance(value, Mapping) and not _includes(offered[name], value):
+            return False
+        if isinstance(value, bool) and value and not offered[name]:
+            return False
+    return True

@@ -1,24 +1,9 @@
 """The names of `mcp.types`, as pydantic models of our own.
 
-A module for each chapter of the specification, loaded when the first name of it is asked for: `types.asking.Root` loads
-the chapter that a host would else have to wait for. The modules do without `from __future__ import annotations`, as
-pydantic would compile the text of each annotation.
+`base` has what all models share, content blocks and errors. `features` has what clients ask of servers: tools,
+resources, prompts, and the handshake. `client_requests` has what servers ask of clients, and the unions of all
+messages. It is loaded when it is first needed, since hosts wait for a server to start.
+
+These modules do without `from __future__ import annotations`: pydantic would compile the text of each annotation.
+They have no `__all__`: every public name in them is a name of `mcp.types`.
 """
-
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-__all__ = ["asking", "messages"]
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-    from mcpd.compat.types import asking as asking, messages as messages
-else:
-
-    def __getattr__(name: str) -> ModuleType:
-        if name in ("asking", "messages"):
-            return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

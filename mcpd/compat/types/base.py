@@ -1,12 +1,12 @@
-"""What the models of `mcp.types` share: both spellings, unknown members kept, built when first used.
+"""What all models of `mcp.types` share, content blocks, and errors.
 
-The members are spelled as on the wire (`inputSchema`), which is what version 1 of the official SDK calls them. What
-version 2 calls them (`input_schema`) is taken too, by constructors and as attributes.
+Members are spelled as on the wire (`inputSchema`), like in version 1 of the official SDK. Constructors and attributes
+accept the spelling of version 2 (`input_schema`), too.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -23,34 +23,6 @@ from pydantic import (
     WrapValidator,
 )
 
-__all__ = [
-    "META",
-    "BareNotification",
-    "BareRequest",
-    "BaseNotification",
-    "BaseRequest",
-    "Cursor",
-    "MetaModel",
-    "Model",
-    "Named",
-    "NamedRequestParams",
-    "Notification",
-    "NotificationParams",
-    "PaginatedRequest",
-    "PaginatedRequestParams",
-    "PaginatedResult",
-    "ProgressToken",
-    "Request",
-    "RequestId",
-    "RequestParams",
-    "Result",
-    "Role",
-    "TaskMetadata",
-    "Uri",
-    "snake",
-    "tagged",
-]
-
 ProgressToken = str | int
 Cursor = str
 Role = Literal["user", "assistant"]
@@ -58,7 +30,7 @@ RequestId = Annotated[int, Field(strict=True)] | str
 
 
 def _or_relative(value: Any, url: ValidatorFunctionWrapHandler) -> Any:
-    """A URI; one without a scheme, as `/notes/{day}` of a template gives, stays the text that it is."""
+    # A URI without a scheme, such as `/notes/{day}` of a template gives, stays a string.
     try:
         return url(value)
     except ValidationError:
@@ -79,7 +51,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def snake(name: str) -> str:
-    """`inputSchema` as `input_schema`."""
+    """Return `inputSchema` as `input_schema`."""
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
@@ -88,7 +60,7 @@ def _accepted(name: str) -> AliasChoices:
 
 
 class Model(BaseModel):
-    """A model of `mcp.types`. Members that it does not know are kept, and written again."""
+    """A model of `mcp.types`. Unknown members are kept and written again."""
 
     model_config = ConfigDict(
         extra="allow", defer_build=True, alias_generator=AliasGenerator(validation_alias=_accepted)
@@ -104,36 +76,42 @@ class Model(BaseModel):
         super().__setattr__(self._spelled(name), value)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy, with some members changed. Arguments and result are pydantic's."""
+        """Like pydantic's method; `update` may use either spelling."""
         spelled = {self._spelled(name): value for name, value in (update or {}).items()}
 
         return super().model_copy(update=spelled, deep=deep)
 
     @classmethod
     def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
-        """One of values that are not checked. Arguments and result are pydantic's."""
+        """Like pydantic's method; `values` may use either spelling."""
         fields = None if _fields_set is None else {cls._spelled(name) for name in _fields_set}
 
         return super().model_construct(fields, **{cls._spelled(name): value for name, value in values.items()})
 
     @classmethod
     def _spelled(cls, name: str) -> str:
-        """What a member is called here, whose name may be that of version 2."""
+        """Return the name of a member, which may be given in the spelling of version 2."""
         if name in cls.model_fields or name.startswith("_"):
             return name
+
         return next((member for member in cls.model_fields if snake(member) == name), name)
 
 
-def tagged(schema: dict[str, Any]) -> None:
-    """Make `type` a required member of a JSON schema, though constructors know its value without being told."""
+def _require_type(schema: dict[str, Any]) -> None:
     schema["properties"]["type"].pop("default", None)
     schema["required"] = ["type", *schema.get("required", ())]
+
+
+class TaggedModel(Model):
+    """A model whose member `type` is required in the JSON schema, although constructors fill it in."""
+
+    model_config = ConfigDict(json_schema_extra=_require_type)
 
 
 META: Any = Field(
     default=None, alias="_meta", validation_alias=AliasChoices("_meta", "meta"), serialization_alias="_meta"
 )
-"""The member `meta`, which is `_meta` on the wire; a constructor takes either."""
+"""The member `meta`, which is `_meta` on the wire. Constructors take either name."""
 
 
 class MetaModel(Model):
@@ -142,14 +120,24 @@ class MetaModel(Model):
     meta: dict[str, Any] | None = META
 
 
+class Named(Model):
+    """A model with a name, and a title for people."""
+
+    name: str
+    title: str | None = None
+
+
+# -- requests, notifications and results -----------------------------------------------------
+
+
 class TaskMetadata(Model):
-    """That a request is to run as a task, and how long its result is kept."""
+    """Asks for a request to run as a task. `ttl` is how long its result is kept, in milliseconds."""
 
     ttl: Annotated[int, Field(strict=True)] | None = None
 
 
 class RequestParams(Model):
-    """What the params of every request may hold."""
+    """Members that the params of every request may have."""
 
     class Meta(Model):
         """`_meta` of a request."""
@@ -161,7 +149,7 @@ class RequestParams(Model):
 
 
 class NamedRequestParams(RequestParams):
-    """Params of what is asked for by its name, with arguments."""
+    """Params that name a tool or prompt, with its arguments."""
 
     name: str
     arguments: dict[str, Any] | None = None
@@ -174,7 +162,7 @@ class PaginatedRequestParams(RequestParams):
 
 
 class NotificationParams(Model):
-    """What the params of every notification may hold."""
+    """Members that the params of every notification may have."""
 
     class Meta(Model):
         """`_meta` of a notification."""
@@ -201,14 +189,14 @@ MethodT = TypeVar("MethodT", bound=str)
 
 
 class Request(BaseRequest, Generic[ParamsT, MethodT]):
-    """A request of a server's own: `Request[Params, Literal["area/verb"]]`."""
+    """A custom request: `Request[Params, Literal["area/verb"]]`."""
 
     method: MethodT
     params: ParamsT
 
 
 class Notification(BaseNotification, Generic[ParamsT, MethodT]):
-    """A notification of a server's own."""
+    """A custom notification."""
 
     method: MethodT
     params: ParamsT
@@ -233,7 +221,7 @@ class BareNotification(BaseNotification):
 
 
 class Result(MetaModel):
-    """What every result may hold."""
+    """Members that every result may have."""
 
 
 class PaginatedResult(Result):
@@ -242,8 +230,111 @@ class PaginatedResult(Result):
     nextCursor: Cursor | None = None
 
 
-class Named(Model):
-    """What has a name, and a title for people."""
+# -- content ---------------------------------------------------------------------------------
 
-    name: str
-    title: str | None = None
+
+class Annotations(Model):
+    """Who content is for, and its priority from 0 to 1."""
+
+    audience: list[Role] | None = None
+    priority: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class Icon(Model):
+    """An icon: an address or data URI. Sizes are like "48x48" or "any"."""
+
+    src: str
+    mimeType: str | None = None
+    sizes: list[str] | None = None
+
+
+class TextContent(TaggedModel, MetaModel):
+    """A text block."""
+
+    type: Literal["text"] = "text"
+    text: str
+    annotations: Annotations | None = None
+
+
+class ImageContent(TaggedModel, MetaModel):
+    """An image block. `data` is base64."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mimeType: str
+    annotations: Annotations | None = None
+
+
+class AudioContent(TaggedModel, MetaModel):
+    """An audio block. `data` is base64."""
+
+    type: Literal["audio"] = "audio"
+    data: str
+    mimeType: str
+    annotations: Annotations | None = None
+
+
+class ResourceContents(MetaModel):
+    """The contents of one resource."""
+
+    uri: Uri
+    mimeType: str | None = None
+
+
+class TextResourceContents(ResourceContents):
+    """Contents that are text."""
+
+    text: str
+
+
+class BlobResourceContents(ResourceContents):
+    """Contents that are binary, as base64."""
+
+    blob: str
+
+
+class EmbeddedResource(TaggedModel, MetaModel):
+    """The contents of a resource inside a message."""
+
+    type: Literal["resource"] = "resource"
+    resource: TextResourceContents | BlobResourceContents
+    annotations: Annotations | None = None
+
+
+class Resource(Named, MetaModel):
+    """A resource in a list."""
+
+    uri: Uri
+    description: str | None = None
+    mimeType: str | None = None
+    size: int | None = None
+    icons: list[Icon] | None = None
+    annotations: Annotations | None = None
+
+
+class ResourceLink(TaggedModel, Resource):
+    """A link to a resource, which the client may read."""
+
+    type: Literal["resource_link"] = "resource_link"
+
+
+ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+Content: TypeAlias = ContentBlock
+
+# -- errors ----------------------------------------------------------------------------------
+
+URL_ELICITATION_REQUIRED = -32042
+CONNECTION_CLOSED = -32000
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+
+class ErrorData(Model):
+    """The `error` member of an error response."""
+
+    code: int
+    message: str
+    data: Any | None = None

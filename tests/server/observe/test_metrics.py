@@ -16,7 +16,7 @@ from support.http_wire import http_wire
 from support.wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, ToolError
-from mcpd.compat.exceptions import WireError
+from mcpd.compat.errors import WireError
 from mcpd.errors import RegistrationError
 from mcpd.server.observe import meter as meters
 from mcpd.server.observe.meter import Meter

@@ -1,1 +1,0 @@
-"""The middleware that comes with the library, as far as it is simple."""

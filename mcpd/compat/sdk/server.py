@@ -1,0 +1,398 @@
+"""`FastMCP` and `Context` of version 1 of the official SDK."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import pydantic_core
+
+from mcpd.compat.errors import ResourceError
+from mcpd.compat.lowlevel.context import LifespanContextT, RequestContext, RequestT, SessionT, SharedContext, lifespan
+from mcpd.compat.lowlevel.server import Decorator, LifespanResultT, ReadResourceContents, Server
+from mcpd.compat.sdk.functions import context_parameter
+from mcpd.compat.sdk.prompts import Prompt, PromptManager
+from mcpd.compat.sdk.resources import FunctionResource, Resource, ResourceManager
+from mcpd.compat.sdk.tools import Tool, ToolManager
+from mcpd.compat.serving import HighLevelServer
+from mcpd.compat.settings import SdkSettings
+from mcpd.compat.types import features
+from mcpd.compat.types.base import Icon, Resource as ListedResource
+from mcpd.errors import collects
+
+if TYPE_CHECKING:
+    from mcpd.server.app import Server as McpdServer
+
+F = TypeVar("F", bound=Callable[..., Any])
+ModelT = TypeVar("ModelT")
+
+_NO_REQUEST = "Context is not available outside of a request"
+
+
+class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
+    """What a function can do in the request that it serves: `ctx: Context`."""
+
+    def __init__(
+        self,
+        *,
+        request_context: RequestContext[SessionT, LifespanContextT, RequestT] | None = None,
+        fastmcp: Any = None,
+    ) -> None:
+        self._request_context = request_context
+        self._fastmcp = fastmcp
+
+    def __class_getitem__(cls, parameters: Any) -> Any:
+        # Two parameters are enough: the third has a default.
+        given = parameters if isinstance(parameters, tuple) else (parameters,)
+        return super().__class_getitem__((*given, Any, Any, Any)[:3])  # type: ignore[misc]
+
+    def _current(self) -> RequestContext[Any, Any, Any] | None:
+        return self._request_context
+
+    @property
+    def fastmcp(self) -> Any:
+        """The server."""
+        if self._fastmcp is None:
+            raise ValueError(_NO_REQUEST)
+        return self._fastmcp
+
+    @property
+    def request_context(self) -> RequestContext[SessionT, LifespanContextT, RequestT]:
+        """The request. Raises ValueError outside of a request."""
+        if self._request_context is None:
+            raise ValueError(_NO_REQUEST)
+        return self._request_context
+
+    @property
+    def session(self) -> Any:
+        return self.request_context.session
+
+    @property
+    def request_id(self) -> str:
+        return str(self.request_context.request_id)
+
+    async def read_resource(self, uri: Any) -> Iterable[ReadResourceContents]:
+        """Read a resource of this server."""
+        found: Iterable[ReadResourceContents] = await self.fastmcp.read_resource(uri)
+        return found
+
+    async def elicit(self, message: str, schema: type[Any]) -> Any:
+        """Ask the user with a form for the fields of a model."""
+        from mcpd.compat.elicitation import elicit_with_validation
+
+        return await elicit_with_validation(self.session, message, schema, self.request_context.request_id)
+
+    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> Any:
+        """Ask the user to visit a page."""
+        from mcpd.compat.elicitation import elicit_url
+
+        return await elicit_url(self.session, message, url, elicitation_id, self.request_context.request_id)
+
+    async def _log(self, level: Any, message: Any, logger_name: str | None, extra: Any) -> None:
+        await self.log(level, message, logger_name=logger_name)
+
+    async def log(self, level: Any, message: Any, *, logger_name: str | None = None, **extra: Any) -> None:
+        """Send a log message to the client."""
+        await self.session.send_log_message(
+            level=level, data=message, logger=logger_name, related_request_id=self.request_id
+        )
+
+    async def close_standalone_sse_stream(self) -> None:
+        """Has no effect: servers cannot close that stream here."""
+
+
+class FastMCP(HighLevelServer, Generic[LifespanResultT]):
+    """A server whose tools, resources and prompts are functions."""
+
+    library = "the official SDK"
+    _prompt_type: ClassVar[type[Prompt]] = Prompt
+    _managers: ClassVar[tuple[type[Any], ...]] = (ToolManager, ResourceManager, PromptManager)
+    _is_metadata_served = False
+
+    def __init__(
+        self,
+        name: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: list[Icon] | None = None,
+        auth_server_provider: Any = None,
+        token_verifier: Any = None,
+        event_store: Any = None,
+        retry_interval: int | None = None,
+        *,
+        tools: Iterable[Tool] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._set_up(settings, auth_server_provider, token_verifier)
+        self._mcp_server: Server[LifespanResultT, Any] = Server(
+            name or "FastMCP",
+            instructions=instructions,
+            website_url=website_url,
+            icons=icons,
+            lifespan=self._lifespan(),
+        )
+        for tool in tools or ():
+            self._tool_manager._tools[tool.name] = tool
+        self._register_handlers()
+        self._set_authenticator()
+
+    def _set_up(self, settings: dict[str, Any], provider: Any, verifier: Any) -> None:
+        if "dependencies" in settings:
+            settings["dependencies"] = list(settings["dependencies"])
+        self._settings = SdkSettings.of(settings)
+        self.dependencies = self._settings.dependencies
+        self._routes = []
+        tools, resources, prompts = self._managers
+        self._tool_manager = tools(self._settings.warn_on_duplicate_tools)
+        self._resource_manager = resources(self._settings.warn_on_duplicate_resources)
+        self._prompt_manager = prompts(self._settings.warn_on_duplicate_prompts)
+        self._token_verifier = verifier
+        self._check_authentication(provider, verifier)
+
+    def _check_authentication(self, provider: Any, verifier: Any) -> None:
+        if self._settings.auth is not None:
+            if provider and verifier:
+                raise ValueError("Cannot specify both auth_server_provider and token_verifier")
+            if not provider and not verifier:
+                raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
+        elif provider or verifier:
+            raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
+        if provider:
+            raise NotImplementedError(
+                "auth_server_provider: mcpd.compat does not run an authorization server. Run it as a server of its "
+                "own, and pass a token_verifier."
+            )
+
+    def _set_authenticator(self) -> None:
+        if self._token_verifier:
+            from mcpd.compat.auth import authenticator
+
+            self._mcp_server.authenticate = authenticator(self._token_verifier, self._settings.auth)
+
+    def _lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+        own = self._settings.lifespan
+        return (lambda _: own(self)) if own else lifespan
+
+    def _register_handlers(self) -> None:
+        server = self._mcp_server
+        server.list_tools()(self.list_tools)
+        server.call_tool(validate_input=False)(self._call)
+        server.list_resources()(self.list_resources)
+        server.read_resource()(self.read_resource)
+        server.list_prompts()(self.list_prompts)
+        server.get_prompt()(self.get_prompt)
+        server.list_resource_templates()(self.list_resource_templates)
+
+    @property
+    def settings(self) -> SdkSettings:
+        return self._settings
+
+    def __mcpd_server__(self) -> McpdServer:
+        server = super().__mcpd_server__()
+        if self._token_verifier and not self._is_metadata_served:
+            from mcpd.compat.auth import add_metadata
+
+            self._is_metadata_served = True
+            add_metadata(server, self._settings.auth)
+        return server
+
+    def get_context(self) -> Any:
+        """Return the context of the current request. Outside of a request, most of it raises ValueError."""
+        try:
+            request = self._mcp_server.request_context
+        except LookupError:
+            request = None
+        return Context(request_context=request, fastmcp=self)
+
+    # -- tools -------------------------------------------------------------------------------
+
+    @collects
+    def tool(self, name: str | None = None, *positional: Any, **options: Any) -> Callable[[F], F]:
+        """Register a function as a tool, with the options of `add_tool`: `@mcp.tool()`."""
+        _check_called(name, "tool", "@tool()")
+
+        def register(function: F) -> F:
+            self.add_tool(function, name, *positional, **options)
+            return function
+
+        return register
+
+    def add_tool(
+        self,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: features.ToolAnnotations | None = None,
+        icons: list[Icon] | None = None,
+        meta: dict[str, Any] | None = None,
+        structured_output: bool | None = None,
+    ) -> None:
+        """Register a function as a tool. Without `description`, its docstring describes it."""
+        self._tool_manager.add_tool(
+            fn,
+            name,
+            title=title,
+            description=description,
+            annotations=annotations,
+            icons=icons,
+            meta=meta,
+            structured_output=structured_output,
+        )
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool. Raises ToolError for an unknown one."""
+        self._tool_manager.remove_tool(name)
+
+    async def list_tools(self) -> list[features.Tool]:
+        """Return the tools as clients see them."""
+        return [
+            features.Tool(name=tool.name, inputSchema=tool.parameters, outputSchema=tool.output_schema, **_shown(tool))
+            for tool in self._tool_manager.list_tools()
+        ]
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
+        found = await self.call_tool(name, arguments)
+        if isinstance(found, tuple) and _is_scalar(found[1]):
+            # The model has validated it already. Checking its schema, too, would load a validator of schemas.
+            return features.CallToolResult(content=list(found[0]), structuredContent=found[1])
+        return found
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        """Call a tool. Returns content blocks, or a pair of them and the structured content. Raises ToolError."""
+        context = self.get_context() if context is None else context
+        return await self._tool_manager.call_tool(name, arguments, context=context, convert_result=True)
+
+    # -- resources ---------------------------------------------------------------------------
+
+    @collects
+    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+        """Register a function as a resource, or with parameters as a template.
+
+        Options are name, title, description, mime_type, icons, annotations and meta.
+        """
+        _check_called(uri, "resource", "@resource('uri')")
+
+        def register(function: F) -> F:
+            parameters = inspect.signature(function).parameters
+            if not parameters and not ("{" in uri and "}" in uri):
+                self.add_resource(FunctionResource.from_function(function, uri, **options))
+                return function
+
+            variables = set(re.findall(r"{(\w+)}", uri))
+            expected = set(parameters) - {context_parameter(function)}
+            if variables != expected:
+                raise ValueError(f"Mismatch between URI parameters {variables} and function parameters {expected}")
+            self._resource_manager.add_template(function, uri, **options)
+            return function
+
+        return register
+
+    def add_resource(self, resource: Resource) -> None:
+        self._resource_manager.add_resource(resource)
+
+    async def list_resources(self) -> list[ListedResource]:
+        """Return the resources as clients see them."""
+        return [
+            ListedResource(uri=one.uri, name=one.name or "", mimeType=one.mime_type, **_shown(one))
+            for one in self._resource_manager.list_resources()
+        ]
+
+    async def list_resource_templates(self) -> list[features.ResourceTemplate]:
+        """Return the templates as clients see them."""
+        return [
+            features.ResourceTemplate(
+                uriTemplate=one.uri_template, name=one.name, mimeType=one.mime_type, **_shown(one)
+            )
+            for one in self._resource_manager.list_templates()
+        ]
+
+    async def read_resource(self, uri: Any) -> Iterable[ReadResourceContents]:
+        """Read a resource. Raises ResourceError, and ValueError for an unknown one."""
+        found = await self._resource_manager.get_resource(uri, context=self.get_context())
+        try:
+            return [ReadResourceContents(await found.read(), found.mime_type, found.meta)]
+        except Exception as error:
+            raise ResourceError(str(error)) from error
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    @collects
+    def prompt(
+        self,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function as a prompt: `@mcp.prompt()`."""
+        _check_called(name, "prompt", "@prompt()")
+
+        def register(function: F) -> F:
+            self.add_prompt(self._prompt_type.from_function(function, name, title, description, icons))
+            return function
+
+        return register
+
+    def add_prompt(self, prompt: Prompt) -> None:
+        self._prompt_manager.add_prompt(prompt)
+
+    async def list_prompts(self) -> list[features.Prompt]:
+        """Return the prompts as clients see them."""
+        found = []
+        for prompt in self._prompt_manager.list_prompts():
+            arguments = [features.PromptArgument(**argument.model_dump()) for argument in prompt.arguments or ()]
+            listed = features.Prompt(
+                name=prompt.name,
+                title=prompt.title,
+                description=prompt.description,
+                arguments=arguments,
+                icons=prompt.icons,
+            )
+            found.append(listed)
+        return found
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> features.GetPromptResult:
+        """Return the messages of a prompt. Raises ValueError."""
+        try:
+            result: features.GetPromptResult = await self._rendered(name, arguments, self.get_context())
+            return result
+        except Exception as error:
+            raise ValueError(str(error)) from error
+
+    async def _rendered(self, name: str, arguments: dict[str, Any] | None, context: Any) -> Any:
+        found = self._prompt_manager.get_prompt(name)
+        if found is None:
+            raise ValueError(f"Unknown prompt: {name}")
+
+        messages: Any = await found.render(arguments, context=context)
+        if not isinstance(messages, list):
+            return messages  # version 2 may ask for input
+        return features.GetPromptResult(
+            description=found.description, messages=pydantic_core.to_jsonable_python(messages)
+        )
+
+    def completion(self) -> Decorator:
+        """Register a function that completes arguments: of a reference, an argument and a context."""
+        return self._mcp_server.completion()
+
+
+def _check_called(argument: Any, decorator: str, usage: str) -> None:
+    if callable(argument):
+        raise TypeError(
+            f"The @{decorator} decorator was used incorrectly. "
+            f"Did you forget to call it? Use {usage} instead of @{decorator}"
+        )
+
+
+def _shown(component: Any) -> dict[str, Any]:
+    """Return what clients see of tools, resources and templates alike."""
+    return {name: getattr(component, name) for name in ("title", "description", "annotations", "icons", "meta")}
+
+
+def _is_scalar(structured: dict[str, Any]) -> bool:
+    """Return whether the result is a single value, for which the model and its schema are equally strict."""
+    return structured.keys() == {"result"} and isinstance(structured["result"], (str, int, float, bool))

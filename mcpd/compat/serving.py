@@ -1,0 +1,256 @@
+"""`HighLevelServer`: what the servers of all libraries share that turn functions into tools.
+
+It has the server's identity, the ways to run it, its ASGI application and its custom HTTP routes.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from mcpd.compat import program
+from mcpd.compat.lowlevel.server import Server
+from mcpd.compat.missing import refuse_overrides
+from mcpd.compat.program import Wanted
+from mcpd.compat.types.base import Icon
+from mcpd.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mcpd.server.app import Server as McpdServer
+    from mcpd.server.registry.routes import RouteRequest
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FRAMING = frozenset(("content-length", "content-type", "transfer-encoding", "connection"))
+"""Headers of a response that mcpd sets itself."""
+
+
+class HighLevelServer(ABC):
+    """A server whose tools, resources and prompts are functions. It is served by the low-level server within."""
+
+    library: ClassVar[str]
+    """The name of the library, for messages."""
+
+    _mcp_server: Server[Any, Any]
+    _routes: list[tuple[str, list[str], Callable[..., Any]]]
+
+    @property
+    @abstractmethod
+    def settings(self) -> Any:
+        """The settings, for options that a program does not pass to `run`."""
+
+    def __mcpd_server__(self) -> McpdServer:
+        ours = next(kind for kind in type(self).__mro__ if kind.__module__.startswith(f"{__package__}."))
+        refuse_overrides(self, ours, self.library)
+        server = self._mcp_server.__mcpd_server__()
+        self._add_routes(server)
+        return server
+
+    # -- identity ----------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self._mcp_server.name
+
+    @property
+    def version(self) -> str | None:
+        return self._mcp_server.version
+
+    @property
+    def instructions(self) -> str | None:
+        """The instructions that clients give to their models."""
+        return self._mcp_server.instructions
+
+    @instructions.setter
+    def instructions(self, text: str | None) -> None:
+        self._mcp_server.instructions = text
+
+    @property
+    def website_url(self) -> str | None:
+        return self._mcp_server.website_url
+
+    @property
+    def icons(self) -> list[Icon] | None:
+        return self._mcp_server.icons
+
+    # -- running -----------------------------------------------------------------------------
+
+    def run(self, transport: str | None = None, show_banner: Any = None, **options: Any) -> None:
+        """Serve until stopped. Blocks. Under `mcpd serve`, the options of that command apply instead."""
+        program.current().run(self.__mcpd_server__(), self._wanted(transport, options))
+
+    async def _run_async(self, transport: str | None, options: dict[str, Any]) -> None:
+        await program.current().serve(self.__mcpd_server__(), self._wanted(transport, options))
+
+    async def run_stdio_async(self, show_banner: bool = True, **options: Any) -> None:
+        await self._run_async("stdio", options)
+
+    async def run_sse_async(self, mount_path: str | None = None, **options: Any) -> None:
+        await self._run_async("sse", options)
+
+    async def run_streamable_http_async(self, **options: Any) -> None:
+        await self._run_async("streamable-http", options)
+
+    def _option(self, options: dict[str, Any], name: str) -> Any:
+        value = options.get(name)
+        return getattr(self.settings, name, None) if value is None else value
+
+    def _path(self, options: dict[str, Any]) -> str:
+        path: str = options.get("path") or self._option(options, "streamable_http_path")
+        return path
+
+    def _wanted(self, transport: str | None, options: dict[str, Any]) -> Wanted:
+        transport = transport or getattr(self.settings, "transport", "stdio")
+        if transport == "stdio":
+            return Wanted()
+        if transport not in ("http", "sse", "streamable-http"):
+            raise ValueError(f"Unknown transport: {transport}")
+
+        path = self._path(options)
+        if transport == "sse":
+            _announce_sse(path)
+        return Wanted(
+            transport="http",
+            host=self._option(options, "host"),
+            port=self._option(options, "port"),
+            path=path,
+            stateless=self._option(options, "stateless_http"),
+        )
+
+    # -- ASGI --------------------------------------------------------------------------------
+
+    def streamable_http_app(self, path: str | None = None, **options: Any) -> Any:
+        """Return this server as an ASGI application. `streamable_http_path` or `path` is its endpoint."""
+        from mcpd.server.http.core import HttpSettings
+
+        options = {"path": path, **options}
+        settings = HttpSettings(path=self._path(options), stateless=self._option(options, "stateless_http"))
+        security = self._option(options, "transport_security")
+        if security is None:
+            return self.__mcpd_server__().asgi_app(settings=settings)
+
+        is_guarded = security.enable_dns_rebinding_protection
+        app = self.__mcpd_server__().asgi_app(
+            allowed_hosts=[host.removesuffix(":*") for host in security.allowed_hosts] if is_guarded else [],
+            allowed_origins=[origin.removesuffix(":*") for origin in security.allowed_origins],
+            settings=settings,
+        )
+        app.guard.checks_source = is_guarded
+        return app
+
+    def sse_app(self, path: str | None = None, **options: Any) -> Any:
+        """Return `streamable_http_app()`, since SSE is served as Streamable HTTP."""
+        _announce_sse(self._path(options))
+        return self.streamable_http_app(**options)
+
+    @property
+    def session_manager(self) -> Any:
+        """For applications that mount several servers: `async with mcp.session_manager.run()`."""
+        return _SessionManager(self.__mcpd_server__())
+
+    # -- routes ------------------------------------------------------------------------------
+
+    def custom_route(
+        self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
+    ) -> Callable[[F], F]:
+        """Register a function that serves another path, with Starlette's request and response."""
+
+        def register(function: F) -> F:
+            self._routes.append((path, methods, function))
+            if self._mcp_server.is_served:
+                self._add_routes(self._mcp_server.__mcpd_server__())
+            return function
+
+        return register
+
+    def _add_routes(self, server: McpdServer) -> None:
+        routes, self._routes = self._routes, []
+        for path, methods, function in routes:
+            _need_starlette(path)
+            server.route(path, methods=[method.upper() for method in methods], public=True)(_route(function))
+
+
+def _announce_sse(path: str) -> None:
+    text = f"mcpd: SSE, the transport of 2024, is served as Streamable HTTP; clients connect to {path}"
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people
+
+
+class _SessionManager:
+    def __init__(self, server: McpdServer) -> None:
+        self._server = server
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Open the server's lifespan for the length of the block."""
+        await self._server.open()
+        try:
+            yield
+        finally:
+            await self._server.aclose()
+
+
+def _need_starlette(path: str) -> None:
+    try:
+        import starlette.requests  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(
+            f"custom_route({path!r}) needs Starlette: {sys.executable} -m pip install starlette"
+        ) from None
+
+
+def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
+    """Return a route of mcpd for a function of Starlette's request, by way of ASGI."""
+
+    async def answer(request: RouteRequest) -> Any:
+        from starlette.requests import Request
+
+        from mcpd.server.registry.routes import RouteResponse
+
+        scope = _scope(request)
+        parts: list[bytes] = []
+        start: dict[str, Any] = {}
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": request.body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+            elif message["type"] == "http.response.body":
+                parts.append(bytes(message.get("body", b"")))
+
+        response = await function(Request(scope, receive))
+        await response(scope, receive, send)
+        headers = [
+            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start.get("headers", ())
+        ]
+        return RouteResponse(
+            b"".join(parts),
+            status=start["status"],
+            headers=[(name, value) for name, value in headers if name not in _FRAMING],
+            content_type=dict(headers).get("content-type", "application/octet-stream"),
+        )
+
+    return answer
+
+
+def _scope(request: RouteRequest) -> dict[str, Any]:
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "root_path": request.root_path,
+        "query_string": request.query_string.encode("latin-1"),
+        "headers": headers,
+        "path_params": dict(request.params),
+        "client": (request.client, 0) if request.client else None,
+        "server": None,
+        "state": {},
+    }
