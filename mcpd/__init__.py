@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from mcpd.moved import install as install_old_names
+
 TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
@@ -212,7 +214,7 @@ def __dir__() -> list[str]:
 
 
 def _warn_of_namesake() -> None:
-    """Say so if the other distribution called mcpd, whose files go where ours are, is installed beside this one."""
+    """Warn if the other distribution named mcpd is installed too, because it overwrites files of this one."""
     site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
         names = os.listdir(site)
@@ -227,3 +229,4 @@ def _warn_of_namesake() -> None:
 
 
 _warn_of_namesake()
+install_old_names()

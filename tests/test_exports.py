@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pydoc
 import re
+import sys
 import types
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support.source_code import parsed
 
 import mcpd
 import mcpd.types
+from mcpd.moved import MOVED, moved
 from mcpd.protocol.types.interaction import (
     PromptReference,
     ResourceTemplateReference,
@@ -104,6 +106,22 @@ def test_all_types_are_in_one_module() -> None:
     assert not {name for name in structs if not name.startswith("_")} - internal - set(vars(mcpd.types))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mcpd.types.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_old_names_of_modules_still_work(old: str, new: str) -> None:
+    """With a warning, and as the same module: not one that is loaded a second time."""
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=re.escape(f"{old} is now {new}; the old name stops working")):
+        module = importlib.import_module(old)
+    assert module is importlib.import_module(new)
+
+
+def test_a_module_of_a_package_that_moved_still_works() -> None:
+    assert moved("mcpd.host.view.state") == "mcpd.apps.host.view.state"
+    assert moved("mcpd.errors") is None
+    with pytest.warns(DeprecationWarning, match="mcpd.http"), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("mcpd.http.nothing")
 
 
 def test_help_of_the_package() -> None:
