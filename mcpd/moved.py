@@ -17,15 +17,15 @@ MOVED = {
     "mcpd.context": "mcpd.server.context",
     "mcpd.extensions": "mcpd.server.extensions",
     "mcpd.host": "mcpd.apps.host",
-    "mcpd.apps.host.shown_view": "mcpd.apps.host.shown_view",
+    "mcpd.host.shown": "mcpd.apps.host.shown_view",
     "mcpd.http": "mcpd.server.http",
     "mcpd.jsonrpc": "mcpd.protocol.jsonrpc",
     "mcpd.listener": "mcpd.protocol.channel",
     "mcpd.preview": "mcpd.apps.preview",
     "mcpd.registry": "mcpd.server.registry",
-    "mcpd.server.functions.signature": "mcpd.server.functions.signature",
-    "mcpd.sources.demo": "mcpd.sources.demo",
-    "mcpd.transports.websocket.server": "mcpd.transports.websocket.server",
+    "mcpd.registry.signature": "mcpd.server.functions.signature",
+    "mcpd.sources.starter": "mcpd.sources.demo",
+    "mcpd.transports.websocket_server": "mcpd.transports.websocket.server",
 }
 """Old name -> new name, of a module or of a package with all that is in it."""
 
