@@ -38,7 +38,7 @@ from mcpd.bundle.project import Project, normalized, read_project, requirement_n
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers
-from mcpd.sources.lookup import FOLDERS, place_of
+from mcpd.sources.lookup import FOLDERS, folder_at
 
 _SOURCES = "src"
 """The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the
@@ -141,7 +141,7 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
 
 def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     """The folder, or the only file with a server in a folder without `mcpd.toml`."""
-    if place_of(folder).file:
+    if folder_at(folder).file:
         return folder, ()
     names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
     paths = [os.path.join(folder, name) for name in sorted(names) if not is_meant(name, name, exclude)]

@@ -17,7 +17,7 @@ from mcpd.install.entry import Entry, entry_name, entry_of_files
 from mcpd.install.shapes import shaped
 from mcpd.serve_defaults import DEMO
 from mcpd.serve_options import Options
-from mcpd.sources.lookup import place_here
+from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import parse
 
 _WILDCARDS = ("0.0.0.0", "::")
@@ -142,7 +142,7 @@ def stdio_entry(options: Options) -> Entry:
 
 def _root_here() -> str:
     """The folder that is meant where no target was named."""
-    place = place_here()
+    place = folder_here()
     return os.getcwd() if place is None else place.root
 
 

@@ -102,11 +102,11 @@ def command(
 def files_of(target: str | None) -> FileTarget | object:
     """What was named; without a name the folder that is meant here. Raises ConfigurationError."""
     from mcpd.client.targets.grammar import parse
-    from mcpd.sources.lookup import place_here
+    from mcpd.sources.lookup import folder_here
 
     if target is not None:
         return parse(target)
-    place = place_here(has_demo=False)
+    place = folder_here(has_demo=False)
     if place is None or not place.is_trusted:
         raise ConfigurationError(
             "there is no server here; name a Python file or a folder with one: mcpd bundle server.py"

@@ -86,8 +86,8 @@ def launch(options: Options) -> int:
     if is_typed_at:
         what = "the demo server of mcpd " if options.target == DEMO else ""
         _tell(f"mcpd: serving {what}on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
-    if place is not None and place.others_file:
-        _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
+    if place is not None and place.ignored_file:
+        _tell(f"mcpd: {printable(place.ignored_file)} belongs to another user and says nothing here")
     if options.workers is not None and not is_worker:
         from mcpd.cli.worker_options import run_parent
 

@@ -49,7 +49,7 @@ class Found(Struct, frozen=True):
 def find(target: str | None) -> Found:
     """What a target names; without one the folder that is meant, or the demo server.
 
-    Raises ConfigurationError for a folder whose file is wrong, and if the target was forgotten (`place_here`).
+    Raises ConfigurationError for a folder whose file is wrong, and if the target was forgotten (`folder_here`).
     """
     place = _place_of(target)
     if target is None and place is None:
@@ -64,15 +64,15 @@ def find(target: str | None) -> Found:
 def _place_of(target: str | None) -> ServerFolder | None:
     """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
-        from mcpd.sources.lookup import place_here  # hosts name a target, and that is mostly a file
+        from mcpd.sources.lookup import folder_here  # hosts name a target, and that is mostly a file
 
-        return place_here()
+        return folder_here()
     is_package = target.isidentifier() and os.path.isfile(os.path.join(target, "__init__.py"))
     if is_package or not os.path.isdir(target):
         return None
     from mcpd.sources import lookup
 
-    return lookup.place_of(target)
+    return lookup.folder_at(target)
 
 
 def load(

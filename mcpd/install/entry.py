@@ -23,7 +23,7 @@ from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, Ur
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.serve_defaults import DEMO
-from mcpd.sources.lookup import place_here
+from mcpd.sources.lookup import folder_here
 
 _SERVE = ("serve", "--stdio")
 _AGAIN = {
@@ -286,7 +286,7 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     if command:
         return CommandTarget((*command,))
     if target is None and url is None:
-        place = place_here()
+        place = folder_here()
         if place is not None and not place.is_trusted:
             # The user names a server that a host starts again and again; it is not found by chance.
             raise ConfigurationError(

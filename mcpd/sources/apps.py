@@ -14,11 +14,12 @@ from mcpd.server.extensions.ui.assets import AppFile, load_app
 from mcpd.server.extensions.ui.constants import UI, app_uri
 from mcpd.server.extensions.ui.extension import AppsExtension
 from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of
+from mcpd.sources.files import MAX_PER_KIND, Report, files_of
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
-class Page(Struct, frozen=True, eq=False):
+class FolderApp(Struct, frozen=True, eq=False):
     """One HTML file. `stamp` changes when the file or its metadata changes."""
 
     name: str
@@ -26,15 +27,15 @@ class Page(Struct, frozen=True, eq=False):
     entry: AppEntry
 
 
-def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Page]) -> dict[str, Page]:
+def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, FolderApp]) -> dict[str, FolderApp]:
     """Return the apps in a folder by path. An app in a sub-folder has the sub-folder's name as a prefix, like tools.
 
     `before` is the previous result: unchanged apps are reused, and an app that can no longer be read stays.
     """
-    found: dict[str, Page] = {}
+    found: dict[str, FolderApp] = {}
     names: set[str] = set()
     apps = cast("AppsExtension", server.extensions[UI]).apps
-    for file in files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
+    for file in files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
         name = "_".join((*file.parts[:-1], file.stem))
         if not _NAME.issuperset(name):
             report.error(file.path, "its name may contain only letters, digits, '_', '-' and '.'; it is left out")
@@ -47,7 +48,7 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Pa
         if page is None or page.stamp != stamp:
             loaded = load_app(file.path, folder)
             if isinstance(loaded, AppFile):
-                page = Page(name, stamp, apps.file_entry(loaded, app_uri(server.name, name)))
+                page = FolderApp(name, stamp, apps.file_entry(loaded, app_uri(server.name, name)))
             else:
                 report.error(file.path, loaded.text)
         if page is not None:

@@ -18,19 +18,19 @@ from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
 from mcpd.server.registry.entries import Problem, ToolEntry
-from mcpd.sources.files import MOST_OF_A_KIND, Report, files_of, folders_below
+from mcpd.sources.files import MAX_PER_KIND, Report, files_of, folders_below
 from mcpd.sources.functions import ToolFunction, tool_functions
 from mcpd.sources.modules import FolderPackage
 from mcpd.sources.tables import Configuration
 
 if TYPE_CHECKING:
-    from mcpd.sources.lifespan import Sharing
+    from mcpd.sources.lifespan import Lifespan
 
 _LIFESPAN = "lifespan.py:lifespan"
 FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
 
 
-class Code:
+class FolderCode:
     """The code of one folder. Raises ConfigurationError if the lifespan cannot be loaded."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Code:
         return self._entries
 
     def _files(self) -> FileStamps:
-        files = files_of(self._folder, Report(self._root), most=MOST_OF_A_KIND, is_wanted=_is_python)
+        files = files_of(self._folder, Report(self._root), limit=MAX_PER_KIND, is_wanted=_is_python)
         return {file.path: (file.size, file.modified_ns) for file in files}
 
     def _others(self) -> FileStamps:
@@ -102,7 +102,7 @@ class Code:
         places: dict[str, str] = {}
         good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
         self._is_broken = False
-        for file in files_of(self._folder, report, most=MOST_OF_A_KIND, is_wanted=_is_python):
+        for file in files_of(self._folder, report, limit=MAX_PER_KIND, is_wanted=_is_python):
             if file.stem.startswith("_"):
                 continue
             if (why := self._left_out.get(file.path)) and why[1] == file.modified_ns:
@@ -131,7 +131,7 @@ class Code:
 
     # -- what tools share --------------------------------------------------------------------
 
-    def _find_sharing(self, said: str | None, file: str) -> Sharing | None:
+    def _find_sharing(self, said: str | None, file: str) -> Lifespan | None:
         """Return the lifespan of the folder. Raises ConfigurationError if it cannot be loaded.
 
         Serving without it is not safe: clients could then set the parameters that the lifespan provides.
@@ -143,11 +143,11 @@ class Code:
         where = f"{file}: lifespan" if said else path
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
             raise ConfigurationError(f"{where} must be FILE:FUNCTION in this folder, such as {_LIFESPAN}, not {said!r}")
-        from mcpd.sources.lifespan import sharing_of
+        from mcpd.sources.lifespan import lifespan_of
 
         report = Report(self._root)
         module = self._package.load(path, self._seconds, report) if os.path.isfile(path) else None
-        report.tell([problem for problem in report.problems if not problem.is_error])
+        report.log_problems([problem for problem in report.problems if not problem.is_error])
         if module is None:
             problems = "; ".join(map(str, report.problems)) or f"{place}: no such file"
             raise ConfigurationError(f"{where}: the lifespan cannot be loaded: {problems}")
@@ -155,7 +155,7 @@ class Code:
         if found is None:
             raise ConfigurationError(f"{where}: {place} has no function {name}")
         try:
-            return sharing_of(found)
+            return lifespan_of(found)
         except RegistrationError as error:
             raise ConfigurationError(f"{path}: {name}: {error}") from error
 
@@ -190,7 +190,7 @@ def _tool(
     path: str,
     above: tuple[str, ...],
     pages: frozenset[str],
-    sharing: Sharing | None,
+    sharing: Lifespan | None,
     report: Report,
 ) -> ToolEntry | None:
     """Return the tool for a function, or None if it cannot be a tool, which is reported."""

@@ -18,9 +18,9 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option, command_options, parse_size
 from mcpd.sources.lookup import FILE, FOLDERS
-from mcpd.sources.tables import DOING, PROFILES, Configuration, ToolTable, in_words
+from mcpd.sources.tables import DOING, PROFILES, Configuration, ToolTable, pattern_message
 
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 def read(path: str) -> Configuration:
@@ -29,14 +29,14 @@ def read(path: str) -> Configuration:
     text, members, prefix = _load(path, shown)
     problems: list[tuple[int, str]] = []
 
-    def say(where: tuple[str, ...], what: str) -> None:
+    def report(where: tuple[str, ...], what: str) -> None:
 
         problems.append((line_of(text, (*prefix, *where)) or 1, what))
 
-    found = _texts(members) or _converted(members, Configuration, say)
-    _check_folders(found, say)
-    _check_tools(found.docs.tools, say)
-    serve = _serve_values(found.serve, say)
+    found = _plain_configuration(members) or _converted(members, Configuration, report)
+    _check_folders(found, report)
+    _check_tools(found.docs.tools, report)
+    serve = _serve_values(found.serve, report)
     if problems:
         raise ConfigurationError("\n".join(f"{shown}, line {line}: {what}" for line, what in sorted(problems)))
     return msgspec.structs.replace(found, serve=serve)
@@ -48,9 +48,9 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
 
     try:
         with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"{shown} is larger than {_MOST_BYTES} bytes, the limit for a configuration file")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ConfigurationError(f"{shown} is larger than {_MAX_BYTES} bytes, the limit for a configuration file")
         text = data.decode().removeprefix("\ufeff")
         members = tomllib.loads(text)
     except OSError as error:
@@ -72,21 +72,21 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
 _TEXTS = {"name", "version", "title", "description", "instructions", "website-url"}
 
 
-def _texts(members: dict[str, Any]) -> Configuration | None:
+def _plain_configuration(members: dict[str, Any]) -> Configuration | None:
     """Return the configuration of a file that has only such strings, otherwise None."""
     if not all(key in _TEXTS and type(value) is str and value for key, value in members.items()):
         return None
     return Configuration(**{key.replace("-", "_"): value for key, value in members.items()})
 
 
-def _converted(members: dict[str, Any], kind: Any, say: Any, above: tuple[str, ...] = ()) -> Any:
+def _converted(members: dict[str, Any], kind: Any, report: Any, above: tuple[str, ...] = ()) -> Any:
     """Convert the table at the path `above` to its struct. Invalid members are removed and reported."""
     members = msgspec.convert(members, dict[str, Any])
     for _ in range(1000):
         try:
             return msgspec.convert(members, kind)
         except msgspec.ValidationError as error:
-            where = _take_out(members, str(error), kind, say, above)
+            where = _remove_member(members, str(error), kind, report, above)
             if not where:
                 raise ConfigurationError(f"{'.'.join((FILE, *above))}: {printable(error)}") from None
     raise ConfigurationError(f"{FILE} has more than 1,000 mistakes")
@@ -97,14 +97,16 @@ _UNKNOWN = r"(?s)Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?$"
 _AT = r"(?s)(.*) - at `\$(.*)`$"
 
 
-def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tuple[str, ...]) -> tuple[str, ...]:
+def _remove_member(
+    members: dict[str, Any], text: str, kind: Any, report: Any, above: tuple[str, ...]
+) -> tuple[str, ...]:
     """Remove the member that a msgspec error is about, report it, and return its path."""
     if unknown := re.match(_UNKNOWN, text):
         path = (*_keys(unknown[2] or ""), unknown[1])
         what = _no_such_key(path, kind, above)
     elif at := re.match(_AT, text):
         path = _keys(at[2])
-        what = f"{'.'.join((*above, *path))}: {_in_words(at[1])}"
+        what = f"{'.'.join((*above, *path))}: {_translated(at[1])}"
     else:
         return ()
 
@@ -116,14 +118,14 @@ def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tu
             del table[key]
             break
         table = table[key]
-    say((*above, *path), what)
+    report((*above, *path), what)
     return path
 
 
-def _in_words(text: str) -> str:
+def _translated(text: str) -> str:
     """Translate a msgspec message to the names that TOML has for types."""
     if " matching regex " in text:
-        return in_words(text)
+        return pattern_message(text)
     said = f"{text[0].lower()}{text[1:]}".replace("`", "")
     words = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
              "array": "list"}  # fmt: skip
@@ -160,11 +162,11 @@ def _unknown(shown: str, key: str, known: list[str]) -> str:
     return f"unknown key {printable(shown)}; {hint}"
 
 
-def _check_tools(tools: str | dict[str, Any], say: Any) -> None:
+def _check_tools(tools: str | dict[str, Any], report: Any) -> None:
     """Check the tables in `[docs.tools]`, whose names the author may choose."""
     if isinstance(tools, str):
         if tools not in PROFILES:
-            say(
+            report(
                 ("docs", "tools"),
                 f"docs.tools: unknown profile {printable(tools)}; known profiles: {', '.join(PROFILES)}",
             )
@@ -172,21 +174,21 @@ def _check_tools(tools: str | dict[str, Any], say: Any) -> None:
     for name, table in tools.items():
         where = ("docs", "tools", name)
         if not isinstance(table, dict):
-            say(where, f"{'.'.join(where)}: expected a table such as [docs.tools.{printable(name)}]")
+            report(where, f"{'.'.join(where)}: expected a table such as [docs.tools.{printable(name)}]")
             continue
-        found = _converted(table, ToolTable, say, where)
+        found = _converted(table, ToolTable, report, where)
         if found.does is None and name not in DOING:
-            say(where, f"{'.'.join(where)}: unknown operation; add does = one of {', '.join(DOING)}")
+            report(where, f"{'.'.join(where)}: unknown operation; add does = one of {', '.join(DOING)}")
 
 
-def _check_folders(found: Configuration, say: Any) -> None:
+def _check_folders(found: Configuration, report: Any) -> None:
     for name in FOLDERS:
         if name == "docs":  # documents may be outside the folder
             continue
         folder = getattr(found, name).folder
         parts = folder.replace("\\", "/").split("/")
         if os.path.isabs(folder) or ".." in parts:
-            say(
+            report(
                 (name, "folder"),
                 f"{name}.folder: {printable(folder)} is not below the folder of this file; name a folder below it",
             )
@@ -207,20 +209,20 @@ def serve_keys() -> dict[str, tuple[str, str, Option, Any]]:
     return found
 
 
-def _serve_values(table: Mapping[str, Any], say: Any) -> dict[str, Any]:
+def _serve_values(table: Mapping[str, Any], report: Any) -> dict[str, Any]:
     if not table:
         return {}
     known = serve_keys()
     values: dict[str, Any] = {}
     for key, given in table.items():
         if key not in known:
-            say(("serve", key), _unknown(f"serve.{key}", key, list(known)))
+            report(("serve", key), _unknown(f"serve.{key}", key, list(known)))
             continue
         _, _, option, kind = known[key]
         try:
             values[key] = _serve_value(option, kind, given)
         except ValueError as error:
-            say(("serve", key), f"serve.{key}: {error}, not {printable(given, 60)}")
+            report(("serve", key), f"serve.{key}: {error}, not {printable(given, 60)}")
     return values
 
 

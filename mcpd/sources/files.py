@@ -20,15 +20,15 @@ from mcpd.server.registry.entries import Problem
 
 log = logging.getLogger("mcpd")
 
-MOST_TOLD = 50
+MAX_LOGGED = 50
 """How many problems of one folder are logged one by one."""
 
 _ONCE = {"mcpd_told_once": True}
 """Exempts these messages from the rate limit of the log: there are few, and each names a different file."""
 
-MOST_FOLDERS = 2000
+MAX_FOLDERS = 2000
 """How many folders are watched. Changes in further folders are not noticed."""
-_MOST_NAMES = 20_000
+_MAX_NAMES = 20_000
 _NOT_WATCHED = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
 
 
@@ -47,7 +47,7 @@ class Report:
         """Add a problem with something that is served, but perhaps not as its author intended."""
         self._add(path, text, line, is_error=False)
 
-    def tell(self, problems: Iterable[Problem]) -> None:
+    def log_problems(self, problems: Iterable[Problem]) -> None:
         """Write problems to the log."""
         for problem in problems:
             level = logging.ERROR if problem.is_error else logging.WARNING
@@ -57,9 +57,9 @@ class Report:
     def found(self) -> list[Problem]:
         """The first problems, the errors before the warnings."""
         found = sorted(self.problems, key=lambda problem: not problem.is_error)
-        if len(found) <= MOST_TOLD:
+        if len(found) <= MAX_LOGGED:
             return found
-        return [*found[:MOST_TOLD], Problem(printable(self.root), f"and {len(found) - MOST_TOLD} more problems")]
+        return [*found[:MAX_LOGGED], Problem(printable(self.root), f"and {len(found) - MAX_LOGGED} more problems")]
 
     def _add(self, path: str, text: str, line: int | None, *, is_error: bool) -> None:
         where = printable(os.path.relpath(path, self.root) if os.path.isabs(path) else path, 300)
@@ -68,16 +68,16 @@ class Report:
         self.problems.append(Problem(where, printable(text, 2000), is_error))
 
 
-MOST_LOOKED_AT = 200_000
+MAX_ENTRIES = 200_000
 """How many directory entries of a folder, including its sub-folders, are examined."""
 
-MOST_OF_A_KIND = 1000
+MAX_PER_KIND = 1000
 """How many Python files of tools, how many apps and how many prompts a folder may have."""
 
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 """Bytes that a path segment may contain unescaped (RFC 3986 section 2.3)."""
 
-_PASSED_OVER = ("__pycache__", "node_modules")
+_SKIPPED = ("__pycache__", "node_modules")
 
 
 class File(Struct, frozen=True):
@@ -100,11 +100,11 @@ class File(Struct, frozen=True):
 
 
 def files_of(
-    folder: str, report: Report, *, most: int, is_wanted: Callable[[tuple[str, ...]], bool] | None = None
+    folder: str, report: Report, *, limit: int, is_wanted: Callable[[tuple[str, ...]], bool] | None = None
 ) -> list[File]:
     """Return the files below a folder that `is_wanted` accepts, ordered by path. Hidden files are skipped.
 
-    Files that cannot be served are reported, and so is the limit `most` if there are more files.
+    Files that cannot be served are reported, and so is the limit `limit` if there are more files.
     """
     found: list[File] = []
     for entry, parts in _entries(folder, report):
@@ -113,8 +113,8 @@ def files_of(
         file = _file(entry, parts, folder, report)
         if file is None:
             continue
-        if len(found) == most:
-            report.error(folder, f"has more than {most} files; the first {most} are served")
+        if len(found) == limit:
+            report.error(folder, f"has more than {limit} files; the first {limit} are served")
             break
         found.append(file)
     return found
@@ -123,23 +123,23 @@ def files_of(
 def _entries(folder: str, report: Report) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
     """Yield all entries that are not folders; the files of a folder come before the files of its sub-folders."""
     left: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
-    looked_at = 0
+    count = 0
     while left:
         path, above = left.pop()
         try:
             with os.scandir(path) as entries:
-                here = sorted(islice(entries, MOST_LOOKED_AT - looked_at + 1), key=lambda entry: entry.name)
+                here = sorted(islice(entries, MAX_ENTRIES - count + 1), key=lambda entry: entry.name)
         except OSError as error:
             report.error(path, f"cannot be read ({error.strerror}); it is left out")
             continue
 
-        looked_at += len(here)
-        if looked_at > MOST_LOOKED_AT:
-            report.error(folder, f"contains more than {MOST_LOOKED_AT} files and folders; the rest is left out")
+        count += len(here)
+        if count > MAX_ENTRIES:
+            report.error(folder, f"contains more than {MAX_ENTRIES} files and folders; the rest is left out")
             return
         below: list[tuple[str, tuple[str, ...]]] = []
         for entry in here:
-            if entry.name.startswith(".") or entry.name in _PASSED_OVER or entry.name.endswith("~"):
+            if entry.name.startswith(".") or entry.name in _SKIPPED or entry.name.endswith("~"):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 below.append((entry.path, (*above, entry.name)))
@@ -182,8 +182,8 @@ def uri_name(name: str) -> str:
     return "-".join(plain.split()).strip("-.").lower() or "folder"
 
 
-def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
-    """Return at most `most` folders: the roots, then the folders below them, level by level.
+def folders_below(roots: Iterable[str], limit: int = MAX_FOLDERS) -> list[str]:
+    """Return at most `limit` folders: the roots, then the folders below them, level by level.
 
     Links, hidden folders and installed packages are left out.
     """
@@ -192,14 +192,14 @@ def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
     for folder in found:  # grows in the loop
         try:
             with os.scandir(folder) as entries:
-                below = sorted(entry.path for entry in islice(entries, _MOST_NAMES) if _is_walked(entry))
+                below = sorted(entry.path for entry in islice(entries, _MAX_NAMES) if _is_walked(entry))
         except OSError:
             continue
         for path in below:
-            if path not in known and len(found) < most:
+            if path not in known and len(found) < limit:
                 known.add(path)
                 found.append(path)
-    return found[:most]
+    return found[:limit]
 
 
 def _is_walked(entry: os.DirEntry[str]) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mcpd.server.extensions.ui.apps import AppEntry
     from mcpd.sources.apps import Page
     from mcpd.sources.code import Code
+    from mcpd.server.extensions.ui.apps import AppEntry
+    from mcpd.sources.apps import FolderApp
+    from mcpd.sources.code import FolderCode
     from mcpd.sources.docs.source import Tree
     from mcpd.sources.notebooks import Notebooks
     from mcpd.sources.prompts import FilePrompt
@@ -58,8 +61,8 @@ class Folder:
         self._place = place
         self._is_growing = is_growing
         self._left_out = left_out or {}
-        self._told: set[Problem] = set()
-        self._pages: dict[str, Page] = {}
+        self._logged: set[Problem] = set()
+        self._pages: dict[str, FolderApp] = {}
         self._prompts: dict[str, FilePrompt] = {}
         self._notebooks: Notebooks | None = None
         self._docs: Tree | None = None
@@ -90,8 +93,8 @@ class Folder:
 
         # Problems are logged once.
         found = report.found
-        report.tell([problem for problem in found if problem not in self._told])
-        self._told = set(found)
+        report.log_problems([problem for problem in found if problem not in self._logged])
+        self._logged = set(found)
         if self._is_growing:
             tools, resources, templates, prompts = tools or [], resources or [], templates or [], prompts or []
         return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
@@ -147,13 +150,13 @@ class Folder:
 
     # -- its kinds; what only some folders have is loaded for those -----------------------------
 
-    def _make_code(self) -> Code | None:
+    def _make_code(self) -> FolderCode | None:
         has_any = self._is_there("tools") or self.configuration.lifespan is not None
         if not self._place.is_trusted or not (has_any or self._is_growing):
             return None
-        from mcpd.sources.code import Code
+        from mcpd.sources.code import FolderCode
 
-        return Code(self.root, self._folder("tools"), self.configuration, self._place.file, self._left_out)
+        return FolderCode(self.root, self._folder("tools"), self.configuration, self._place.file, self._left_out)
 
     def _load_tools(self, pages: frozenset[str], report: Report) -> list[ToolEntry] | None:
         if not self._is_there("tools"):
@@ -221,7 +224,7 @@ class Folder:
             from mcpd.sources.docs.source import Tree
 
             self._docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
-        self._docs.look(report)
+        self._docs.scan(report)
         return self._docs
 
 

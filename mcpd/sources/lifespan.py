@@ -19,10 +19,10 @@ from mcpd.server.context.context import Context
 from mcpd.server.functions.annotations import plain_function, resolved
 from mcpd.server.functions.dependencies import Dependency
 
-_NO_THINGS = ("builtins", "typing", "collections.abc", "types")
+_PLAIN_MODULES = ("builtins", "typing", "collections.abc", "types")
 
 
-class Sharing:
+class Lifespan:
     """The lifespan of a folder, and the types of the objects that it provides."""
 
     def __init__(self, enter: Callable[[Any], AbstractAsyncContextManager[Any]], kind: Any) -> None:
@@ -46,7 +46,7 @@ class Sharing:
             return
         hints = resolved(plain, f"function {plain.__name__!r}")
         for name, hint in hints.items():
-            dependency = self.given.get(_thing(hint)) if name != "return" else None
+            dependency = self.given.get(_shared_class(hint)) if name != "return" else None
             if dependency is not None:
                 plain.__annotations__[name] = Annotated[hint, dependency]
 
@@ -62,7 +62,7 @@ def _part(name: str) -> Callable[..., Any]:
     return part
 
 
-def sharing_of(function: Any) -> Sharing:
+def lifespan_of(function: Any) -> Lifespan:
     """Return the lifespan for a function of `lifespan.py`: a generator, async or not, or a context manager made from
     one.
 
@@ -98,25 +98,25 @@ def sharing_of(function: Any) -> Sharing:
                 yield value
 
     enter.__qualname__ = plain.__qualname__
-    return Sharing(enter, _yielded(plain))
+    return Lifespan(enter, _yielded(plain))
 
 
 def _yielded(plain: Any) -> Any:
     """Return the annotated type of the yielded object, or None without an annotation."""
     hint = resolved(plain, f"function {plain.__name__!r}").get("return")
     kinds = typing.get_args(hint)
-    return _thing(kinds[0]) if kinds else None
+    return _shared_class(kinds[0]) if kinds else None
 
 
-def _thing(hint: Any) -> Any:
+def _shared_class(hint: Any) -> Any:
     """Return the class of a type hint's values, or None if clients could send such a value."""
     while typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     if typing.get_origin(hint) in (Union, UnionType):
         others = [one for one in typing.get_args(hint) if one is not type(None)]
-        return _thing(others[0]) if len(others) == 1 else None
+        return _shared_class(others[0]) if len(others) == 1 else None
     kind = typing.get_origin(hint) or hint
-    return hint if isinstance(kind, type) and kind.__module__ not in _NO_THINGS else None
+    return hint if isinstance(kind, type) and kind.__module__ not in _PLAIN_MODULES else None
 
 
 def _members(kind: Any) -> dict[str, Any]:
@@ -126,6 +126,6 @@ def _members(kind: Any) -> dict[str, Any]:
         hints = typing.get_type_hints(kind)
     except Exception:  # classes may have anything as annotations
         return {}
-    things = {name: _thing(hint) for name, hint in hints.items() if not name.startswith("_")}
+    things = {name: _shared_class(hint) for name, hint in hints.items() if not name.startswith("_")}
     kinds = list(things.values())
     return {name: thing for name, thing in things.items() if thing is not None and kinds.count(thing) == 1}

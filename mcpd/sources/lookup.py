@@ -24,10 +24,10 @@ _SERVER = re.compile(
 )
 """Matches a file that imports a library for servers and creates a server."""
 
-_MOST_LISTED = 200
-_MOST_FILE_BYTES = 64 * 1024
+_MAX_LISTED = 200
+_MAX_FILE_BYTES = 64 * 1024
 _PROJECT = "pyproject.toml"
-_MOST_PROJECT_BYTES = 1024 * 1024
+_MAX_PROJECT_BYTES = 1024 * 1024
 
 
 class ServerFolder(Struct, frozen=True):
@@ -39,17 +39,17 @@ class ServerFolder(Struct, frozen=True):
     """The path of the configuration file, or ""."""
     is_trusted: bool = True
     """Whether its code may be imported: the folder was named, or it has a configuration file (D9)."""
-    others_file: str = ""
+    ignored_file: str = ""
     """A configuration file that was ignored because it belongs to another user."""
 
 
-def place_of(folder: str) -> ServerFolder:
+def folder_at(folder: str) -> ServerFolder:
     """Return the folder with this path."""
     root = os.path.abspath(folder)
     return ServerFolder(root, _file_in(root))
 
 
-def place_here(*, has_demo: bool = True) -> ServerFolder | None:
+def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
     """Return the folder to serve if no target was named, or None without one.
 
     Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. Raises
@@ -76,13 +76,13 @@ def place_here(*, has_demo: bool = True) -> ServerFolder | None:
         which += ", or . for this folder" if is_folder else ""
         demo = ", or write --demo for the demo server of mcpd" if has_demo else ""
         raise ConfigurationError(f"no server was named; name {printable(which)}{demo}")
-    return ServerFolder(here, is_trusted=False, others_file=others) if is_folder else None
+    return ServerFolder(here, is_trusted=False, ignored_file=others) if is_folder else None
 
 
 def _servers_in(folder: str) -> list[str]:
     """Return the names of Python files that create a server and of folders with an `mcpd.toml`."""
     try:
-        names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MOST_LISTED]
+        names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MAX_LISTED]
     except OSError:
         return []
     return [name for name in names if _own(os.path.join(folder, name)) or _makes_server(folder, name)]
@@ -94,7 +94,7 @@ def _makes_server(folder: str, name: str) -> bool:
         return False
     try:
         with open(path, "rb") as file:
-            return _SERVER.search(file.read(_MOST_FILE_BYTES)) is not None
+            return _SERVER.search(file.read(_MAX_FILE_BYTES)) is not None
     except OSError:
         return False
 
@@ -125,7 +125,7 @@ def _project(folder: str) -> str:
         return ""
     try:
         with open(path, "rb") as file:
-            return path if b"tool.mcpd" in file.read(_MOST_PROJECT_BYTES) else ""
+            return path if b"tool.mcpd" in file.read(_MAX_PROJECT_BYTES) else ""
     except OSError:
         return ""
 

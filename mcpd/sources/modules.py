@@ -26,7 +26,7 @@ from mcpd.server import Server
 from mcpd.sources.files import Report
 
 _numbers = count(1)
-_MOST_HEADER_BYTES = 1024 * 1024
+_MAX_HEADER_BYTES = 1024 * 1024
 
 Stamps: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
 """Maps the names of modules to their files and the size and time of each file."""
@@ -42,8 +42,8 @@ class FolderPackage:
         package = ModuleType(self.name, "The files of a folder that is served.")
         package.__path__ = [root]
         sys.modules[self.name] = package
-        self._neighbours = _Neighbours(self.name, root, plain_from)
-        sys.meta_path.append(self._neighbours)
+        self._plain_names = _PlainNames(self.name, root, plain_from)
+        sys.meta_path.append(self._plain_names)
 
     def stamps(self) -> Stamps:
         """Return the files of the loaded modules with their current stamps; None means that a file was deleted."""
@@ -73,7 +73,7 @@ class FolderPackage:
 
     def close(self) -> None:
         """Remove all modules of the package."""
-        sys.meta_path.remove(self._neighbours)
+        sys.meta_path.remove(self._plain_names)
         for name in [name for name in sys.modules if name == self.name or name.startswith(f"{self.name}.")]:
             del sys.modules[name]
 
@@ -89,11 +89,11 @@ class FolderPackage:
 
         work = _Import(".".join((self.name, *parts)))
         before = set(threading.enumerate())
-        with _no_serving(), _without_bytecode(), _listening() as heard:
+        with _no_serving(), _without_bytecode(), _capture_output() as output:
             work.run(seconds)
-        self._neighbours.forget()
-        if heard.text:
-            report.warning(path, f"prints on import: {heard.text.strip()[:80]!r}; move this into a function")
+        self._plain_names.forget()
+        if output.text:
+            report.warning(path, f"prints on import: {output.text.strip()[:80]!r}; move this into a function")
         started = [one for one in threading.enumerate() if one not in before and one is not work.thread]
         if started and work.is_done:
             names = ", ".join(printable(one.name, 40) for one in started[:3])
@@ -106,15 +106,15 @@ class FolderPackage:
             report.error(path, f"{text} (increase tools.import-timeout in mcpd.toml to allow more)", line)
             return None
         if work.error is not None:
-            line, text = _told(work.error, path, self.root)
+            line, text = _describe_error(work.error, path, self.root)
             report.error(path, f"{text}; {instead}", line)
             return None
-        if work.module is not None and (problem := spawn_problem(work.module, _OUTSIDE)):
+        if work.module is not None and (problem := spawn_problem(work.module, _REMEDY)):
             report.warning(path, problem)
         return work.module
 
 
-_OUTSIDE = "move its functions into an installed package, or serve a single file"
+_REMEDY = "move its functions into an installed package, or serve a single file"
 
 
 def spawn_problem(module: ModuleType, remedy: str) -> str | None:
@@ -177,7 +177,7 @@ class _Import:
         import ctypes
 
         ident = ctypes.c_ulong(self.thread.ident or 0)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_GivenUp))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(_ImportTimeout))
         self.thread.join(0.2)
 
     def _import(self) -> None:
@@ -189,7 +189,7 @@ class _Import:
             self._done.set()
 
 
-class _GivenUp(BaseException):
+class _ImportTimeout(BaseException):
     """Raised in the thread of an import whose time is up."""
 
 
@@ -224,7 +224,7 @@ def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
     )
 
 
-class _Heard:
+class _CapturedOutput:
     """Replaces stdout, passes everything on, and keeps the beginning."""
 
     def __init__(self, stream: Any) -> None:
@@ -242,21 +242,21 @@ class _Heard:
 
 
 @contextmanager
-def _listening() -> Iterator[_Heard]:
+def _capture_output() -> Iterator[_CapturedOutput]:
     stream = sys.stdout
-    heard = _Heard(stream if stream is not None else sys.stderr)
-    sys.stdout = heard
+    output = _CapturedOutput(stream if stream is not None else sys.stderr)
+    sys.stdout = output
     try:
-        yield heard
+        yield output
     finally:
-        if sys.stdout is heard:
+        if sys.stdout is output:
             sys.stdout = stream
 
 
 # -- errors in words --------------------------------------------------------------------------
 
 
-def _told(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
+def _describe_error(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
     """Return the line at which an error occurred and a description of the error."""
     line, deeper = _line(error.__traceback__, path, root)
     if isinstance(error, SyntaxError):
@@ -282,7 +282,7 @@ def _told(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
 def _has_header(path: str) -> bool:
     try:
         with open(path, "rb") as file:
-            return b"\n# /// script" in b"\n" + file.read(_MOST_HEADER_BYTES)
+            return b"\n# /// script" in b"\n" + file.read(_MAX_HEADER_BYTES)
     except OSError:
         return False
 
@@ -303,7 +303,7 @@ def _line(trace: TracebackType | None, path: str, root: str) -> tuple[int | None
 # -- neighbours -------------------------------------------------------------------------------
 
 
-class _Neighbours:
+class _PlainNames:
     """A finder for files of a folder by their plain names, used for imports in that folder which fail otherwise."""
 
     def __init__(self, package: str, root: str, folders: Sequence[str]) -> None:
@@ -320,7 +320,7 @@ class _Neighbours:
             if module is not None and (getattr(module, "__file__", None) or "").startswith(self._root):
                 del sys.modules[name]
 
-    def _is_asked_by_its_own(self) -> bool:
+    def _is_import_from_package(self) -> bool:
         frame = sys._getframe(2)
         while frame.f_back is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
             frame = frame.f_back
@@ -330,7 +330,7 @@ class _Neighbours:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if path is not None or "." in fullname or not self._is_asked_by_its_own():
+        if path is not None or "." in fullname or not self._is_import_from_package():
             return None
         for folder in self._folders:
             place = os.path.join(folder, fullname)

@@ -31,7 +31,7 @@ SUFFIX: Final = ".ipynb"
 _PAGE: Final = "notebook-viewer"
 _TOOL: Final = "show_notebook"
 _CELLS: Final = "show_notebook_cells"
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 _NAMED: Final = 20
 
 
@@ -128,12 +128,12 @@ class Notebooks:
 
         file = self._found(path)
         try:
-            data = read_within(file.path, file.folder, MOST_BYTES + 1)
+            data = read_within(file.path, file.folder, MAX_BYTES + 1)
         except OSError as error:
             raise ToolError(f"{file.name} cannot be read: {error.strerror}") from None
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_BYTES:
             raise ToolError(
-                f"{file.name} is larger than {MOST_BYTES} bytes and cannot be shown; clear the outputs of its cells"
+                f"{file.name} is larger than {MAX_BYTES} bytes and cannot be shown; clear the outputs of its cells"
             )
         try:
             return file, read_notebook(data)

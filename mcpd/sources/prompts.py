@@ -21,13 +21,13 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import PromptEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MOST_OF_A_KIND, File, Report, files_of
+from mcpd.sources.files import MAX_PER_KIND, File, Report, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
 
-MOST_BYTES = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """The largest prompt file that is served, in bytes."""
 
 _ROLE = r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*"
@@ -120,7 +120,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
     """
     found: dict[str, FilePrompt] = {}
     places: dict[str, str] = {}
-    files = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
+    files = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
     for file in files:
         prompt = before.get(file.path)
         instead = "it is left out" if prompt is None else "its previous version is served"
@@ -142,9 +142,9 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
 
 def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     """Read one prompt. Raises FrontMatterError or OSError."""
-    data = read_within(file.path, folder, MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise FrontMatterError(1, f"is larger than {MOST_BYTES} bytes")
+    data = read_within(file.path, folder, MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise FrontMatterError(1, f"is larger than {MAX_BYTES} bytes")
     try:
         text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -226,7 +226,7 @@ def resources_of(
         path = "/".join(parts)
         return not any(fnmatchcase(path, each) or fnmatchcase(parts[-1], each) for each in table.exclude)
 
-    for file in files_of(folder, report, most=table.max_files, is_wanted=is_wanted if table.exclude else None):
+    for file in files_of(folder, report, limit=table.max_files, is_wanted=is_wanted if table.exclude else None):
         if file.size > table.max_bytes:
             size = f"{file.size} bytes, more than {table.max_bytes} (resources.max-bytes in mcpd.toml)"
             report.error(file.path, f"has {size}; it is left out")

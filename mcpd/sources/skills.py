@@ -31,15 +31,15 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MOST_OF_A_KIND, File, Report, escaped, files_of
+from mcpd.sources.files import MAX_PER_KIND, File, Report, escaped, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 from mcpd.sources.resources import BINARY, Origin, is_text_type, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
 
-MOST_DESCRIPTION = 1024
+MAX_DESCRIPTION = 1024
 """The largest description of a skill, in characters."""
 
-_MOST_COMPATIBILITY = 500
+_MAX_COMPATIBILITY = 500
 
 
 class SkillHead(Struct, frozen=True):
@@ -83,8 +83,8 @@ def read_head(data: bytes, folder: str) -> SkillHead:
         raise FrontMatterError(
             line, "its front matter has no description; describe what the skill does and when to use it"
         )
-    if len(description) > MOST_DESCRIPTION:
-        text = f"its description has {len(description)} characters; {MOST_DESCRIPTION} are allowed"
+    if len(description) > MAX_DESCRIPTION:
+        text = f"its description has {len(description)} characters; {MAX_DESCRIPTION} are allowed"
         raise FrontMatterError(_line(lines, "description"), text)
     return SkillHead(str(name), description, members, tuple(_warnings(members)))
 
@@ -95,8 +95,8 @@ def _warnings(members: dict[str, Any]) -> list[str]:
         value = members.get(key)
         if value is not None and not isinstance(value, str):
             found.append(f"{key} in its front matter must be a string")
-    if len(str(members.get("compatibility") or "")) > _MOST_COMPATIBILITY:
-        found.append(f"compatibility in its front matter has more than {_MOST_COMPATIBILITY} characters")
+    if len(str(members.get("compatibility") or "")) > _MAX_COMPATIBILITY:
+        found.append(f"compatibility in its front matter has more than {_MAX_COMPATIBILITY} characters")
 
     metadata = members.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
@@ -192,10 +192,10 @@ class FolderSkill:
         with self._lock:
             try:
                 found = {file.key: digest for file in self.files if (digest := self._digest(file)) is not None}
-                self._look_at_head(found)
+                self._update_head(found)
             except (FrontMatterError, OSError) as error:
                 line = f", line {error.line}" if isinstance(error, FrontMatterError) else ""
-                self._tell(f"{self._path}{line}: {error}; it is no longer served")
+                self._log_problem(f"{self._path}{line}: {error}; it is no longer served")
                 return None
             self._problem = ""
         resources = [SkillResource(uri=uri, digest=one.digest, size=one.size) for uri, one in found.items()]
@@ -219,7 +219,7 @@ class FolderSkill:
         self._digests[file.key] = found
         return found
 
-    def _look_at_head(self, found: Mapping[str, _Digest]) -> None:
+    def _update_head(self, found: Mapping[str, _Digest]) -> None:
         """Read the front matter again if SKILL.md has changed. Raises FrontMatterError or OSError."""
         if self.uri not in found:
             raise FrontMatterError(1, "was deleted or cannot be read")
@@ -229,7 +229,7 @@ class FolderSkill:
             head = read_head(read_within(self._path, self._folder, MOST_TOTAL_BYTES + 1), self._name)
             self.head, self._head_stamp = head, found[self.uri].stamp
 
-    def _tell(self, text: str) -> None:
+    def _log_problem(self, text: str) -> None:
         if text != self._problem:
             self._problem = text
             log.error("%s", printable(text, 2000))
@@ -241,7 +241,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
     If a skill contains another skill, its files belong to both, but each is only one resource.
     """
     is_wanted = _is_wanted(table.exclude)
-    roots = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: _is_skill_file(parts, is_wanted))
+    roots = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: _is_skill_file(parts, is_wanted))
     found: dict[str, SkillFile] = {}
     skills: list[FolderSkill] = []
     for root in roots:
@@ -259,7 +259,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
         if skill is not None and files is not None:
             skills.append(skill)
             _put(skill, files, found, folder, report)
-    _say_what_is_none(folder, roots, report)
+    _report_other_folders(folder, roots, report)
     return list(found.values())
 
 
@@ -282,7 +282,7 @@ def add_skills(server: Server, folder: str | os.PathLike[str], prefix: str | Non
     if not os.path.isdir(path):
         report.error(path, "is not a folder; name the folder that contains the folders of skills")
     entries = skills_of(path, SkillsTable(prefix=prefix), report) if os.path.isdir(path) else []
-    report.tell(report.found)
+    report.log_problems(report.found)
     offer_skills(server)
     server.replace(f"skills {path}", Entries(resources=entries, problems=report.found))
     return [entry.key for entry in entries if entry.extension_data[SKILLS] is not None]
@@ -307,7 +307,7 @@ def _files(folder: str, root: File, is_wanted: Callable[[tuple[str, ...]], bool]
     above = root.parts[:-1]
     own = Report(report.root)
     found = files_of(
-        os.path.dirname(root.path), own, most=MOST_FILES + 1, is_wanted=lambda parts: is_wanted((*above, *parts))
+        os.path.dirname(root.path), own, limit=MOST_FILES + 1, is_wanted=lambda parts: is_wanted((*above, *parts))
     )
     if len(found) > MOST_FILES:
         report.error(root.path, f"the skill has more than {MOST_FILES} files, which hosts may refuse; it is left out")
@@ -350,7 +350,7 @@ def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], fol
         report.warning(root.path, warning)
 
 
-def _say_what_is_none(folder: str, roots: list[File], report: Report) -> None:
+def _report_other_folders(folder: str, roots: list[File], report: Report) -> None:
     """Report folders that are not skills."""
     known = {root.parts[0] for root in roots}
     try:

@@ -84,7 +84,7 @@ _WORDS = {
 }
 
 
-def in_words(text: str) -> str:
+def pattern_message(text: str) -> str:
     """Return a readable message for a msgspec error that contains one of the patterns."""
     return next((f"expected {words}" for pattern, words in _WORDS.items() if repr(pattern) in text), text)
 

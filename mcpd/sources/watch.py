@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.sources.files import MOST_FOLDERS, folders_below
+from mcpd.sources.files import MAX_FOLDERS, folders_below
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import FILE, FOLDERS
 
@@ -32,15 +32,15 @@ log = logging.getLogger("mcpd")
 
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
-_LOOK_MS = 500
+_FIRST_REFRESH_MS = 500
 """Time after which the files are read once without a notification, for changes made before the watch began."""
-_GLANCE_SECONDS = 0.25
-_GLANCE_SHARE = 200
+_POLL_SECONDS = 0.25
+_POLL_PAUSE_FACTOR = 200
 """The pause between two polls is this many times the CPU time of a poll. Wall-clock time would not do: if the system
 delays one poll, an edit would be noticed a minute later.
 """
 _LONG_PAUSE = 0.4
-_MOST_SECONDS = 5.0
+_MAX_SECONDS = 5.0
 _CLOCK_STEP_NS = 20_000_000
 """How much later than a file's modification time the clock may be if it is read right after the write."""
 
@@ -91,7 +91,7 @@ def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -
 
     If polling is slow because of the number of files, watching starts at once.
     """
-    stamps, pause = seen = _look(watched)
+    stamps, pause = seen = _poll(watched)
     has_changed = any(stamp is None or stamp[1] > began - _CLOCK_STEP_NS for stamp in stamps.values())
     if has_changed or pause > _LONG_PAUSE or _wait_for_a_change(watched, stop, seen) is not None:
         for each in watched:
@@ -108,36 +108,36 @@ def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
                 stop.wait(_STEP_MS / 1000)
     except Exception as error:  # for example more folders than the system can watch
         log.warning("the system cannot report changes: %s; files are polled instead", printable(error))
-        _look_from_time_to_time(watched, stop)
+        _poll_files(watched, stop)
 
 
 # -- until something has changed ---------------------------------------------------------------
 
-_Look = tuple[dict[str, tuple[int, int] | None], float]
+_Poll = tuple[dict[str, tuple[int, int] | None], float]
 """The size and time of each file (None if it cannot be read), and the seconds until the next poll."""
 
 
-def _look_from_time_to_time(watched: Sequence[Watched], stop: threading.Event) -> None:
-    look: _Look | None = _look(watched)
-    while look is not None:
+def _poll_files(watched: Sequence[Watched], stop: threading.Event) -> None:
+    poll: _Poll | None = _poll(watched)
+    while poll is not None:
         for each in watched:
             _refresh(each, {each.name})
         # The stamps were taken before the files were read, so that a write in between counts as another change.
-        look = _wait_for_a_change(watched, stop, look)
+        poll = _wait_for_a_change(watched, stop, poll)
 
 
-def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: _Look) -> _Look | None:
+def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: _Poll) -> _Poll | None:
     """Return the first poll that differs from `seen`, or None when `stop` is set."""
     stamps, pause = seen
     while not stop.wait(pause):
-        now = _look(watched)
+        now = _poll(watched)
         if now[0] != stamps:
             return now
         pause = now[1]
     return None
 
 
-def _look(watched: Sequence[Watched]) -> _Look:
+def _poll(watched: Sequence[Watched]) -> _Poll:
     began = thread_time()
     found: dict[str, tuple[int, int] | None] = {}
     for each in watched:
@@ -148,7 +148,7 @@ def _look(watched: Sequence[Watched]) -> _Look:
             except OSError:
                 found[path] = None
     took = thread_time() - began
-    return found, min(max(_GLANCE_SECONDS, _GLANCE_SHARE * took), _MOST_SECONDS)
+    return found, min(max(_POLL_SECONDS, _POLL_PAUSE_FACTOR * took), _MAX_SECONDS)
 
 
 # -- from then on ------------------------------------------------------------------------------
@@ -173,29 +173,29 @@ def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
         debounce=_DEBOUNCE_MS,
         step=_STEP_MS,
         stop_event=stop,
-        rust_timeout=_LOOK_MS,
+        rust_timeout=_FIRST_REFRESH_MS,
         yield_on_timeout=True,
         raise_interrupt=False,
         recursive=False,
     )
-    has_looked = False
+    has_refreshed = False
     for changed in changes:
         paths = {path for _, path in changed}
         for each in watched:
-            if not has_looked or any(each.concerns(path) for path in paths):
+            if not has_refreshed or any(each.concerns(path) for path in paths):
                 _refresh(each, paths)
         # Also after the first refresh: a folder may have been created after the folders were listed.
-        if (paths or not has_looked) and set(_folders(watched)) != known:
+        if (paths or not has_refreshed) and set(_folders(watched)) != known:
             return
-        has_looked = True
+        has_refreshed = True
 
 
 def _folders(watched: Sequence[Watched]) -> list[str]:
     found = list(dict.fromkeys(path for each in watched for path in each.folders() if os.path.isdir(path)))
-    if len(found) > MOST_FOLDERS:
-        text = f"has more than {MOST_FOLDERS} folders; restart the server after changes in the others"
+    if len(found) > MAX_FOLDERS:
+        text = f"has more than {MAX_FOLDERS} folders; restart the server after changes in the others"
         log.warning("%s: %s", printable(watched[0].name), printable(text))
-    return found[:MOST_FOLDERS]
+    return found[:MAX_FOLDERS]
 
 
 def _refresh(watched: Watched, paths: set[str]) -> None:

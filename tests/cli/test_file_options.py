@@ -74,7 +74,7 @@ async def test_on_the_command_line(tmp_path: Path, child: Child) -> None:
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == 1
-        assert done.stderr.endswith("mcpd.toml, line 3: there is no key serve.grase; did you mean grace?\n")
+        assert done.stderr.endswith("mcpd.toml, line 3: unknown key serve.grase; did you mean grace?\n")
 
 
 def test_a_transport_of_the_file_is_served(tmp_path: Path, child: Child) -> None:

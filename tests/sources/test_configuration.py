@@ -208,7 +208,7 @@ def test_texts_are_read_as_msgspec_reads_them(tmp_path: Path, text: str, monkeyp
     """A file that has nothing but texts takes a short way; the other one has the same to say."""
     path = written_to(tmp_path, text)
     found = _said(path)
-    monkeypatch.setattr(configuration, "_texts", lambda members: None)
+    monkeypatch.setattr(configuration, "_plain_configuration", lambda members: None)
     assert _said(path) == found
 
 

@@ -16,7 +16,7 @@ from support.wires import LEGACY, MODERN, memory_wire, process_wire, stdio_wire
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.sources.folder import Folder, open_folder
-from mcpd.sources.lookup import ServerFolder, place_of
+from mcpd.sources.lookup import ServerFolder, folder_at
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 APPS = {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
@@ -389,7 +389,7 @@ def test_an_untrusted_place_never_imports(tmp_path: Path) -> None:
 async def test_what_is_the_same_changes_nothing(tmp_path: Path) -> None:
     """Files and prompts that have not changed are equal entries: clients hear of what did, once for each kind."""
     files: dict[str, Any] = {name: text for name, text in GARDEN.items() if not name.startswith(("tools", "apps"))}
-    source = Folder(place_of(str(write(tmp_path, files))))
+    source = Folder(folder_at(str(write(tmp_path, files))))
     async with memory_wire(source.server, LEGACY[-1]) as wire:
         source.refresh()
         await wire.quiet()

@@ -10,18 +10,18 @@ from support.folders import write
 
 from mcpd.cli.target import load
 from mcpd.errors import ConfigurationError
-from mcpd.sources.lookup import ServerFolder, place_here, place_of
+from mcpd.sources.lookup import ServerFolder, folder_at, folder_here
 
 
 def test_the_nearest_file_here_or_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write(tmp_path, {"mcpd.toml": "", "a/b/x": "", "a/pyproject.toml": "[tool.mcpd]\n", "c/pyproject.toml": ""})
     monkeypatch.chdir(root / "a" / "b")
-    assert place_here() == ServerFolder(str(root), str(root / "mcpd.toml"))
+    assert folder_here() == ServerFolder(str(root), str(root / "mcpd.toml"))
     (root / "mcpd.toml").unlink()
-    assert place_here() == ServerFolder(str(root / "a"), str(root / "a" / "pyproject.toml"))
+    assert folder_here() == ServerFolder(str(root / "a"), str(root / "a" / "pyproject.toml"))
     monkeypatch.chdir(root / "c")
-    assert place_here() is None
-    assert place_of(".") == ServerFolder(str(root / "c"))
+    assert folder_here() is None
+    assert folder_at(".") == ServerFolder(str(root / "c"))
 
 
 @pytest.mark.parametrize("name", ["tools", "apps", "resources", "prompts"])
@@ -29,10 +29,10 @@ def test_the_sub_folders_that_make_a_server(tmp_path: Path, monkeypatch: pytest.
     """D9: whose code is not trusted, since nobody named the folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text("a file")
-    assert place_here() is None
+    assert folder_here() is None
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
-    assert place_here() == ServerFolder(str(tmp_path), is_trusted=False)
+    assert folder_here() == ServerFolder(str(tmp_path), is_trusted=False)
 
 
 def test_a_server_beside_its_apps_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_a_server_beside_its_apps_is_asked_for(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(
         ConfigurationError, match=r"name server\.py, which is here, or \. for this folder, or write --d"
     ):
-        place_here()
+        folder_here()
 
 
 def test_a_file_of_another_user_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,9 +51,9 @@ def test_a_file_of_another_user_says_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     monkeypatch.setattr(os, "stat", _owned_by(54321))
-    assert place_here() == ServerFolder(str(tmp_path), is_trusted=False, others_file=str(tmp_path / "mcpd.toml"))
+    assert folder_here() == ServerFolder(str(tmp_path), is_trusted=False, ignored_file=str(tmp_path / "mcpd.toml"))
     monkeypatch.setattr(os, "stat", _owned_by(0))
-    assert place_here() == ServerFolder(str(tmp_path), str(tmp_path / "mcpd.toml"))
+    assert folder_here() == ServerFolder(str(tmp_path), str(tmp_path / "mcpd.toml"))
 
 
 def _owned_by(uid: int) -> object:
@@ -72,7 +72,7 @@ def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "getcwd", gone)
-    assert place_here() is None
+    assert folder_here() is None
 
 
 def test_without_any_it_is_the_starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

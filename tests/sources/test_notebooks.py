@@ -12,7 +12,7 @@ from support.wires import MODERN, memory_wire
 
 from mcpd.server.joined import join
 from mcpd.sources.folder import Folder
-from mcpd.sources.lookup import place_of
+from mcpd.sources.lookup import folder_at
 
 HEAD = '{"nbformat": 4, "nbformat_minor": 5, "metadata": {"language_info": {"name": "python"}}, "cells": '
 SPRING = (
@@ -88,7 +88,7 @@ async def test_a_notebook_is_found_by_what_one_would_say(tmp_path: Path) -> None
 async def test_only_where_there_are_notebooks(tmp_path: Path) -> None:
     """And while it is served: they come and go with the files."""
     write(tmp_path, {"mcpd.toml": "", "resources/a.md": "a"})
-    folder = Folder(place_of(str(tmp_path)), is_growing=True)
+    folder = Folder(folder_at(str(tmp_path)), is_growing=True)
     async with memory_wire(folder.server, MODERN, capabilities=WITH_APPS) as wire:
         assert await names(wire) == []
         write(tmp_path, {"resources/a.ipynb": SPRING})

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from support.folders import opened, problems, write
 from support.wires import LEGACY, MODERN, Wire, memory_wire
 
-from mcpd.sources.files import MOST_TOLD, Report, files_of
+from mcpd.sources.files import MAX_LOGGED, Report, files_of
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 
@@ -253,19 +253,19 @@ def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tree.os, "scandir", lambda path: Scan(Entry(f"{number:06}") for number in range(100_000)))
     monkeypatch.setattr(tree.os, "access", lambda path, mode: True)
     report = Report(str(tmp_path))
-    assert len(files_of(str(tmp_path), report, most=10_000)) == 10_000
+    assert len(files_of(str(tmp_path), report, limit=10_000)) == 10_000
     assert [problem.text for problem in report.found] == ["has more than 10000 files; the first 10000 are served"]
 
-    monkeypatch.setattr(tree, "MOST_LOOKED_AT", 50_000)
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 50_000)
     report = Report(str(tmp_path))
-    assert files_of(str(tmp_path), report, most=10) == []
+    assert files_of(str(tmp_path), report, limit=10) == []
     assert "contains more than 50000 files and folders" in report.found[0].text
 
     report = Report(str(tmp_path))
     for number in range(100_000):
         report.error(f"{number}", "is bad")
-    assert len(report.found) == MOST_TOLD + 1
-    assert report.found[-1].text == f"and {100_000 - MOST_TOLD} more problems"
+    assert len(report.found) == MAX_LOGGED + 1
+    assert report.found[-1].text == f"and {100_000 - MAX_LOGGED} more problems"
 
 
 def test_folders_in_folders(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_folders_in_folders(tmp_path: Path) -> None:
         path /= "d"
     path.mkdir(parents=True)
     (path / "x.txt").write_text("")
-    (found,) = files_of(str(tmp_path), Report(str(tmp_path)), most=10)
+    (found,) = files_of(str(tmp_path), Report(str(tmp_path)), limit=10)
     assert len(found.parts) == depth + 1
 
 

@@ -297,9 +297,9 @@ async def test_rules_and_switches(tmp_path: Path) -> None:
 
 async def test_what_changes_under_reload(tmp_path: Path) -> None:
     from mcpd.sources.folder import Folder
-    from mcpd.sources.lookup import place_of
+    from mcpd.sources.lookup import folder_at
 
-    source = Folder(place_of(str(write(tmp_path, FILES))), is_growing=True)
+    source = Folder(folder_at(str(write(tmp_path, FILES))), is_growing=True)
     async with memory_wire(source.server, LEGACY[-1]) as wire:
         await wire.result("resources/subscribe", {"uri": "skill://tend/references/order.md"})
         write(tmp_path, {"skills/tend/references/order.md": "other", "skills/new/SKILL.md": head("new")})

@@ -23,7 +23,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.sources.files import folders_below
 from mcpd.sources.folder import Folder
-from mcpd.sources.lookup import place_of
+from mcpd.sources.lookup import folder_at
 from mcpd.sources.watch import WatchedFolder, watch_later, watching
 
 FILES: dict[str, str | bytes] = {
@@ -35,7 +35,7 @@ HTML = '<!doctype html><meta charset="utf-8"><title>x</title>'
 
 
 def folder(root: Path, files: dict[str, str | bytes]) -> Folder:
-    return Folder(place_of(str(write(root, files))), is_growing=True)
+    return Folder(folder_at(str(write(root, files))), is_growing=True)
 
 
 async def names(wire: Wire) -> list[str]:
@@ -260,7 +260,7 @@ def test_which_folders_are_watched(tmp_path: Path) -> None:
     }  # fmt: skip
     for number in range(30):
         (tmp_path / "lib" / str(number)).mkdir()
-    assert len(folders_below([str(tmp_path)], most=10)) == 10
+    assert len(folders_below([str(tmp_path)], limit=10)) == 10
     assert folders_below([str(tmp_path / "none")]) == [str(tmp_path / "none")]
 
 
@@ -334,13 +334,13 @@ async def test_what_tools_lack_comes_later(tmp_path: Path) -> None:
 
 
 class _Stalled(WatchedFolder):
-    has_looked = False
+    has_refreshed = False
 
     def files(self) -> Iterator[str]:
         """As where others have the processor while files are looked at."""
         threading.Event().wait(0.4)
         yield from super().files()
-        self.has_looked = True
+        self.has_refreshed = True
 
 
 @contextmanager
@@ -360,7 +360,7 @@ async def test_a_look_that_was_made_to_wait(tmp_path: Path) -> None:
     source = folder(tmp_path, FILES)
     watched = _Stalled(source)
     with watched_later(watched):
-        await until(lambda: watched.has_looked)
+        await until(lambda: watched.has_refreshed)
         write(tmp_path, {"tools/b.py": "def b() -> int:\n    return 1\n"})
         await until(lambda: "b" in source.server.catalog.tools)
 
@@ -371,12 +371,12 @@ async def test_where_looking_costs_much(tmp_path: Path, monkeypatch: pytest.Monk
 
     clock, asked, watch = count(), threading.Event(), watchfiles.watch
 
-    def heard(*paths: str, **how: Any) -> Any:
+    def output(*paths: str, **how: Any) -> Any:
         asked.set()
         return watch(*paths, **how)
 
     monkeypatch.setattr("mcpd.sources.watch.thread_time", lambda: float(next(clock)))
-    monkeypatch.setattr("watchfiles.watch", heard)
+    monkeypatch.setattr("watchfiles.watch", output)
     source = folder(tmp_path, FILES)
     with watched_later(WatchedFolder(source)):
         await until(asked.is_set)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mcpd import Server
 from mcpd.sources.folder import open_folder
-from mcpd.sources.lookup import place_of
+from mcpd.sources.lookup import folder_at
 
 __all__ = ["opened", "problems", "write"]
 
@@ -23,7 +23,7 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 def opened(root: Path, files: Mapping[str, str | bytes] | None = None) -> Server:
     """The server that a folder is, after these files were written into it."""
-    return open_folder(place_of(str(write(root, files or {}))))
+    return open_folder(folder_at(str(write(root, files or {}))))
 
 
 def problems(server: Server) -> list[str]:

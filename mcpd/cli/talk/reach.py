@@ -108,9 +108,9 @@ def _meant_here() -> CommandTarget:
     """The folder that is meant where no server was named, or the demo server. Raises ConfigurationError."""
     from msgspec.structs import replace
 
-    from mcpd.sources.lookup import place_here
+    from mcpd.sources.lookup import folder_here
 
-    place = place_here()
+    place = folder_here()
     if place is None:
         return command_of(None)
     return command_of(FileTarget(place.root)) if place.is_trusted else replace(command_of(None), name="this folder")

@@ -31,7 +31,7 @@ class Addresses(Struct, frozen=True):
     section_form: str
     """The URI of a section after the base, with `{section}`."""
     slug_of: Callable[[str], str]
-    shown: Callable[[str], str]
+    without_number: Callable[[str], str]
     """Removes the number at the beginning of a file or folder name."""
 
     @property
@@ -50,7 +50,7 @@ class Addresses(Struct, frozen=True):
 
     def url(self, path: str) -> str:
         """Return the URL at which a page is published, or ""."""
-        return self.base_url and self.base_url + published(path, self.slug_of(path), self.shown)
+        return self.base_url and self.base_url + published(path, self.slug_of(path), self.without_number)
 
     def path_in(self, said: str) -> tuple[str, str]:
         """Return the path or published address in a path, URI or URL, and its fragment."""
@@ -65,12 +65,12 @@ class Addresses(Struct, frozen=True):
         return place, unquote(fragment)
 
 
-def published(path: str, slug: str, shown: Callable[[str], str]) -> str:
+def published(path: str, slug: str, without_number: Callable[[str], str]) -> str:
     """Return the address of a page relative to the base URL: its slug, or its path without suffix and numbers, with a
     final `/`.
     """
     if not slug:
-        parts = [shown(part) for part in path.split("/")]
+        parts = [without_number(part) for part in path.split("/")]
         stem = parts.pop().rpartition(".")[0]
         slug = "/".join(parts if stem.lower() in _INDEXES else [*parts, stem])
     slug = slug.strip("/")
@@ -87,8 +87,8 @@ def quoted(text: str, plain: str = _PATH) -> str:
     )
 
 
-_MOST_BYTES = 4096
-_MOST_CHARS = 300
+_MAX_BYTES = 4096
+_MAX_CHARS = 300
 
 # `re` compiles these when they are first needed.
 _TITLE = r"(?m)^#[ \t]+(.+?)[ \t#]*$"
@@ -99,7 +99,7 @@ _NOTEBOOK_TITLE = r'"#[ ]+([^"\\]+)'
 _MARKS = r"[`*]|\[([^\]]*)\]\([^)]*\)"
 
 
-class Head(Struct, frozen=True):
+class PageHead(Struct, frozen=True):
     """The title, description and slug in the first lines of a page; each may be ""."""
 
     title: str = ""
@@ -107,27 +107,27 @@ class Head(Struct, frozen=True):
     slug: str = ""
 
 
-NO_HEAD = Head()
+NO_HEAD = PageHead()
 
 
-def head_of(folder: str, path: str) -> Head:
+def page_head(folder: str, path: str) -> PageHead:
     """Return what the first lines of a file say. Lists use it, so that they need not wait for the index."""
     suffix = path[path.rfind(".") :].lower()
     if suffix not in _READERS:
         return NO_HEAD
     try:
-        data = read_beginning(folder, path, _MOST_BYTES)
+        data = read_beginning(folder, path, _MAX_BYTES)
     except OSError:
         return NO_HEAD
     return _READERS[suffix](data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
 
-def _markdown(text: str) -> Head:
+def _markdown(text: str) -> PageHead:
     front, body = split_page(text)
     return _head(text_in(front, "title") or _first(_TITLE, body), text_in(front, "description"), text_in(front, "slug"))
 
 
-def _html(text: str) -> Head:
+def _html(text: str) -> PageHead:
     title = _first(_HTML_TITLE, text) or re.sub("<[^>]*>", "", _first(_HTML_HEADING, text))
     if "&" in title:
         from html import unescape  # few titles need it
@@ -136,17 +136,17 @@ def _html(text: str) -> Head:
     return _head(titled_page(title))
 
 
-def _rst(text: str) -> Head:
+def _rst(text: str) -> PageHead:
     return _head(_first(_RST_TITLE, text))
 
 
-def _notebook(text: str) -> Head:
+def _notebook(text: str) -> PageHead:
     return _head(_first(_NOTEBOOK_TITLE, text))
 
 
-def _head(title: str, description: str = "", slug: str = "") -> Head:
+def _head(title: str, description: str = "", slug: str = "") -> PageHead:
     title = re.sub(_MARKS, lambda mark: mark[1] or "", title)
-    return Head(" ".join(title.split())[:_MOST_CHARS], description[:_MOST_CHARS], slug)
+    return PageHead(" ".join(title.split())[:_MAX_CHARS], description[:_MAX_CHARS], slug)
 
 
 def _first(pattern: str, text: str) -> str:
@@ -154,7 +154,7 @@ def _first(pattern: str, text: str) -> str:
     return found[1] if found else ""
 
 
-_READERS: dict[str, Callable[[str], Head]] = {
+_READERS: dict[str, Callable[[str], PageHead]] = {
     ".md": _markdown, ".mdx": _markdown, ".markdown": _markdown,
     ".html": _html, ".htm": _html, ".xhtml": _html,
     ".rst": _rst, ".rest": _rst,

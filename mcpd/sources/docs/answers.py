@@ -6,7 +6,8 @@ A search without a match also has a result: it suggests names that exist and are
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +19,15 @@ from mcpd.sources.docs.addresses import Addresses, published
 from mcpd.sources.docs.page import UnreadablePage
 from mcpd.sources.docs.results import BadCursor, UnknownPage, UnknownSection
 from mcpd.sources.docs.tool_results import (
-    Code,
-    Described,
+    CodeExamples,
+    Description,
     Document,
     Example,
-    Found,
     HeadingInfo,
     Hit,
-    Looked,
+    LookupResults,
     PageText,
+    SearchResults,
     SectionInfo,
     SectionPage,
     Sections,
@@ -36,14 +37,14 @@ from mcpd.sources.docs.tool_results import (
 if TYPE_CHECKING:
     from mcpd.sources.docs.library import Library
     from mcpd.sources.docs.page import Heading, Page
-    from mcpd.sources.docs.results import PageInfo, Progress
+    from mcpd.sources.docs.results import CodeHit, Entry, PageInfo, Progress, SearchHit
 
-MOST_CHARS = 20_000
+MAX_CHARS = 20_000
 """How many characters of pages one result has. The rest is available with the next cursor."""
 
-_TOP = "."
+_TOP_SECTION = "."
 """The name of the section for pages that are in no section."""
-_MOST_HEADINGS = 200
+_MAX_HEADINGS = 200
 _NEAR = 5
 
 
@@ -70,45 +71,37 @@ class Answers:
     def library(self) -> Library:
         return self._library()
 
-    async def page_at(self, said: str) -> tuple[str, str]:
+    async def page_at(self, reference: str) -> tuple[str, str]:
         """Return the text of a page, or of the section named after `#`, and its MIME type. Raises UnknownPage."""
-        place, fragment = self.addresses.path_in(said)
-        page = await self._page(said, place)
-        found = _heading(page, fragment) if fragment and page.path != said else None
-        if fragment and page.path != said and found is None:
-            raise UnknownPage(said, [])
+        place, fragment = self.addresses.path_in(reference)
+        page = await self._page(reference, place)
+        found = _heading(page, fragment) if fragment and page.path != reference else None
+        if fragment and page.path != reference and found is None:
+            raise UnknownPage(reference, [])
         return (page.text if found is None else page.text[found.start : found.end]), page.mime_type
 
     async def search(
         self, query: str, section: str | None = None, kind: Any = None, limit: int = 5, cursor: str | None = None
-    ) -> Found:
+    ) -> SearchResults:
         """Return pages that match a query."""
         if not query.strip():
             raise ToolError("query: is required; describe in a few words what to search for")
-        try:
-            found = await self.library.search(query, section=_inner(section), kind=kind, limit=limit, cursor=cursor)
-        except UnknownSection as error:
-            raise _no_section(error) from None
-        except BadCursor as error:
-            raise ToolError(f"cursor: {error}") from None
+        with _argument_errors():
+            found = await self.library.search(
+                query, section=_library_section(section), kind=kind, limit=limit, cursor=cursor
+            )
         if self._when_indexed is not None and found.progress.is_complete:
-            told, self._when_indexed = self._when_indexed, None
-            told()
+            report, self._when_indexed = self._when_indexed, None
+            report()
         hits = [
             Hit(
-                path=hit.path,
-                title=hit.title,
-                section=hit.section or _TOP,
-                heading=hit.heading or UNSET,
-                anchor=hit.anchor or UNSET,
-                uri=self.addresses.page(hit.path),
-                url=self._url(hit.path, hit.anchor),
+                **self._location(hit),
                 snippet=hit.snippet,
                 highlights=hit.highlights or UNSET,
             )
             for hit in found.hits
         ]
-        return Found(
+        return SearchResults(
             query=query,
             results=hits,
             total=found.total,
@@ -122,7 +115,9 @@ class Answers:
     async def list_sections(self) -> Sections:
         overview = await self.library.overview()
         sections = [
-            SectionInfo(name=one.name or _TOP, title=one.title, pages=one.pages, uri=self.addresses.section(one.name))
+            SectionInfo(
+                name=one.name or _TOP_SECTION, title=one.title, pages=one.pages, uri=self.addresses.section(one.name)
+            )
             for one in overview.sections
         ]
         return Sections(
@@ -132,17 +127,17 @@ class Answers:
     async def read_section(self, section: str, cursor: str | None = None) -> SectionText:
         """Return pages of a section, starting at the cursor, as far as they fit into one result."""
         try:
-            infos = await self.library.list_pages(_inner(section))
+            infos = await self.library.list_pages(_library_section(section))
         except UnknownSection as error:
             return await self._no_such_section(section, error.near)
-        at, begin = _numbers(cursor, len(infos))
+        at, begin = _page_and_offset(cursor, len(infos))
         pages: list[SectionPage] = []
-        room, following = MOST_CHARS, ""
+        room, following = MAX_CHARS, ""
         while at < len(infos) and not following:
             info = infos[at]
             page = await self._page_or_none(info.path)
             text = "" if page is None else page.text
-            part, end = _part(text, begin, room)
+            part, end = _slice(text, begin, room)
             if part or not text:
                 pages.append(self._section_page(page, info, part, is_part=begin > 0 or end < len(text)))
             room -= len(part)
@@ -150,7 +145,7 @@ class Answers:
                 following = f"{at}:{end}"
             else:
                 at, begin = at + 1, 0
-                following = f"{at}:0" if at < len(infos) and room < MOST_CHARS // 20 else ""
+                following = f"{at}:0" if at < len(infos) and room < MAX_CHARS // 20 else ""
         return SectionText(
             section=section,
             title=await self._section_title(section),
@@ -184,17 +179,17 @@ class Answers:
             return PageText(path=page.path, title=page.title, error=text, near=near)
 
         start, end = (found.start, found.end) if found is not None else (0, len(page.text))
-        begin = _number(cursor, end - start)
-        part, stop = _part(page.text[start:end], begin, MOST_CHARS)
+        begin = _offset(cursor, end - start)
+        part, stop = _slice(page.text[start:end], begin, MAX_CHARS)
         headings = [HeadingInfo(title=one.title, anchor=one.anchor, level=one.level) for one in page.headings]
         return PageText(
             path=page.path,
             title=page.title,
-            section=page.section or _TOP,
+            section=page.section or _TOP_SECTION,
             text=part,
             heading=UNSET if found is None else found.title,
             anchor=UNSET if found is None else found.anchor,
-            headings=headings[:_MOST_HEADINGS] if found is None and headings else UNSET,
+            headings=headings[:_MAX_HEADINGS] if found is None and headings else UNSET,
             uri=self.addresses.page(page.path),
             url=self._url(page.path, "" if found is None else found.anchor),
             next_cursor=str(stop) if stop < end - start else UNSET,
@@ -207,35 +202,25 @@ class Answers:
         section: str | None = None,
         limit: int = 5,
         cursor: str | None = None,
-    ) -> Code:
+    ) -> CodeExamples:
         """Return code examples."""
         if not words.strip() and not language:
             raise ToolError("words: is required; describe what the example should show")
-        try:
+        with _argument_errors():
             found = await self.library.find_code(
-                words, language=language, section=_inner(section), limit=limit, cursor=cursor
+                words, language=language, section=_library_section(section), limit=limit, cursor=cursor
             )
-        except UnknownSection as error:
-            raise _no_section(error) from None
-        except BadCursor as error:
-            raise ToolError(f"cursor: {error}") from None
         examples = [
             Example(
-                path=hit.path,
-                title=hit.title,
-                section=hit.section or _TOP,
-                heading=hit.heading or UNSET,
-                anchor=hit.anchor or UNSET,
-                uri=self.addresses.page(hit.path),
-                url=self._url(hit.path, hit.anchor),
+                **self._location(hit),
                 language=hit.language,
-                code=_part(hit.text, 0, MOST_CHARS // 4)[0],
+                code=_slice(hit.text, 0, MAX_CHARS // 4)[0],
                 before=hit.before or UNSET,
             )
             for hit in found.hits
         ]
         documents = _documents(examples)
-        return Code(
+        return CodeExamples(
             words=words,
             examples=examples,
             total=found.total,
@@ -248,23 +233,15 @@ class Answers:
             total_documents=len(documents),
         )
 
-    async def look_up(self, name: str, section: str | None = None, limit: int = 3) -> Looked:
+    async def look_up(self, name: str, section: str | None = None, limit: int = 3) -> LookupResults:
         """Return the places where a command or setting is described."""
         if not name.strip():
             raise ToolError("name: is required; give the name to look up")
-        try:
-            found = await self.library.look_up(name, section=_inner(section), limit=limit)
-        except UnknownSection as error:
-            raise _no_section(error) from None
+        with _argument_errors():
+            found = await self.library.look_up(name, section=_library_section(section), limit=limit)
         results = [
-            Described(
-                path=entry.path,
-                title=entry.title,
-                section=entry.section or _TOP,
-                heading=entry.heading or UNSET,
-                anchor=entry.anchor or UNSET,
-                uri=self.addresses.page(entry.path),
-                url=self._url(entry.path, entry.anchor),
+            Description(
+                **self._location(entry),
                 content=entry.text,
             )
             for entry in found.entries
@@ -273,7 +250,7 @@ class Answers:
             results = await self._mentions(name, section, limit)
         if not results:
             near = f"similar names: {', '.join(found.near)}" if found.near else "no name is similar"
-            return Looked(
+            return LookupResults(
                 name=name,
                 results=[],
                 total=0,
@@ -283,7 +260,7 @@ class Answers:
                 progress=_partial(found.progress),
             )
         first = results[0]
-        return Looked(
+        return LookupResults(
             name=name,
             results=results,
             total=len(results),
@@ -295,14 +272,14 @@ class Answers:
             first_content=first.content,
         )
 
-    async def _mentions(self, name: str, section: str | None, limit: int) -> list[Described]:
+    async def _mentions(self, name: str, section: str | None, limit: int) -> list[Description]:
         """Return places that mention a name in running text. Used if no heading and no list item has that name."""
         phrase = name.replace('"', " ").strip()
         if not phrase:
             return []
         words = r"\s+".join(map(re.escape, phrase.split()))
         written = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
-        found = await self.library.search(f'"{phrase}"', section=_inner(section), limit=limit)
+        found = await self.library.search(f'"{phrase}"', section=_library_section(section), limit=limit)
         results = []
         for hit in found.hits:
             page = await self._page_or_none(hit.path)
@@ -311,10 +288,10 @@ class Answers:
             heading, content = place
             anchor = "" if heading is None else heading.anchor
             results.append(
-                Described(
+                Description(
                     path=hit.path,
                     title=hit.title,
-                    section=hit.section or _TOP,
+                    section=hit.section or _TOP_SECTION,
                     heading=UNSET if heading is None else heading.title,
                     anchor=anchor or UNSET,
                     uri=self.addresses.page(hit.path),
@@ -325,6 +302,18 @@ class Answers:
         return results
 
     # -- parts -------------------------------------------------------------------------------
+
+    def _location(self, found: SearchHit | CodeHit | Entry) -> dict[str, Any]:
+        """Return the fields of `PageLocation`."""
+        return {
+            "path": found.path,
+            "title": found.title,
+            "section": found.section or _TOP_SECTION,
+            "heading": found.heading or UNSET,
+            "anchor": found.anchor or UNSET,
+            "uri": self.addresses.page(found.path),
+            "url": self._url(found.path, found.anchor),
+        }
 
     def _url(self, path: str, anchor: str = "") -> str | UnsetType:
         url = self.addresses.url(path)
@@ -337,22 +326,24 @@ class Answers:
         except (UnknownPage, UnreadablePage):
             return None
 
-    async def _page(self, said: str, place: str) -> Page:
+    async def _page(self, reference: str, place: str) -> Page:
         """Return the page with a path, URI, URL or slug. Raises UnknownPage."""
         first: UnknownPage | None = None
-        for path in dict.fromkeys((said, said.strip(), place, place.removeprefix("./"), self._published(place))):
+        for path in dict.fromkeys(
+            (reference, reference.strip(), place, place.removeprefix("./"), self._published(place))
+        ):
             try:
                 if path:
                     return await self.library.page(path)
             except UnknownPage as error:
                 first = first or error
-        raise first or UnknownPage(said, [])
+        raise first or UnknownPage(reference, [])
 
     def _published(self, place: str) -> str:
         """Return the path of the page with this published address or URL, or ""."""
         base = self.addresses.base_url
         wanted = (place[len(base) :] if base and place.startswith(base) else place).strip("/")
-        slug_of, shown = self.addresses.slug_of, self.addresses.shown
+        slug_of, shown = self.addresses.slug_of, self.addresses.without_number
         return next((one for one in self._paths() if published(one, slug_of(one), shown).strip("/") == wanted), "")
 
     def _section_page(self, page: Page | None, info: PageInfo, text: str, *, is_part: bool) -> SectionPage:
@@ -368,24 +359,32 @@ class Answers:
 
     async def _section_title(self, section: str) -> str | UnsetType:
         overview = await self.library.overview()
-        wanted = (_inner(section) or "").casefold()
+        wanted = (_library_section(section) or "").casefold()
         return next(
             (one.title for one in overview.sections if wanted in (one.name.casefold(), one.title.casefold())), UNSET
         )
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
-        names = [one.name or _TOP for one in (await self.library.overview()).sections]
+        names = [one.name or _TOP_SECTION for one in (await self.library.overview()).sections]
         text = f"Section not found: {printable(section)}; sections: {', '.join(names)}"
         return SectionText(section=section, error=text, near=near or UNSET, available_sections=names)
 
 
-def _inner(section: str | None) -> str | None:
+def _library_section(section: str | None) -> str | None:
     """Return a section's name in the library."""
-    return "" if section == _TOP else section and (section.strip().strip("/") or section)
+    return "" if section == _TOP_SECTION else section and (section.strip().strip("/") or section)
 
 
-def _no_section(error: UnknownSection) -> ToolError:
-    return ToolError(f"section: {error}; sections: {', '.join(error.near)}" if error.near else f"section: {error}")
+@contextmanager
+def _argument_errors() -> Iterator[None]:
+    """Raise ToolError for a section or cursor that the library does not accept."""
+    try:
+        yield
+    except UnknownSection as error:
+        sections = f"; sections: {', '.join(error.near)}" if error.near else ""
+        raise ToolError(f"section: {error}{sections}") from None
+    except BadCursor as error:
+        raise ToolError(f"cursor: {error}") from None
 
 
 def _partial(progress: Progress) -> str | UnsetType:
@@ -428,13 +427,13 @@ def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading
     above = [one for one in page.headings if one.start <= at.start() < one.end]
     heading = above[-1] if above else None
     start, end = (heading.start, heading.end) if heading is not None else (0, len(page.text))
-    room = MOST_CHARS // 5
+    room = MAX_CHARS // 5
     if at.end() - start > room:
         start = page.text.rfind("\n", start, at.start() - room // 2) + 1 or at.start() - room // 2
-    return heading, _part(page.text[start:end], 0, room)[0]
+    return heading, _slice(page.text[start:end], 0, room)[0]
 
 
-def _part(text: str, begin: int, room: int) -> tuple[str, int]:
+def _slice(text: str, begin: int, room: int) -> tuple[str, int]:
     """Return at most `room` characters from `begin`, ending after a line if possible, and the end position."""
     if len(text) - begin <= room:
         return text[begin:], len(text)
@@ -444,16 +443,16 @@ def _part(text: str, begin: int, room: int) -> tuple[str, int]:
     return text[begin:end], end
 
 
-def _number(cursor: str | None, most: int) -> int:
+def _offset(cursor: str | None, limit: int) -> int:
     """Return the offset in a cursor. Raises ToolError."""
     if cursor is None or cursor == "":
         return 0
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12 or int(cursor) >= max(most, 1):
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12 or int(cursor) >= max(limit, 1):
         raise ToolError("cursor: does not belong to this page; call again without it")
     return int(cursor)
 
 
-def _numbers(cursor: str | None, pages: int) -> tuple[int, int]:
+def _page_and_offset(cursor: str | None, pages: int) -> tuple[int, int]:
     """Return the page number and offset in a cursor. Raises ToolError."""
     if not cursor:
         return 0, 0

@@ -18,13 +18,13 @@ from mcpd.server.folder_files import is_below, read_within
 from mcpd.sources.docs.page import Kind, UnreadablePage, kind_of
 from mcpd.sources.docs.results import DocsSettings, LeftOut
 
-MOST_LEFT_OUT = 200
+MAX_LEFT_OUT = 200
 """How many of the files that are left out are reported one by one."""
 
-_MOST_NAMES = 500_000
+_MAX_NAMES = 500_000
 # Folders of site generators with copies of the sources or with style sheets.
-_NO_PLACES = frozenset(("__pycache__", "node_modules"))
-_PASSED_OVER = _NO_PLACES | {"_sources", "_static"}
+_TOOL_FOLDERS = frozenset(("__pycache__", "node_modules"))
+_SKIPPED = _TOOL_FOLDERS | {"_sources", "_static"}
 
 
 class File(Struct, frozen=True):
@@ -57,7 +57,7 @@ def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] =
         if len(found) >= settings.max_files:
             more += 1
             continue
-        file = _checked(entry, path, kind, folder, settings)
+        file = _check_entry(entry, path, kind, folder, settings)
         if isinstance(file, File):
             found[path] = file
         else:
@@ -72,7 +72,7 @@ def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] =
 def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
     """Return the document at a path as a scan would find it, or the reason why it is not a document."""
     parts = path.split("/")
-    hidden = any(part.startswith(".") or part in _PASSED_OVER for part in parts)
+    hidden = any(part.startswith(".") or part in _SKIPPED for part in parts)
     kind = kind_of(path)
     if not path or hidden or "" in parts or "\\" in path or "\0" in path or kind is None or _excluded(settings)(path):
         return "is not a document"
@@ -82,14 +82,14 @@ def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
             return "is reached through a link that leads out of the folder"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return _judged(os.path.join(folder, *parts), path, kind, found, folder, settings)
+    return _check_stat(os.path.join(folder, *parts), path, kind, found, folder, settings)
 
 
-def hides(path: str, settings: DocsSettings) -> bool:
+def is_hidden(path: str, settings: DocsSettings) -> bool:
     """Return whether a path must not be served: it is hidden, excluded, or not a path below the folder."""
     parts = path.split("/")
     is_odd = not path or "" in parts or "\\" in path or "\0" in path
-    return is_odd or any(part.startswith(".") or part in _NO_PLACES for part in parts) or _excluded(settings)(path)
+    return is_odd or any(part.startswith(".") or part in _TOOL_FOLDERS for part in parts) or _excluded(settings)(path)
 
 
 def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
@@ -108,7 +108,7 @@ def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _leave_out(left_out: list[LeftOut], path: str, reason: str) -> None:
-    if len(left_out) < MOST_LEFT_OUT:
+    if len(left_out) < MAX_LEFT_OUT:
         left_out.append(LeftOut(path, reason))
 
 
@@ -119,17 +119,17 @@ def _entries(
     sub-folders.
     """
     left: list[tuple[str, str, int]] = [(folder, "", 0)]
-    looked_at = 0
+    count = 0
     while left and not is_cancelled():
         place, above, depth = left.pop()
         here: list[os.DirEntry[str]] = []
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
-                    looked_at += 1
-                    if looked_at > _MOST_NAMES:
+                    count += 1
+                    if count > _MAX_NAMES:
                         break
-                    if not entry.name.startswith(".") and entry.name not in _PASSED_OVER:
+                    if not entry.name.startswith(".") and entry.name not in _SKIPPED:
                         here.append(entry)
         except OSError as error:
             _leave_out(left_out, above.rstrip("/"), f"the folder cannot be read ({error.strerror})")
@@ -146,9 +146,9 @@ def _entries(
             else:
                 _leave_out(left_out, path, f"is more than {settings.max_depth} folders deep")
         left += reversed(below)
-        if looked_at > _MOST_NAMES:
+        if count > _MAX_NAMES:
             _leave_out(
-                left_out, "", f"the folder contains more than {_MOST_NAMES} files and folders; the rest is left out"
+                left_out, "", f"the folder contains more than {_MAX_NAMES} files and folders; the rest is left out"
             )
             return
 
@@ -160,15 +160,15 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _checked(entry: os.DirEntry[str], path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
+def _check_entry(entry: os.DirEntry[str], path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
     try:
         found = entry.stat(follow_symlinks=False)
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    return _judged(entry.path, path, kind, found, folder, settings)
+    return _check_stat(entry.path, path, kind, found, folder, settings)
 
 
-def _judged(
+def _check_stat(
     place: str, path: str, kind: Kind, found: os.stat_result, folder: str, settings: DocsSettings
 ) -> File | str:
     try:

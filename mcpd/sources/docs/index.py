@@ -190,10 +190,10 @@ def is_broken(error: sqlite3.DatabaseError) -> bool:
     return True
 
 
-MOST_CHUNKS = 4096
+MAX_CHUNKS = 4096
 """How many chunks a page has at most. The last one contains the rest."""
 
-_MOST_CHARACTERS = 12_000
+_MAX_CHARACTERS = 12_000
 _CJK = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 
 
@@ -228,9 +228,9 @@ def chunks_of(page: Page) -> list[Chunk]:
         names = " / ".join(title for _, title in above[-3:])
         _add(found, Chunk(heading.title, heading.anchor, names, heading.start, page.text[heading.start : end], []))
 
-    if len(found) > MOST_CHUNKS:
-        found[MOST_CHUNKS - 1].text = page.text[found[MOST_CHUNKS - 1].start :]
-        del found[MOST_CHUNKS:]
+    if len(found) > MAX_CHUNKS:
+        found[MAX_CHUNKS - 1].text = page.text[found[MAX_CHUNKS - 1].start :]
+        del found[MAX_CHUNKS:]
     at = 0
     for block in page.code:
         while at + 1 < len(found) and found[at + 1].start <= block.start:
@@ -241,13 +241,13 @@ def chunks_of(page: Page) -> list[Chunk]:
 
 def _add(found: list[Chunk], chunk: Chunk) -> None:
     """Append a chunk, splitting long text at empty lines."""
-    while len(chunk.text) > _MOST_CHARACTERS:
-        cut = chunk.text.rfind("\n\n", _MOST_CHARACTERS // 2, _MOST_CHARACTERS)
+    while len(chunk.text) > _MAX_CHARACTERS:
+        cut = chunk.text.rfind("\n\n", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
         if cut < 0:
-            cut = chunk.text.rfind("\n", _MOST_CHARACTERS // 2, _MOST_CHARACTERS)
+            cut = chunk.text.rfind("\n", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
         if cut < 0:
-            cut = chunk.text.rfind(" ", _MOST_CHARACTERS // 2, _MOST_CHARACTERS)
-        cut = _MOST_CHARACTERS if cut < 0 else cut
+            cut = chunk.text.rfind(" ", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
+        cut = _MAX_CHARACTERS if cut < 0 else cut
         rest = chunk.text[cut:]
         chunk.text = chunk.text[:cut]
         found.append(chunk)
@@ -267,11 +267,11 @@ CODE_BITS = 10
 
 _COLUMNS = "path, size, modified_ns, hash, folder, kind, problem, title, section, description, place"
 
-Known = tuple[int, int, int, bytes | None]
+IndexedFile = tuple[int, int, int, bytes | None]
 """The id, size, modification time (ns) and hash of an indexed file."""
 
 
-def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, IndexedFile]:
     """Return the indexed files by path, all or only these. Files without a hash could not be read."""
     sql = "SELECT path, id, size, modified_ns, hash FROM files"
     if paths is None:

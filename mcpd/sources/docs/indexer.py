@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.files import MOST_LEFT_OUT, File, Tree, file_at, read_document, scan
-from mcpd.sources.docs.index import Known, Store, is_broken, known_files, put_page, put_problem, remove, touch
+from mcpd.sources.docs.files import MAX_LEFT_OUT, File, Tree, file_at, read_document, scan
+from mcpd.sources.docs.index import IndexedFile, Store, is_broken, known_files, put_page, put_problem, remove, touch
 from mcpd.sources.docs.page import Page, UnreadablePage
-from mcpd.sources.docs.readers.reading import Apart, read_page
+from mcpd.sources.docs.readers.reading import ReaderProcess, read_page
 from mcpd.sources.docs.results import DocsSettings, LeftOut, Progress
 from mcpd.sources.docs.words import Vocabulary
 
@@ -26,7 +26,7 @@ _BATCH_IN_MEMORY = (64, 0.02)
 _BATCH_CHARACTERS = 8_000_000
 _FEW_CHANGES = 100
 _FEW_PAGES = 500
-_MOST_PATHS = 1000  # after more changes, the whole folder is scanned
+_MAX_PATHS = 1000  # after more changes, the whole folder is scanned
 
 
 class _Stopped(Exception):
@@ -48,7 +48,7 @@ class Indexer:
     def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
         self.folder = folder
         self.settings = settings
-        self.apart = Apart(settings.seconds_per_file)
+        self.process = ReaderProcess(settings.seconds_per_file)
         self._cache = cache
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -81,7 +81,7 @@ class Indexer:
         """Check these paths again, or the whole folder."""
         paths = None if changed is None else set(changed)
         with self._lock:
-            if paths is None or len(paths) > _MOST_PATHS:
+            if paths is None or len(paths) > _MAX_PATHS:
                 self._changed = None
             elif self._idle.is_set() and not self._wake.is_set():
                 self._changed = paths
@@ -91,7 +91,7 @@ class Indexer:
             self._wake.set()
         self.start()
 
-    def take(self, tree: Tree) -> None:
+    def use_scan(self, tree: Tree) -> None:
         """Use the result of a scan by the caller, if this indexer has not scanned yet."""
         if self.files is None:
             self.files = tree.files
@@ -121,7 +121,7 @@ class Indexer:
     def left_out(self) -> list[LeftOut]:
         """The first files that are not pages, with the reasons."""
         found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self._unreadable.items()))]
-        return found[:MOST_LEFT_OUT]
+        return found[:MAX_LEFT_OUT]
 
     def titles(self) -> dict[str, tuple[str, str, int]]:
         """Return the title, description and order of each indexed page by path; empty if the index is not open."""
@@ -144,7 +144,7 @@ class Indexer:
         """Stop the thread at the next file."""
         self._stop.set()
         self._wake.set()
-        self.apart.close()
+        self.process.close()
         with self._lock:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -220,7 +220,7 @@ class Indexer:
             gone = [path for path in known if path not in files]
             to_do = [file for path, file in files.items() if not _is_known(file, known.get(path))]
         else:
-            files, gone, to_do = self._looked_at(changed)
+            files, gone, to_do = self._changed_files(changed)
         if self._stop.is_set():
             raise _Stopped
 
@@ -238,7 +238,7 @@ class Indexer:
                 if self._stop.is_set():
                     raise _Stopped
         finally:
-            self.apart.rest()
+            self.process.stop()
         self._read_vocabulary(len(to_do) + len(gone))
 
     def _read_vocabulary(self, changes: int) -> None:
@@ -250,7 +250,7 @@ class Indexer:
                 self.vocabulary = Vocabulary.read(connection)
             self._since_vocabulary = 0
 
-    def _looked_at(self, changed: set[str]) -> tuple[dict[str, File], list[str], list[File]]:
+    def _changed_files(self, changed: set[str]) -> tuple[dict[str, File], list[str], list[File]]:
         files = dict(self.files or {})
         gone: list[str] = []
         to_do: list[File] = []
@@ -271,10 +271,10 @@ class Indexer:
         with self._store.read() as connection:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
-    def _index_some(self, left: Iterator[tuple[File, Known | None]]) -> bool:
+    def _index_some(self, left: Iterator[tuple[File, IndexedFile | None]]) -> bool:
         """Read one batch of files and write it. Returns False if nothing is left."""
         assert self._store is not None
-        most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
+        limit, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
         until = time.monotonic() + seconds
         read: list[_Read] = []
         characters = 0
@@ -282,7 +282,7 @@ class Indexer:
             one = self._read(file, known)
             read.append(one)
             characters += len(one.page.text) if one.page is not None else 0
-            if len(read) >= most or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
+            if len(read) >= limit or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
                 break
         if not read:
             return False
@@ -293,13 +293,13 @@ class Indexer:
         self._done += len(read)
         return True
 
-    def _read(self, file: File, known: Known | None) -> _Read:
+    def _read(self, file: File, known: IndexedFile | None) -> _Read:
         digest = None
         try:
             data, digest = read_document(self.folder, file, self.settings)
             if known is not None and known[3] == digest:
                 return _Read(file, digest, None, None)
-            return _Read(file, digest, read_page(file.path, data, with_links=False, apart=self.apart), None)
+            return _Read(file, digest, read_page(file.path, data, with_links=False, process=self.process), None)
         except UnreadablePage as error:
             return _Read(file, digest, None, str(error))
         except MemoryError:
@@ -312,7 +312,7 @@ class Indexer:
             "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (one.file.path,)
         ).fetchone()
         if one.problem is not None:
-            if len(self._unreadable) < MOST_LEFT_OUT:
+            if len(self._unreadable) < MAX_LEFT_OUT:
                 self._unreadable[one.file.path] = one.problem
             put_problem(connection, one.file, one.digest, one.problem)
             return
@@ -324,5 +324,5 @@ class Indexer:
             put_page(connection, one.file, one.digest, one.page)
 
 
-def _is_known(file: File, known: Known | None) -> bool:
+def _is_known(file: File, known: IndexedFile | None) -> bool:
     return known is not None and known[1] == file.size and known[2] == file.modified_ns

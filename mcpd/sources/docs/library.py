@@ -66,7 +66,7 @@ class Library:
     def scan(self) -> dict[str, File]:
         """Return the current documents by path. Blocks while the folder is scanned; no file is read."""
         tree = scan(self.folder, self.settings)
-        self._index().take(tree)
+        self._index().use_scan(tree)
         return tree.files
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
@@ -317,7 +317,7 @@ class Library:
         page = self._pages.get(key)
         if page is None:
             data, _ = read_document(self.folder, file, self.settings)
-            page = read_page(path, data, apart=self._index().apart)
+            page = read_page(path, data, process=self._index().process)
             with self._lock:
                 self._pages[key] = page
                 while len(self._pages) > _KEPT_PAGES:

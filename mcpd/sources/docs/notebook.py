@@ -117,9 +117,9 @@ class Notebook(Struct, frozen=True):
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 
-MOST_TEXT: Final = 60_000
-MOST_HTML: Final = 400_000
-MOST_IMAGE: Final = 2_000_000
+MAX_TEXT: Final = 60_000
+MAX_HTML: Final = 400_000
+MAX_IMAGE: Final = 2_000_000
 """The size in base64. The View receives a cell in one message, and hosts limit messages to a few megabytes."""
 
 _OLD_NAMES: Final = {
@@ -185,7 +185,7 @@ def _best(bundle: Mapping[str, object], metadata: Mapping[str, object]) -> Outpu
         if texts.get(kind) and not html:
             return MarkdownOutput(_cut(_in_dollars(texts[kind]) if kind == "text/latex" else texts[kind]))
     if html:
-        if len(html) <= MOST_HTML:
+        if len(html) <= MAX_HTML:
             return HtmlOutput(html, _cut(plain))
         return TextOutput(_cut(plain)) if plain else _without(f"HTML of {len(html):,} characters")
     if "text/plain" in texts:
@@ -204,7 +204,7 @@ def _image(kind: str, data: str, plain: str, said: object) -> Output:
         data = base64.b64encode(data.encode(errors="replace")).decode()
     else:
         data = "".join(data.split())
-    if len(data) > MOST_IMAGE:
+    if len(data) > MAX_IMAGE:
         return _without(f"an {kind} of {len(data) * 3 // 4:,} bytes")
     # The plain text describes the image, unless it is only an object's repr.
     words = alt if isinstance(alt, str) else plain if plain and not plain.startswith("<") else ""
@@ -230,9 +230,9 @@ def _final(text: str) -> str:
 
 def _cut(text: str) -> str:
     """Return the beginning and the end of a text that is too long."""
-    if len(text) <= MOST_TEXT:
+    if len(text) <= MAX_TEXT:
         return text
-    half = MOST_TEXT // 2
+    half = MAX_TEXT // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
 
 
@@ -248,8 +248,8 @@ def _without(what: str) -> OmittedOutput:
     return OmittedOutput(what)
 
 
-_MOST_CELLS: Final = 20_000
-_MOST_OUTPUTS: Final = 1_000
+_MAX_CELLS: Final = 20_000
+_MAX_OUTPUTS: Final = 1_000
 _HEADING: Final = r"^ {0,3}#{1,6} ([^\n]{1,300})"
 
 
@@ -293,8 +293,8 @@ def _cells(whole: Mapping[str, object], version: int) -> Iterator[Cell]:
             raise UnreadableNotebook("its cells are not a list")
         for cell in cells:
             found += 1
-            if found > _MOST_CELLS:
-                yield BrokenCell(f"cells after the first {_MOST_CELLS:,}")
+            if found > _MAX_CELLS:
+                yield BrokenCell(f"cells after the first {_MAX_CELLS:,}")
                 return
             yield _cell(cell)
 
@@ -327,7 +327,7 @@ def _cell(cell: object) -> Cell:
 def _outputs(given: object) -> tuple[Output, ...]:
     if given is None:
         return ()
-    return tuple(map(output_of, given[:_MOST_OUTPUTS])) if isinstance(given, list) else (output_of(given),)
+    return tuple(map(output_of, given[:_MAX_OUTPUTS])) if isinstance(given, list) else (output_of(given),)
 
 
 def _attachments(given: object) -> dict[str, str]:

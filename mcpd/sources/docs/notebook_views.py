@@ -43,29 +43,34 @@ MATH_ATTRIBUTES: Final = frozenset((
     "columnspacing", "displaystyle", "scriptlevel", "linethickness", "lspace", "rspace", "separator",
     "movablelimits", "symmetric", "largeop", "width", "height", "depth",
 ))  # fmt: skip
-_MOST: Final = 4_000
-_DEFINES: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
+_MAX_LENGTH: Final = 4_000
+_MACRO_DEFINITION: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
 """Macros may expand without end, so formulas that define any are not converted."""
 
-_SAYS_NOTHING: Final = r"\\(?:nonumber|notag|displaylimits|allowbreak)(?![A-Za-z])|\\label\{[^{}]*\}"
-_SAME_AS: Final = (("aligned}", "align*}"), ("alignedat}", "align*}"), ("gathered}", "gather*}"), ("eqnarray", "align"))
+_IGNORED_COMMANDS: Final = r"\\(?:nonumber|notag|displaylimits|allowbreak)(?![A-Za-z])|\\label\{[^{}]*\}"
+_ENVIRONMENTS: Final = (
+    ("aligned}", "align*}"),
+    ("alignedat}", "align*}"),
+    ("gathered}", "gather*}"),
+    ("eqnarray", "align"),
+)
 
 
 def mathml(tex: str, *, is_block: bool) -> str:
     """Return a formula as MathML, or as its TeX source if it cannot be converted. Both are safe HTML."""
-    made = None if len(tex) > _MOST or re.search(_DEFINES, tex) else _made(tex, is_block)
+    made = None if len(tex) > _MAX_LENGTH or re.search(_MACRO_DEFINITION, tex) else _converted(tex, is_block)
     if made is not None:
         return made
     return f'<code class="tex">{escape(tex.strip())}</code>'
 
 
-def _made(tex: str, is_block: bool) -> str | None:
+def _converted(tex: str, is_block: bool) -> str | None:
     try:
         from latex2mathml.converter import convert_to_element
     except ImportError:
         return None
-    tex = re.sub(_SAYS_NOTHING, "", tex)
-    for name, instead in _SAME_AS:
+    tex = re.sub(_IGNORED_COMMANDS, "", tex)
+    for name, instead in _ENVIRONMENTS:
         tex = tex.replace(name, instead)
     try:
         found = convert_to_element(tex, display="block" if is_block else "inline")
@@ -95,13 +100,13 @@ _TAGS: Final = {
     "q", "br", "hr", "wbr", "table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "figure", "figcaption",
     "details", "summary", "section", "div", "span", "a", "img",
 }  # fmt: skip
-_GONE: Final = {
+_REMOVED_TAGS: Final = {
     "script", "style", "template", "iframe", "object", "embed", "noscript", "head", "title", "textarea", "select",
     "button", "form", "svg", "audio", "video", "canvas", "noembed", "noframes", "xmp",
 }  # fmt: skip
 """Removed together with their content."""
 
-_SAYS: Final = {
+_ATTRIBUTES: Final = {
     "*": {"id", "title", "lang", "dir", "class", "style"},
     "a": {"href", "name"},
     "img": {"src", "alt"},
@@ -124,15 +129,15 @@ def clean_html(html: str) -> str | None:
     return nh3.clean(
         html,
         tags=_TAGS | MATH_TAGS,
-        clean_content_tags=_GONE,
-        attributes=_SAYS,
-        attribute_filter=_said,
+        clean_content_tags=_REMOVED_TAGS,
+        attributes=_ATTRIBUTES,
+        attribute_filter=_attribute_value,
         url_schemes={"http", "https", "data"},
         link_rel=None,
     )
 
 
-def _said(tag: str, name: str, value: str) -> str | None:
+def _attribute_value(tag: str, name: str, value: str) -> str | None:
     """Return the value of a permitted attribute, or None to remove it."""
     if name in ("id", "title", "lang", "dir"):
         is_harmless = tag not in MATH_TAGS and len(value) < 1000
@@ -149,9 +154,9 @@ def _said(tag: str, name: str, value: str) -> str | None:
 
 
 AT_ONCE: Final = 100
-MOST_BYTES: Final = 1_500_000
-_MOST_SOURCE: Final = 200_000
-_MOST_MARKDOWN: Final = 50_000
+MAX_BYTES: Final = 1_500_000
+_MAX_SOURCE: Final = 200_000
+_MAX_MARKDOWN: Final = 50_000
 """Longer texts are not rendered, because the parser can be slow for marks that are never closed."""
 
 _Renderer = Callable[[str, Mapping[str, str]], str]
@@ -172,7 +177,7 @@ def shown_cells(notebook: Notebook, path: str, first: int = 1) -> Shown:
     for cell in notebook.cells[first - 1 : first - 1 + AT_ONCE]:
         made = _bounded(_shown_cell(cell))
         size += len(encode(made))
-        if found and size > MOST_BYTES:
+        if found and size > MAX_BYTES:
             break
         found.append(made)
     after = first + len(found)
@@ -182,10 +187,10 @@ def shown_cells(notebook: Notebook, path: str, first: int = 1) -> Shown:
 def _shown_cell(cell: Cell) -> Cell:
     if isinstance(cell, MarkdownCell):
         html = _rendered(cell.source, cell.attachments)
-        return MarkdownCell(cell.source[:_MOST_SOURCE] if html is None else "", html=html)
+        return MarkdownCell(cell.source[:_MAX_SOURCE] if html is None else "", html=html)
     if isinstance(cell, CodeCell):
-        return structs.replace(cell, source=cell.source[:_MOST_SOURCE], outputs=tuple(map(_shown_output, cell.outputs)))
-    return cell if isinstance(cell, BrokenCell) else structs.replace(cell, source=cell.source[:_MOST_SOURCE])
+        return structs.replace(cell, source=cell.source[:_MAX_SOURCE], outputs=tuple(map(_shown_output, cell.outputs)))
+    return cell if isinstance(cell, BrokenCell) else structs.replace(cell, source=cell.source[:_MAX_SOURCE])
 
 
 def _bounded(cell: Cell) -> Cell:
@@ -196,7 +201,7 @@ def _bounded(cell: Cell) -> Cell:
     size = 0
     for number, output in enumerate(cell.outputs):
         size += len(encode(output))
-        if size > 2 * MOST_BYTES:
+        if size > 2 * MAX_BYTES:
             kept.append(OmittedOutput(f"{len(cell.outputs) - number} more outputs of this cell"))
             break
         kept.append(output)
@@ -217,7 +222,7 @@ def _shown_output(output: Output) -> Output:
 
 def _rendered(source: str, attachments: Mapping[str, str]) -> str | None:
     renderer = _renderer()
-    return None if renderer is None or len(source) > _MOST_MARKDOWN else renderer(source, attachments)
+    return None if renderer is None or len(source) > _MAX_MARKDOWN else renderer(source, attachments)
 
 
 @cache
@@ -250,14 +255,14 @@ def _renderer() -> _Renderer | None:
     return rendered
 
 
-MOST_CHARS: Final = 24_000
+MAX_CHARS: Final = 24_000
 """Characters of one result."""
 
-_MOST_OUTPUT: Final = 2_000
+_MAX_OUTPUT: Final = 2_000
 _CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\))|[\x00-\x08\x0b-\x1f\x7f]"
 
 
-def notebook_text(notebook: Notebook, first: int = 1, limit: int = MOST_CHARS) -> tuple[str, int | None]:
+def notebook_text(notebook: Notebook, first: int = 1, limit: int = MAX_CHARS) -> tuple[str, int | None]:
     """Return the text of cells from number `first` on, and the number of the next cell or None.
 
     At least one cell is returned; it is cut if it is longer than `limit` characters.
@@ -309,9 +314,9 @@ def _fenced(text: str, about: str) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= _MOST_OUTPUT:
+    if len(text) <= _MAX_OUTPUT:
         return text
-    half = _MOST_OUTPUT // 2
+    half = _MAX_OUTPUT // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
 
 

@@ -102,7 +102,7 @@ def mime_type_of(kind: Kind) -> str:
     return "text/plain" if kind in ("text", "pdf") else "text/markdown"
 
 
-def shown(name: str) -> str:
+def without_number(name: str) -> str:
     """Return a file or folder name without its number: `02-guides` becomes `guides`."""
     found = _NUMBER.match(name)
     return name[found.end() :] if found else name
@@ -110,12 +110,12 @@ def shown(name: str) -> str:
 
 def section_of(path: str) -> str:
     """Return the section of a page: its top-level folder, or "" at the top."""
-    return shown(path.split("/", 1)[0]) if "/" in path else ""
+    return without_number(path.split("/", 1)[0]) if "/" in path else ""
 
 
 def folder_of(path: str) -> str:
     """Return the folders of a page without their numbers, such as `features/units`."""
-    return "/".join(shown(part) for part in path.split("/")[:-1])
+    return "/".join(without_number(part) for part in path.split("/")[:-1])
 
 
 def order_of(path: str) -> int:
@@ -133,7 +133,7 @@ def title_of(path: str) -> str:
     stem = parts[-1].rsplit(".", 1)[0] or parts[-1]
     if len(parts) > 1 and stem.lower() in _INDEXES[:3]:
         stem = parts[-2]
-    words = re.sub(r"[-_\s]+", " ", shown(stem)).strip()
+    words = re.sub(r"[-_\s]+", " ", without_number(stem)).strip()
     return words[:1].upper() + words[1:] if words else stem
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mcpd.sources.docs.page import Page
 
 _HITS: Final = 10
-_MOST_LISTED: Final = 2_000
-_MOST_HTML: Final = 2_500_000
+_MAX_LISTED: Final = 2_000
+_MAX_HTML: Final = 2_500_000
 """In characters. Hosts limit messages to a few megabytes."""
 
 
@@ -96,7 +96,7 @@ class ReaderParts:
 
 async def _page(library: Library, path: str) -> dict[str, Any]:
     from mcpd.server.functions.threads import run_in_thread
-    from mcpd.sources.docs.rendering import MOST_CHARACTERS, PageImages, render
+    from mcpd.sources.docs.rendering import MAX_CHARACTERS, PageImages, render
 
     page = await library.page(path)
     names = await library.names()
@@ -108,9 +108,9 @@ async def _page(library: Library, path: str) -> dict[str, Any]:
         "title": page.title,
         "section": page.section,
         "section_title": (await _titles(library)).get(page.section) or page.section,
-        "html": html[:_MOST_HTML],
+        "html": html[:_MAX_HTML],
         "toc": [{"level": one.level, "title": one.title, "anchor": one.anchor} for one in _contents(page)],
-        "is_cut": len(page.text) > MOST_CHARACTERS or len(html) > _MOST_HTML,
+        "is_cut": len(page.text) > MAX_CHARACTERS or len(html) > _MAX_HTML,
         **({"previous": _place(beside[at - 1])} if at else {}),
         **({"next": _place(beside[at + 1])} if at is not None and at + 1 < len(beside) else {}),
     }
@@ -149,7 +149,7 @@ async def _found(
 
 async def _listed(library: Library, section: str) -> dict[str, Any]:
     pages = await library.list_pages(section)
-    described = [{**_place(one), "description": one.description} for one in pages[:_MOST_LISTED]]
+    described = [{**_place(one), "description": one.description} for one in pages[:_MAX_LISTED]]
     return {"section": section, "title": (await _titles(library)).get(section) or section, "pages": described}
 
 

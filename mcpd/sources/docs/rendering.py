@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 from mcpd.errors import ConfigurationError
 from mcpd.server.folder_files import read_within
-from mcpd.sources.docs.files import hides
-from mcpd.sources.docs.page import Page, UnreadablePage, shown
+from mcpd.sources.docs.files import is_hidden
+from mcpd.sources.docs.page import Page, UnreadablePage, without_number
 from mcpd.sources.docs.readers.markdown import slug
 from mcpd.sources.docs.results import DocsSettings, UnknownPage
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SHOWN = re.compile(r"https?://[^\s/]", re.IGNORECASE)
-_MOST = 2000
+_MAX_LENGTH = 2000
 
 
 def is_shown(target: str) -> bool:
     """Return whether an address is an http or https URL with a host."""
-    return len(target) <= _MOST and bool(_SHOWN.match(target)) and target.isprintable()
+    return len(target) <= _MAX_LENGTH and bool(_SHOWN.match(target)) and target.isprintable()
 
 
 def names_of(paths: Iterable[str]) -> dict[str, str]:
@@ -50,7 +50,7 @@ def names_of(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _site_name(path: str) -> str:
-    parts = [shown(part) for part in path.split("/")]
+    parts = [without_number(part) for part in path.split("/")]
     stem = parts[-1].rsplit(".", 1)[0]
     parts[-1] = stem
     if stem.lower() in ("index", "readme", "_index"):
@@ -63,7 +63,7 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
 
     `names` is the result of `names_of`. Links that begin with `/` are relative to the folder.
     """
-    if len(target) > _MOST or _SCHEME.match(target) or target.startswith("//"):
+    if len(target) > _MAX_LENGTH or _SCHEME.match(target) or target.startswith("//"):
         return None
     address, _, anchor = target.partition("#")
     address = unquote(address.partition("?")[0])
@@ -80,7 +80,7 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
     return None
 
 
-MOST_CHARACTERS = 400_000
+MAX_CHARACTERS = 400_000
 """How many characters of a page are rendered."""
 
 _IMAGE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]+$")
@@ -100,8 +100,8 @@ def render(page: Page, names: Mapping[str, str] | None = None, image: Callable[[
     `image` returns the `data:` URL of an image; images without one are replaced by their alternative text. Raises
     ConfigurationError without the extra `docs`.
     """
-    text = page.text[:MOST_CHARACTERS]
-    note = "" if len(page.text) <= MOST_CHARACTERS else "<p>The rest of this page is too long to show.</p>\n"
+    text = page.text[:MAX_CHARACTERS]
+    note = "" if len(page.text) <= MAX_CHARACTERS else "<p>The rest of this page is too long to show.</p>\n"
     if page.mime_type != "text/markdown":
         return f"<pre>{html.escape(text)}</pre>\n{note}"
 
@@ -199,33 +199,33 @@ _RULES = {
     "link_open": _link_open,
 }
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """The largest image that is served, in bytes."""
 
-MOST_SHOWN_BYTES = 1024 * 1024
+MAX_SHOWN_BYTES = 1024 * 1024
 """How many bytes of images one page embeds. Further images are replaced by their alternative text."""
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _LONGEST_ADDRESS = 2000
 
 
-def read_image(folder: str, path: str, settings: DocsSettings, most: int = MOST_BYTES) -> tuple[bytes, str]:
+def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_BYTES) -> tuple[bytes, str]:
     """Return an image of a folder and its MIME type: PNG, JPEG, GIF or WebP, which cannot contain scripts.
 
-    Raises UnknownPage if there is no such image, and UnreadablePage if it has more than `most` bytes.
+    Raises UnknownPage if there is no such image, and UnreadablePage if it has more than `limit` bytes.
     """
-    if hides(path, settings):
+    if is_hidden(path, settings):
         raise UnknownPage(path, [])
     try:
-        data = read_within(os.path.join(folder, *path.split("/")), folder, most + 1)
+        data = read_within(os.path.join(folder, *path.split("/")), folder, limit + 1)
     except (OSError, ValueError):
         raise UnknownPage(path, []) from None
 
     kind = _kind(data)
     if kind is None:
         raise UnknownPage(path, [])
-    if len(data) > most:
-        raise UnreadablePage(f"is larger than {most} bytes")
+    if len(data) > limit:
+        raise UnreadablePage(f"is larger than {limit} bytes")
     return data, kind
 
 
@@ -236,7 +236,7 @@ class PageImages:
         self._folder = folder
         self._page = page
         self._settings = settings
-        self._left = MOST_SHOWN_BYTES
+        self._left = MAX_SHOWN_BYTES
 
     def __call__(self, source: str) -> str | None:
         """Return the `data:` URL of an image that the page refers to, or None. Blocks while reading it."""

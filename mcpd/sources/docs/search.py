@@ -22,18 +22,27 @@ from mcpd.sources.docs.results import (
     SearchHit,
     SearchResult,
 )
-from mcpd.sources.docs.words import MOST_CHARACTERS, Marker, Term, Vocabulary, near_names, parsed, storable, words_of
+from mcpd.sources.docs.words import (
+    MAX_CHARACTERS,
+    Highlighter,
+    Term,
+    Vocabulary,
+    near_names,
+    parsed,
+    storable,
+    words_of,
+)
 
-MOST_HITS = 100
+MAX_HITS = 100
 """How many pages or code blocks one query finds at most."""
 
-MOST_LIMIT = 50
+MAX_LIMIT = 50
 """How many results one page of results has at most."""
 
 # The number of chunks that are ranked; 1,000 take about a millisecond. Frequent words are not used for ranking if rarer
 # words exist.
-_MOST_ROWS = 2000
-_MOST_SAMPLED = 50_000  # chunks that are examined without ranking, for frequent words
+_MAX_ROWS = 2000
+_MAX_SAMPLED = 50_000  # chunks that are examined without ranking, for frequent words
 _WHOLE = 1.3  # factor for chunks with all words, if frequent words were not used for ranking
 
 
@@ -79,7 +88,7 @@ class Plan(Struct, frozen=True):
     """The corrected query, if it was corrected."""
 
 
-class Found(Struct, frozen=True):
+class RankedPage(Struct, frozen=True):
     """A page and its best chunk."""
 
     file: int
@@ -140,12 +149,12 @@ def _is_there(connection: sqlite3.Connection, match: str) -> bool:
 def _rows(connection: sqlite3.Connection, match: str) -> int:
     """Return how many chunks match, up to the limit."""
     sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-    found: int = connection.execute(sql, (match, _MOST_ROWS + 1)).fetchone()[0]
+    found: int = connection.execute(sql, (match, _MAX_ROWS + 1)).fetchone()[0]
     return found
 
 
-def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Found]:
-    """Return at most `MOST_HITS` pages, best first."""
+def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[RankedPage]:
+    """Return at most `MAX_HITS` pages, best first."""
     if not planned.terms:
         return []
     by_rows = sorted(planned.terms, key=lambda term: planned.rows[term.match])
@@ -153,7 +162,7 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
     sum_of_rows = 0
     for term in by_rows:
         sum_of_rows += planned.rows[term.match]
-        if sum_of_rows > _MOST_ROWS:
+        if sum_of_rows > _MAX_ROWS:
             break
         chosen.append(term)
 
@@ -165,7 +174,7 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
         # Ranking by very frequent words is slow and hardly changes the order, so chunks with all words get a bonus
         # instead.
         sql = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
-        whole = {chunk for (chunk,) in connection.execute(sql, (every, _MOST_ROWS))}
+        whole = {chunk for (chunk,) in connection.execute(sql, (every, _MAX_ROWS))}
         rows = [(chunk, score * (_WHOLE if chunk in whole else 1)) for chunk, score in rows]
 
     return _by_page(rows)
@@ -176,7 +185,7 @@ def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Sc
     first.
     """
     headed = f"{{title headings}} : ({every})"
-    if 0 < _rows(connection, headed) <= _MOST_ROWS and (rows := _ranked(connection, headed, scope)):
+    if 0 < _rows(connection, headed) <= _MAX_ROWS and (rows := _ranked(connection, headed, scope)):
         return rows
     for match in (headed, every, rarest):
         if rows := _ranked(connection, match, scope, is_sample=True):
@@ -191,21 +200,21 @@ def _ranked(
     """Return the best chunks, or the first ones with equal scores for a sample."""
     condition, values = scope.condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    what, order, most = ("-1.0", "", _MOST_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MOST_ROWS)
+    what, order, limit = ("-1.0", "", _MAX_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MAX_ROWS)
     sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
     found: list[tuple[int, float]] = []
     pages: set[int] = set()
     # A long page has thousands of chunks. The limit counts pages, so that it does not hide the others.
-    for chunk, rank in connection.execute(sql, (match, *values, most)):
+    for chunk, rank in connection.execute(sql, (match, *values, limit)):
         pages.add(chunk >> CHUNK_BITS)
-        if len(pages) > MOST_HITS:
+        if len(pages) > MAX_HITS:
             break
         found.append((chunk, -rank))
 
     return found
 
 
-def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
+def _by_page(rows: list[tuple[int, float]]) -> list[RankedPage]:
     """Return each page once. Its score is the best score of its chunks plus a part of the next three."""
     best: dict[int, float] = {}
     for chunk, score in rows:
@@ -219,18 +228,18 @@ def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
         score = pieces[0][0] + sum(
             piece[0] * weight for piece, weight in zip(pieces[1:4], (0.2, 0.1, 0.05), strict=False)
         )
-        found.append(Found(file, -pieces[0][1], score))
+        found.append(RankedPage(file, -pieces[0][1], score))
     found.sort(key=lambda one: (-one.score, one.file))
-    return found[:MOST_HITS]
+    return found[:MAX_HITS]
 
 
 class Cursors:
     """The cursors of one query in one state of the index."""
 
-    def __init__(self, generation: str, asked: Sequence[str | None], most: int) -> None:
-        """`asked` has everything that the result depends on; `most` is the largest number of results."""
+    def __init__(self, generation: str, asked: Sequence[str | None], limit: int) -> None:
+        """`asked` has everything that the result depends on; `limit` is the largest number of results."""
         self._mark = hashlib.blake2b(repr((generation, *asked)).encode("utf-8", "replace"), digest_size=9).hexdigest()
-        self._most = most
+        self._most = limit
 
     def start(self, cursor: str | None) -> int:
         """Return the offset in a cursor. Raises BadCursor if it is malformed or out of date."""
@@ -256,20 +265,20 @@ def search_result(
     state: State, query: str, section: str | None, kind: str | None, limit: int, cursor: str | None
 ) -> SearchResult:
     """Return the pages for a query. Raises BadCursor."""
-    limit = max(1, min(limit, MOST_LIMIT))
-    cursors = Cursors(state.generation, [query, section, kind], MOST_HITS)
+    limit = max(1, min(limit, MAX_LIMIT))
+    cursors = Cursors(state.generation, [query, section, kind], MAX_HITS)
     start = cursors.start(cursor)
     connection = state.connection
     planned = plan(connection, query, state.vocabulary)
     found = find(connection, planned, Scope(section, kind))
-    marker = Marker(planned.terms)
-    hits = [_hit(connection, one, marker) for one in found[start : start + limit]]
+    highlighter = Highlighter(planned.terms)
+    hits = [_search_hit(connection, one, highlighter) for one in found[start : start + limit]]
     return SearchResult(
         query, hits, len(found), cursors.next(start, limit, len(found)), planned.corrected, state.progress
     )
 
 
-def _hit(connection: sqlite3.Connection, found: Found, marker: Marker) -> SearchHit:
+def _search_hit(connection: sqlite3.Connection, found: RankedPage, highlighter: Highlighter) -> SearchHit:
     path, title, section, kind, description = connection.execute(
         "SELECT path, title, section, kind, description FROM files WHERE id = ?", (found.file,)
     ).fetchone()
@@ -278,19 +287,19 @@ def _hit(connection: sqlite3.Connection, found: Found, marker: Marker) -> Search
     ).fetchone()
     if heading:  # the result contains the heading anyway
         text = text.partition("\n")[2].strip() or text
-    snippet, highlights = marker.snippet(text.strip() or description or title)
+    snippet, highlights = highlighter.snippet(text.strip() or description or title)
     return SearchHit(path, title, section, heading, anchor, snippet, highlights, round(found.score, 4), kind)
 
 
-_MOST_CODE_CHUNKS = 400
+_MAX_CODE_CHUNKS = 400
 
 
 def code_result(
     state: State, words: str, language: str | None, section: str | None, limit: int, cursor: str | None
 ) -> CodeResult:
     """Return code blocks for a query. Raises BadCursor."""
-    limit = max(1, min(limit, MOST_LIMIT))
-    cursors = Cursors(state.generation, [words, language, section], MOST_HITS)
+    limit = max(1, min(limit, MAX_LIMIT))
+    cursors = Cursors(state.generation, [words, language, section], MAX_HITS)
     start = cursors.start(cursor)
     connection = state.connection
     planned = plan(connection, words, state.vocabulary)
@@ -320,15 +329,15 @@ def _code_rows(
         (SELECT rowid AS chunk, rank AS score FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?) AS ranked
         JOIN code ON code.id >= ranked.chunk << {CODE_BITS} AND code.id < (ranked.chunk + 1) << {CODE_BITS} {spoken}
     """
-    limited = [match, *values, _MOST_CODE_CHUNKS, *asked[len(values) :]]
-    marker = Marker(planned.terms)
+    limited = [match, *values, _MAX_CODE_CHUNKS, *asked[len(values) :]]
+    highlighter = Highlighter(planned.terms)
     number = len(planned.terms)
     found = []
     for at, text, before, score in connection.execute(sql, limited):
-        share = marker.count(text) / number + 0.5 * marker.count(before) / number
+        share = highlighter.count(text) / number + 0.5 * highlighter.count(before) / number
         found.append((at, -score * (0.25 + share)))
     found.sort(key=lambda one: (-one[1], one[0]))
-    return found[:MOST_HITS]
+    return found[:MAX_HITS]
 
 
 def _code_of_language(
@@ -337,7 +346,7 @@ def _code_of_language(
     """Return all code blocks, or those in a language, in the order of their pages."""
     inside = f"AND (id >> {CHUNK_BITS + CODE_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     spoken = "language = ?" if language else "1"
-    asked = [*([storable(language.lower())] if language else []), *values, MOST_HITS]
+    asked = [*([storable(language.lower())] if language else []), *values, MAX_HITS]
     sql = f"SELECT id, 0.0 FROM code WHERE {spoken} {inside} ORDER BY id LIMIT ?"
     return connection.execute(sql, asked).fetchall()
 
@@ -354,18 +363,18 @@ def _code_hit(connection: sqlite3.Connection, number: int, score: float) -> Code
     return CodeHit(path, title, section, heading, anchor, language, text, before, round(score, 4))
 
 
-_MOST_ENTRY = 4000
-_NO_NAME = re.compile(r"[\W_]+")
+_MAX_ENTRY = 4000
+_SEPARATORS = re.compile(r"[\W_]+")
 
 
 def entry_result(state: State, name: str, section: str | None, limit: int) -> EntryResult:
     """Return descriptions of a name: pages and headings of that name, then list items, then longer headings."""
-    limit = max(1, min(limit, MOST_LIMIT))
+    limit = max(1, min(limit, MAX_LIMIT))
     connection = state.connection
-    words = words_of(storable(name[:MOST_CHARACTERS]))
+    words = words_of(storable(name[:MAX_CHARACTERS]))
     if not words:
         return EntryResult(name, [], [], state.progress)
-    wanted = _NO_NAME.sub("", name[:MOST_CHARACTERS].lower())
+    wanted = _SEPARATORS.sub("", name[:MAX_CHARACTERS].lower())
     condition, values = Scope(section).condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     phrase = Term(name, words).match
@@ -395,8 +404,8 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
     path, title, section = connection.execute(
         "SELECT path, title, section FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
     ).fetchone()
-    plain_title, plain_heading = _NO_NAME.sub("", title.lower()), _NO_NAME.sub("", heading.lower())
-    stem = _NO_NAME.sub("", re.sub(r"^\d+[-_. ]+", "", path.rsplit("/", 1)[-1].rsplit(".", 1)[0]).lower())
+    plain_title, plain_heading = _SEPARATORS.sub("", title.lower()), _SEPARATORS.sub("", heading.lower())
+    stem = _SEPARATORS.sub("", re.sub(r"^\d+[-_. ]+", "", path.rsplit("/", 1)[-1].rsplit(".", 1)[0]).lower())
     is_first = chunk & ((1 << CHUNK_BITS) - 1) == 0
     whole = Entry(path, title, section, heading, anchor, _cut(text), True)
     if is_first and wanted in (plain_title, stem):
@@ -434,7 +443,7 @@ def _item(text: str, words: tuple[str, ...]) -> str | None:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_ENTRY else text[:_MOST_ENTRY].rstrip() + " …"
+    return text if len(text) <= _MAX_ENTRY else text[:_MAX_ENTRY].rstrip() + " …"
 
 
 def _names(connection: sqlite3.Connection) -> list[str]:

@@ -25,9 +25,9 @@ from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions, Entry
-from mcpd.sources.docs.addresses import Addresses, Head, head_of
+from mcpd.sources.docs.addresses import Addresses, PageHead, page_head
 from mcpd.sources.docs.files import scan
-from mcpd.sources.docs.page import mime_type_of, section_of, shown, title_of
+from mcpd.sources.docs.page import mime_type_of, section_of, title_of, without_number
 from mcpd.sources.docs.results import DocsSettings, UnknownPage, UnknownSection
 from mcpd.sources.files import Report, uri_name
 from mcpd.sources.tables import DocsTable, Doing, ToolTable
@@ -121,7 +121,7 @@ class PageResource(ResourceEntry):
         return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        title, description = self._tree.shown_of(self.file.path)
+        title, description = self._tree.title_and_description(self.file.path)
         return Resource(
             uri=self.key,
             name=self.file.path,
@@ -192,7 +192,7 @@ async def _list_of(tree: Tree, section: str) -> list[str]:
     """Return the pages of a section as a Markdown list."""
     lines = []
     for info in await tree.library.list_pages(section):
-        title, description = tree.shown_of(info.path, info.title, info.description)
+        title, description = tree.title_and_description(info.path, info.title, info.description)
         about = f" — {' '.join(description.split())}" if description else ""
         lines.append(f"- [{title}]({tree.addresses.page(info.path)}){about}")
     return [*lines, ""]
@@ -291,7 +291,7 @@ class Tree:
         self._library: Library | None = None
         self.addresses = _addresses(server.name, table, profile, lambda path: self.head(path).slug)
         self._answers: Answers | None = None
-        self._heads: dict[str, tuple[int | None, Head]] = {}
+        self._heads: dict[str, tuple[int | None, PageHead]] = {}
         self._pages: dict[str, PageResource] = {}
         self._resources: list[ResourceEntry] = []
         self._is_stale = True
@@ -319,7 +319,7 @@ class Tree:
         if self._answers is None:
             from mcpd.sources.docs.answers import Answers
 
-            self._answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._tell)
+            self._answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._report_unreadable)
         return self._answers
 
     # -- what it offers ----------------------------------------------------------------------
@@ -359,7 +359,7 @@ class Tree:
 
         return tool_of(self._server, self.answers, wording, names, {"ui": self._reader.ui})
 
-    def look(self, report: Report) -> None:
+    def scan(self, report: Report) -> None:
         """Scan the folder if it may have changed, and report the files that are left out. No file is read."""
         if self._is_stale:
             self._is_stale = False
@@ -405,7 +405,7 @@ class Tree:
 
     # -- what lists show ---------------------------------------------------------------------
 
-    def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
+    def title_and_description(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
         """Return the title and description of a page: the author's, otherwise the given ones, otherwise from the file
         name.
         """
@@ -427,29 +427,29 @@ class Tree:
         """The paths of the pages at the last scan."""
         return list(self._pages)
 
-    def head(self, path: str) -> Head:
+    def head(self, path: str) -> PageHead:
         """Return what the first lines of a page say."""
         page = self._pages.get(path)
         changed = None if page is None else page.file.modified_ns
         known = self._heads.get(path)
         if known is None or known[0] != changed or changed is None:
             self._listed_at = monotonic()
-            known = self._heads[path] = (changed, head_of(self.folder, path))
+            known = self._heads[path] = (changed, page_head(self.folder, path))
         return known[1]
 
     # -- its life ----------------------------------------------------------------------------
 
     def refresh(self, changed: Iterable[str] | None) -> None:
-        """Scan again on the next `look`, unless no file in the folder has changed."""
+        """Scan again on the next `scan`, unless no file in the folder has changed."""
         below = os.path.join(self.folder, "")
         if changed is None or any(path == self.folder or path.startswith(below) for path in changed):
             self._is_stale = True
 
-    def _tell(self) -> None:
+    def _report_unreadable(self) -> None:
         """Report the unreadable pages once all pages are indexed."""
         report = Report(self._root)
         report.problems = self._unreadable()
-        report.tell(report.found)
+        report.log_problems(report.found)
 
     def _start_when_listed(self) -> None:
         """Start indexing when a client has listed something, so that it does not delay the start."""
@@ -500,7 +500,7 @@ def _addresses(name: str, table: DocsTable, profile: Profile | None, slug_of: Ca
         page_form=profile.page_uri if profile else "{path}",
         section_form=profile.section_uri if profile else "{section}/",
         slug_of=slug_of,
-        shown=shown,
+        without_number=without_number,
     )
 
 

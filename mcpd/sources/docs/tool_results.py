@@ -21,7 +21,7 @@ _Near = Annotated[list[str], Meta(description="Existing names that are similar."
 _Partial = Annotated[str, Meta(description="The progress of indexing, while pages are still being indexed.")]
 
 
-class PagePlace(Struct, kw_only=True, omit_defaults=True):
+class PageLocation(Struct, kw_only=True, omit_defaults=True):
     """A page or a place in it."""
 
     path: Annotated[str, Meta(description="The path of the page, for the tool that reads it.")]
@@ -33,14 +33,14 @@ class PagePlace(Struct, kw_only=True, omit_defaults=True):
     url: Annotated[str | UnsetType, Meta(description="The URL of the published page.")] = UNSET
 
 
-class Hit(PagePlace, kw_only=True, omit_defaults=True):
+class Hit(PageLocation, kw_only=True, omit_defaults=True):
     snippet: str
     highlights: Annotated[
         list[tuple[int, int]] | UnsetType, Meta(description="Positions of matching words in the snippet.")
     ] = UNSET
 
 
-class Found(Struct, kw_only=True, omit_defaults=True):
+class SearchResults(Struct, kw_only=True, omit_defaults=True):
     """The pages that match a query, best first."""
 
     query: str
@@ -116,20 +116,20 @@ class PageText(Struct, kw_only=True, omit_defaults=True):
     near: _Near | UnsetType = UNSET
 
 
-class Example(PagePlace, kw_only=True, omit_defaults=True):
+class Example(PageLocation, kw_only=True, omit_defaults=True):
     language: str
     code: str
     before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
 
 
-class Document(PagePlace, kw_only=True, omit_defaults=True):
+class Document(PageLocation, kw_only=True, omit_defaults=True):
     """A page with its examples."""
 
     snippets: list[str]
     count: int
 
 
-class Code(Struct, kw_only=True, omit_defaults=True):
+class CodeExamples(Struct, kw_only=True, omit_defaults=True):
     """Code examples, best first."""
 
     words: str
@@ -145,22 +145,22 @@ class Code(Struct, kw_only=True, omit_defaults=True):
     total_documents: int | UnsetType = UNSET
 
 
-class Described(PagePlace, kw_only=True, omit_defaults=True):
+class Description(PageLocation, kw_only=True, omit_defaults=True):
     content: str
 
 
-class Looked(Struct, kw_only=True, omit_defaults=True):
+class LookupResults(Struct, kw_only=True, omit_defaults=True):
     """The descriptions of a name, best first; otherwise similar names."""
 
     name: str
-    results: list[Described]
+    results: list[Description]
     total: int
     error: str | UnsetType = UNSET
     suggestion: str | UnsetType = UNSET
     near: _Near | UnsetType = UNSET
     progress: _Partial | UnsetType = UNSET
     # for other shapes
-    found: list[Described] | UnsetType = UNSET
+    found: list[Description] | UnsetType = UNSET
     found_total: int | UnsetType = UNSET
     first_title: str | UnsetType = UNSET
     first_url: str | UnsetType = UNSET
@@ -168,12 +168,12 @@ class Looked(Struct, kw_only=True, omit_defaults=True):
 
 
 RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {
-    "search": (Found, ()),
+    "search": (SearchResults, ()),
     "list_sections": (Sections, ("total_sections",)),
     "read_section": (SectionText, ()),
     "read_page": (PageText, ()),
-    "find_code": (Code, ("documents", "total_documents")),
-    "look_up": (Looked, ("found", "found_total", "first_title", "first_url", "first_content")),
+    "find_code": (CodeExamples, ("documents", "total_documents")),
+    "look_up": (LookupResults, ("found", "found_total", "first_title", "first_url", "first_content")),
 }
 """The result of each operation, and its fields that are hidden by default."""
 

@@ -17,12 +17,12 @@ from mcpd.server.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.server.registry.entries import ToolEntry
 from mcpd.sources.docs.answers import Answers
 from mcpd.sources.docs.tool_results import (
-    Code,
-    Found,
-    Looked,
-    PagePlace,
+    CodeExamples,
+    LookupResults,
+    PageLocation,
     PageText,
     Project,
+    SearchResults,
     Sections,
     SectionText,
     shape_of,
@@ -33,10 +33,11 @@ from mcpd.sources.tables import Doing
 
 def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str:
     """Return the text of a result. `tools` has the names of all tools, `cursor` the name of that argument."""
-    kinds: dict[type, Any] = {
-        Found: _found, Sections: _sections, SectionText: _section, PageText: _page, Code: _code, Looked: _looked
+    writers: dict[type, Any] = {
+        SearchResults: _search_text, Sections: _sections_text, SectionText: _section_text, PageText: _page_text,
+        CodeExamples: _code_text, LookupResults: _lookup_text,
     }  # fmt: skip
-    lines = list(kinds[type(result)](result, tools))
+    lines = list(writers[type(result)](result, tools))
     following = getattr(result, "next_cursor", UNSET)
     if following is not UNSET:
         lines += ["", f'[To continue, call {name} again with {cursor} = "{following}".]']
@@ -48,7 +49,7 @@ def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str
 
 def links_of(result: Any) -> list[ContentBlock]:
     """Return links to the pages of a result."""
-    if not isinstance(result, Found | Looked):
+    if not isinstance(result, SearchResults | LookupResults):
         return []
     pages = {one.uri: one for one in result.results}
     return [
@@ -56,7 +57,7 @@ def links_of(result: Any) -> list[ContentBlock]:
     ]
 
 
-def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
+def _search_text(found: SearchResults, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.results:
         yield f"No page matches '{printable(found.query)}'." + _sentence(found.suggestion)
         return
@@ -71,14 +72,14 @@ def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
         yield f"[To read a page, call {tools['read_page']} with its path, and with a heading for one section only.]"
 
 
-def _sections(found: Sections, tools: dict[Doing, str]) -> Iterator[str]:
+def _sections_text(found: Sections, tools: dict[Doing, str]) -> Iterator[str]:
     yield f"{found.title}: {found.total_pages} pages"
     for one in found.sections:
         title = f" ({one.title})" if one.title and one.title != one.name else ""
         yield f"- {one.name}{title}: {one.pages} {'page' if one.pages == 1 else 'pages'}"
 
 
-def _section(found: SectionText, tools: dict[Doing, str]) -> Iterator[str]:
+def _section_text(found: SectionText, tools: dict[Doing, str]) -> Iterator[str]:
     if found.error is not UNSET or found.pages is UNSET:
         yield str(found.error)
         return
@@ -90,7 +91,7 @@ def _section(found: SectionText, tools: dict[Doing, str]) -> Iterator[str]:
         yield page.content
 
 
-def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
+def _page_text(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
     if found.error is not UNSET:
         search = tools.get("search")
         yield f"{found.error}." + (f" To find pages by their content, use {search}." if search else "")
@@ -105,7 +106,7 @@ def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
         yield "[Its headings: " + "; ".join(one.title for one in found.headings[:40]) + "]"
 
 
-def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
+def _code_text(found: CodeExamples, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.examples:
         languages = f" Languages with examples: {', '.join(found.languages)}." if found.languages else ""
         yield f"No example matches '{printable(found.words)}'." + _sentence(found.suggestion) + languages
@@ -122,7 +123,7 @@ def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
         yield fence
 
 
-def _looked(found: Looked, tools: dict[Doing, str]) -> Iterator[str]:
+def _lookup_text(found: LookupResults, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.results:
         search = tools.get("search")
         yield f"{found.error}.{_sentence(found.suggestion)}" + (f" To search, use {search}." if search else "")
@@ -134,7 +135,7 @@ def _looked(found: Looked, tools: dict[Doing, str]) -> Iterator[str]:
         yield one.content
 
 
-def _place(one: PagePlace) -> str:
+def _place(one: PageLocation) -> str:
     heading = f" › {one.heading}" if one.heading is not UNSET else ""
     anchor = f"#{one.anchor}" if one.anchor is not UNSET else ""
     url = f" <{one.url}>" if one.url is not UNSET else ""
@@ -191,7 +192,7 @@ def _function(wording: Wording, answer: Answer, names: dict[Doing, str]) -> Call
 
     async def call(**given: Any) -> CallToolResult:
         result = await answer(**fixed, **{inner[name]: value for name, value in given.items()})
-        return _told(result, text_of(result, wording.name, names, cursor), shape.project)
+        return _tool_result(result, text_of(result, wording.name, names, cursor), shape.project)
 
     parameters = [_parameter(argument) for argument in seen.values()]
     call.__signature__ = inspect.Signature(parameters, return_annotation=shape.kind)  # type: ignore[attr-defined]
@@ -207,7 +208,7 @@ def _parameter(argument: Argument) -> inspect.Parameter:
     return inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _told(result: Any, text: str, project: Project) -> CallToolResult:
+def _tool_result(result: Any, text: str, project: Project) -> CallToolResult:
     """Return a result as text, as data with the names for callers, and as data for the View."""
     data = to_builtins(result)
     is_error = getattr(result, "error", UNSET) is not UNSET and not hasattr(result, "results")

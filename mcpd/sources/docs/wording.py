@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
 
 
-MOST_HITS = 20
+MAX_HITS = 20
 """How many results one answer has at most."""
 
 
@@ -52,7 +52,7 @@ class Wording(Struct, frozen=True, kw_only=True):
     """The table that changes the result, see `shape_of`."""
 
 
-_Limit = Annotated[int, Meta(ge=1, le=MOST_HITS)]
+_Limit = Annotated[int, Meta(ge=1, le=MAX_HITS)]
 _Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
 _SECTION = Argument("section", str | None, "Search only this section, named as in {list_sections}.")
 _CURSOR = Argument("cursor", str | None, "The next_cursor of the previous answer, to get the next part.")
@@ -143,7 +143,8 @@ def wordings(tables: dict[str, ToolTable], title: str) -> list[Wording]:
 def _worded(key: str, doing: Doing, table: ToolTable) -> Wording:
     name, title, description = _NAMES[doing]
     arguments = {
-        argument.name: _said(argument, getattr(table.arguments, argument.name)) for argument in ARGUMENTS[doing]
+        argument.name: _changed_argument(argument, getattr(table.arguments, argument.name))
+        for argument in ARGUMENTS[doing]
     }
     if table.section is not None:
         arguments.pop("section", None)
@@ -158,7 +159,7 @@ def _worded(key: str, doing: Doing, table: ToolTable) -> Wording:
     )
 
 
-def _said(argument: Argument, said: ArgumentTable | str | None) -> Argument:
+def _changed_argument(argument: Argument, said: ArgumentTable | str | None) -> Argument:
     if said is None:
         return argument
     if isinstance(said, str):

@@ -12,10 +12,10 @@ from msgspec import Struct
 from mcpd.sources.docs.index import indexed
 from mcpd.sources.docs.readers.markdown import plain_text
 
-MOST_CHARACTERS = 1000
+MAX_CHARACTERS = 1000
 """How many characters of a query are used."""
 
-_MOST_TERMS = 24
+_MAX_TERMS = 24
 _TOKEN = re.compile(r"\"([^\"]{1,300})\"|[“„”]([^“„”]{1,300})[“”]|(\w+(?:[-._/:@+#~\\]+\w+)*)(\*?)")
 _WORD = re.compile(r"\w+")
 _SHORTENED = re.compile(r"(?<=\w)['’](?:s|t|re|ll|ve|d|m)\b", re.IGNORECASE)
@@ -60,7 +60,7 @@ def parsed(query: str) -> list[Term]:
     """Return the terms of a query. Very common English words are left out if there are others."""
     found: dict[str, Term] = {}
     stops: dict[str, Term] = {}
-    text = _SHORTENED.sub("", storable(query[:MOST_CHARACTERS]).replace("\0", " "))
+    text = _SHORTENED.sub("", storable(query[:MAX_CHARACTERS]).replace("\0", " "))
     for token in _TOKEN.finditer(text):
         quoted = token[1] or token[2]
         typed = quoted or token[3]
@@ -70,12 +70,12 @@ def parsed(query: str) -> list[Term]:
         term = Term(typed, words, token[4] == "*", bool(quoted))
         is_stop = not quoted and not term.is_prefix and len(words) == 1 and typed.lower() in _STOP
         (stops if is_stop else found).setdefault(term.match.lower(), term)
-    return list((found or stops).values())[:_MOST_TERMS]
+    return list((found or stops).values())[:_MAX_TERMS]
 
 
-_MOST_LENGTH = 40
+_MAX_LENGTH = 40
 _MAX_VOCABULARY = 300_000
-_NO_NAME = re.compile(r"[\W_]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 
 
 class Vocabulary:
@@ -83,7 +83,7 @@ class Vocabulary:
 
     def __init__(self, terms: Iterable[tuple[str, int]] = ()) -> None:
         """`terms` has each word with the number of chunks that contain it."""
-        self._counts = {sys.intern(term): count for term, count in terms if 3 <= len(term) <= _MOST_LENGTH}
+        self._counts = {sys.intern(term): count for term, count in terms if 3 <= len(term) <= _MAX_LENGTH}
         self._by_length: dict[int, list[str]] = {}
         for term in self._counts:
             self._by_length.setdefault(len(term), []).append(term)
@@ -108,11 +108,11 @@ class Vocabulary:
         except ImportError:
             return []
         word = word.lower()
-        if not 3 <= len(word) <= _MOST_LENGTH:
+        if not 3 <= len(word) <= _MAX_LENGTH:
             return []
-        most = 2 if len(word) >= 6 else 1
-        terms = [term for size in range(-most, most + 1) for term in self._by_length.get(len(word) + size, ())]
-        near = process.extract(word, terms, scorer=OSA.distance, score_cutoff=most, limit=None)
+        limit = 2 if len(word) >= 6 else 1
+        terms = [term for size in range(-limit, limit + 1) for term in self._by_length.get(len(word) + size, ())]
+        near = process.extract(word, terms, scorer=OSA.distance, score_cutoff=limit, limit=None)
         # The first letter is rarely wrong, and frequent words are meant more often.
         found = [term for term, edits, _ in near if edits == 1]
         found = found or [term for term, edits, _ in near if edits == 2 and term[0] == word[0]]
@@ -121,30 +121,30 @@ class Vocabulary:
 
 def named_like(said: str, paths: Iterable[str]) -> str | None:
     """Return the path that equals a name except for case and separators, or the only path whose last part does."""
-    wanted = _NO_NAME.sub("", said.casefold())
+    wanted = _SEPARATORS.sub("", said.casefold())
     if not wanted:
         return None
 
     by_title = []
     for path in sorted(paths):
-        if "/".join(_NO_NAME.sub("", part.casefold()) for part in path.split("/")) == "/".join(
-            _NO_NAME.sub("", part.casefold()) for part in said.strip("/").split("/")
+        if "/".join(_SEPARATORS.sub("", part.casefold()) for part in path.split("/")) == "/".join(
+            _SEPARATORS.sub("", part.casefold()) for part in said.strip("/").split("/")
         ):
             return path
-        if _NO_NAME.sub("", path.rpartition("/")[2].casefold()) == wanted:
+        if _SEPARATORS.sub("", path.rpartition("/")[2].casefold()) == wanted:
             by_title.append(path)
     return by_title[0] if len(by_title) == 1 else None
 
 
 def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
     """Return the names that are most similar to a name, by shared pairs of letters and common beginnings."""
-    wanted = _NO_NAME.sub("", name.lower())[:_MOST_LENGTH]
+    wanted = _SEPARATORS.sub("", name.lower())[:_MAX_LENGTH]
     if not wanted:
         return []
     pairs = _pairs(wanted)
     found: list[tuple[float, str]] = []
     for one in names:
-        plain = _NO_NAME.sub("", one.lower())[:80]
+        plain = _SEPARATORS.sub("", one.lower())[:80]
         if not plain:
             continue
         shared = len(pairs & (own := _pairs(plain)))
@@ -161,8 +161,8 @@ def _pairs(text: str) -> set[str]:
 
 
 _LENGTH = 280
-_MOST_READ = 20_000
-_MOST_MATCHES = 400
+_MAX_READ = 20_000
+_MAX_MATCHES = 400
 _SUFFIXES = (
     "ization", "ations", "ation", "ities", "ments", "ition", "ness", "ment", "ings", "able", "ible", "ions", "ion",
     "ing", "ies", "ity", "ers", "ed", "er", "es", "ly", "or", "al", "s", "e", "y",
@@ -181,7 +181,7 @@ def _stem(word: str) -> str:
     return word
 
 
-class Marker:
+class Highlighter:
     """Finds the terms of a query in texts."""
 
     def __init__(self, terms: list[Term]) -> None:
@@ -198,7 +198,7 @@ class Marker:
 
     def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """Return a line of about 300 characters around the matches, and the (start, end) of each match in it."""
-        text = _readable(text[:_MOST_READ])
+        text = _readable(text[:_MAX_READ])
         start = self._best_start(text)
         end = min(len(text), start + _LENGTH)
         if start:
@@ -216,7 +216,7 @@ class Marker:
         """Return how many different terms a text contains."""
         if self._pattern is None:
             return 0
-        return len({found.lastindex for found in self._pattern.finditer(text[:_MOST_READ])})
+        return len({found.lastindex for found in self._pattern.finditer(text[:_MAX_READ])})
 
     def _best_start(self, text: str) -> int:
         """Return the start of the window with the most different terms, then the most matches."""
@@ -225,7 +225,7 @@ class Marker:
         matches = []
         for found in self._pattern.finditer(text):
             matches.append((found.start(), found.lastindex or 0))
-            if len(matches) == _MOST_MATCHES:
+            if len(matches) == _MAX_MATCHES:
                 break
         best, best_score = 0, (0, 0)
         for at, (start, _) in enumerate(matches):

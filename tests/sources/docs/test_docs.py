@@ -17,7 +17,7 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire, process_wire
 
 from mcpd.errors import ConfigurationError
 from mcpd.sources.folder import Folder
-from mcpd.sources.lookup import place_of
+from mcpd.sources.lookup import folder_at
 from mcpd.sources.watch import WatchedFolder
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
@@ -250,7 +250,7 @@ async def test_a_view_is_told_the_names_that_it_knows(tmp_path: Path) -> None:
 
 async def test_what_changes_is_told_once(tmp_path: Path) -> None:
     """One list_changed for a change, an update for who watches the page, and the index knows it."""
-    source = Folder(place_of(str(write(tmp_path, DOCS))), is_growing=True)
+    source = Folder(folder_at(str(write(tmp_path, DOCS))), is_growing=True)
     async with memory_wire(source.server, LEGACY[-1]) as wire:
         before = await listed(wire)
         assert (await call(wire, "search_docs", query="parsnip"))["total"] == 1
@@ -284,7 +284,7 @@ async def test_what_changes_is_told_once(tmp_path: Path) -> None:
 
 async def test_documents_may_come_later_and_lie_elsewhere(tmp_path: Path) -> None:
     """Below the folder, in the folder itself, or where mcpd.toml says; what stands there is watched."""
-    source = Folder(place_of(str(write(tmp_path / "g", {"mcpd.toml": TOML}))), is_growing=True)
+    source = Folder(folder_at(str(write(tmp_path / "g", {"mcpd.toml": TOML}))), is_growing=True)
     assert source.docs is None
     write(tmp_path / "g", {"docs/a.md": "# A"})
     async with memory_wire(source.server, MODERN) as wire:
@@ -293,14 +293,14 @@ async def test_documents_may_come_later_and_lie_elsewhere(tmp_path: Path) -> Non
         assert (await call(wire, "search_docs", query="a"))["query"] == "a"
 
     write(tmp_path, {"own/mcpd.toml": 'name = "own"\n[docs]\nfolder = "."\nindex = "memory"\n', "own/x/b.md": "# B"})
-    own = Folder(place_of(str(tmp_path / "own")))
+    own = Folder(folder_at(str(tmp_path / "own")))
     async with memory_wire(own.server, MODERN) as wire:
         assert list(await listed(wire)) == ["docs://own/overview", "docs://own/x/", "docs://own/x/b.md"]
     assert WatchedFolder(own).concerns(str(tmp_path / "own" / "x" / "b.md"))
     assert not WatchedFolder(own).concerns(str(tmp_path / "b.md"))
 
     text = f'name = "far"\n[docs]\nfolder = {json.dumps(str(tmp_path / "own" / "x"))}\nindex = "memory"\n'
-    far = Folder(place_of(str(write(tmp_path / "far", {"mcpd.toml": text}))))
+    far = Folder(folder_at(str(write(tmp_path / "far", {"mcpd.toml": text}))))
     async with memory_wire(far.server, MODERN) as wire:
         assert "docs://far/b.md" in await listed(wire)
     assert WatchedFolder(far).concerns(str(tmp_path / "own" / "x" / "b.md"))
@@ -364,7 +364,7 @@ async def test_an_index_on_disk_is_used_again(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     files = {**DOCS, "mcpd.toml": 'name = "garden"\n'}
     for query in ("parsnip", "autumn"):
-        source = Folder(place_of(str(write(tmp_path / "g", files if query == "parsnip" else {}))))
+        source = Folder(folder_at(str(write(tmp_path / "g", files if query == "parsnip" else {}))))
         async with memory_wire(source.server, MODERN) as wire:
             assert (await call(wire, "search_docs", query=query))["total"] == 1
         assert source.docs is not None
@@ -388,8 +388,8 @@ def test_a_start_loads_only_what_it_uses(
 ) -> None:
     """Nothing of documents without any; with some neither the index, nor what answers questions."""
     code = (
-        "import sys\nfrom mcpd.sources.folder import Folder\nfrom mcpd.sources.lookup import place_of\n"
-        f"Folder(place_of({str(write(tmp_path, files))!r}))\nprint(*sys.modules, sep='\\n')"
+        "import sys\nfrom mcpd.sources.folder import Folder\nfrom mcpd.sources.lookup import folder_at\n"
+        f"Folder(folder_at({str(write(tmp_path, files))!r}))\nprint(*sys.modules, sep='\\n')"
     )
     # Coverage would load half of Python.
     env = {name: value for name, value in child.env.items() if not name.startswith("COVERAGE_")}

@@ -13,7 +13,7 @@ from support.ui_stage import BOTH_ERAS, NO_APPS, WITH_APPS, tool_of
 from support.wires import MODERN, memory_wire
 
 from mcpd.server.joined import join
-from mcpd.sources.docs.rendering import MOST_BYTES, MOST_SHOWN_BYTES
+from mcpd.sources.docs.rendering import MAX_BYTES, MAX_SHOWN_BYTES
 
 FILES: dict[str, str | bytes] = {
     "mcpd.toml": 'name = "garden"\n[docs]\nindex = "memory"\n',
@@ -131,8 +131,8 @@ BESIDE: dict[str, str | bytes] = {
     "docs/guides/notes.png": "no image",
     "docs/guides/x.svg": "<svg/>",
     "docs/secret/x.png": PNG,
-    "docs/large.png": PNG + b"\0" * MOST_SHOWN_BYTES,
-    "docs/huge.jpg": b"\xff\xd8\xff" + b"\0" * MOST_BYTES,
+    "docs/large.png": PNG + b"\0" * MAX_SHOWN_BYTES,
+    "docs/huge.jpg": b"\xff\xd8\xff" + b"\0" * MAX_BYTES,
     "out.png": PNG,
 }
 
@@ -153,7 +153,7 @@ async def test_images_beside_documents(tmp_path: Path) -> None:
         (content,) = (await wire.result("resources/read", {"uri": "docs://garden/pictures/a%20bed.png"}))["contents"]
         assert (content["mimeType"], content["blob"]) == ("image/png", data)
         (content,) = (await wire.result("resources/read", {"uri": "docs://garden/large.png"}))["contents"]
-        assert len(content["blob"]) > MOST_SHOWN_BYTES
+        assert len(content["blob"]) > MAX_SHOWN_BYTES
         assert "is larger than" in (await wire.error("resources/read", {"uri": "docs://garden/huge.jpg"}))["message"]
         for path in ("secret/x.png", "link.png", "guides/notes.png", "guides/x.svg", "..%2Fout.png", "none.png"):
             assert "contents" not in (await wire.error("resources/read", {"uri": f"docs://garden/{path}"}))

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 
-from mcpd.sources.docs.addresses import head_of
+from mcpd.sources.docs.addresses import page_head
 from mcpd.sources.docs.page import Page, UnreadablePage
 from mcpd.sources.docs.readers.html import read_html
 from mcpd.sources.docs.readers.markdown import scan_lines
-from mcpd.sources.docs.readers.reading import Apart, read_page
+from mcpd.sources.docs.readers.reading import ReaderProcess, read_page
 from mcpd.sources.docs.readers.rst import read_rst
 from mcpd.sources.docs.readers.text import read_pdf
 from mcpd.sources.docs.rendering import render
 
 
 @pytest.fixture(scope="module")
-def apart() -> Iterator[Apart]:
-    process = Apart(20)
+def process() -> Iterator[ReaderProcess]:
+    process = ReaderProcess(20)
     yield process
     process.close()
 
@@ -173,8 +173,8 @@ HTML = """<!doctype html><html><head><title>Beds — Garden</title><meta name="d
 <footer>around</footer></body></html>"""
 
 
-def test_html(apart: Apart) -> None:
-    page = read_page("rows.html", HTML.encode(), apart=apart)
+def test_html(process: ReaderProcess) -> None:
+    page = read_page("rows.html", HTML.encode(), process=process)
     assert page == read_html("rows.html", HTML.encode())
     assert (page.title, page.description) == ("Beds", "On beds.")
     assert [(one.title, one.anchor) for one in page.headings] == [("Rows & beds", "rows")]
@@ -195,10 +195,12 @@ def test_html(apart: Apart) -> None:
         ("a.md", "---\ntitle: >-\n  A\n  bed\n---\n# Other", "A bed"),
     ],
 )
-def test_lists_and_pages_have_one_title(tmp_path: Path, apart: Apart, path: str, text: str, title: str) -> None:
+def test_lists_and_pages_have_one_title(
+    tmp_path: Path, process: ReaderProcess, path: str, text: str, title: str
+) -> None:
     (tmp_path / path).write_text(text, encoding="utf-8")
-    assert head_of(str(tmp_path), path).title == title
-    assert read_page(path, text.encode(), apart=apart).title == title
+    assert page_head(str(tmp_path), path).title == title
+    assert read_page(path, text.encode(), process=process).title == title
 
 
 @pytest.mark.parametrize(
@@ -329,10 +331,10 @@ def test_a_link_of_html_may_have_brackets_in_its_text() -> None:
     assert ">a](http://bad/) [1]</a> and list[int]" in shown
 
 
-def test_rst(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rst(process: ReaderProcess, tmp_path_factory: pytest.TempPathFactory) -> None:
     secret = tmp_path_factory.mktemp("outside") / "secret.txt"
     secret.write_text("the,password")
-    page = read_page("w.rst", RST.format(secret=secret).encode(), apart=apart)
+    page = read_page("w.rst", RST.format(secret=secret).encode(), process=process)
     assert page == read_rst("w.rst", RST.format(secret=secret).encode())
     assert [(one.level, one.title) for one in page.headings] == [(1, "Watering"), (2, "When")]
     assert "Use `hose.open` and `rate`, gently; see the soil and [a site](https://example.org)." in page.text
@@ -372,13 +374,13 @@ def pdf(text: str) -> bytes:
     return body + table + b"trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % len(body)
 
 
-def test_pdf(apart: Apart) -> None:
-    page = read_page("beds.pdf", pdf("Plan of the beds"), apart=apart)
+def test_pdf(process: ReaderProcess) -> None:
+    page = read_page("beds.pdf", pdf("Plan of the beds"), process=process)
     assert page == read_pdf("beds.pdf", pdf("Plan of the beds"))
     assert (page.title, page.text, page.mime_type) == ("Plan of the beds", "Plan of the beds", "text/plain")
     for data in (b"%PDF-1.7 nothing", b"", pdf("")):
         with pytest.raises(UnreadablePage, match="PDF"):
-            read_page("beds.pdf", data, apart=apart)
+            read_page("beds.pdf", data, process=process)
         with pytest.raises(UnreadablePage, match="PDF"):
             read_pdf("beds.pdf", data)
 
@@ -417,7 +419,7 @@ def test_no_text_takes_long(kind: str) -> None:
     [("x.html", "<![CDATA[" * 400_000), ("x.rst", "\n".join("  " * at + "x" for at in range(900)))],
 )
 def test_what_takes_too_long_is_left_out_and_the_next_is_read(path: str, text: str) -> None:
-    process = Apart(1.0)
+    process = ReaderProcess(1.0)
     try:
         said = ""
         try:

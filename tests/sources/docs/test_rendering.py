@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from mcpd.sources.docs.page import UnreadablePage
 from mcpd.sources.docs.readers.reading import read_page
-from mcpd.sources.docs.rendering import MOST_CHARACTERS, names_of, render, resolved
+from mcpd.sources.docs.rendering import MAX_CHARACTERS, names_of, render, resolved
 
 PATHS = ["index.md", "01-basics/01-soil.md", "01-basics/02-water.mdx", "02-more/index.md", "notes.txt"]
 NAMES = names_of(PATHS)
@@ -136,8 +136,8 @@ def test_nothing_of_any_page_runs(parts: list[str], path: str) -> None:
 
 
 def test_a_page_that_is_too_long_is_cut() -> None:
-    shown = rendered("word " * MOST_CHARACTERS)
-    assert len(shown) < MOST_CHARACTERS + 500
+    shown = rendered("word " * MAX_CHARACTERS)
+    assert len(shown) < MAX_CHARACTERS + 500
     assert "too long to show" in shown
     assert rendered(">" * 10_000 + "a")
     assert rendered("[" * 20_000)

@@ -14,7 +14,7 @@ import msgspec
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
 from mcpd.sources.docs.readers.reading import Request
 
-_MOST_MEMORY = 2 * 1024**3
+_MAX_MEMORY = 2 * 1024**3
 
 
 def main() -> None:
@@ -74,10 +74,10 @@ def _limit() -> None:
         import resource
     except ImportError:  # Windows, which still has the time limit
         return
-    for name, most in (("RLIMIT_AS", _MOST_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
+    for name, limit in (("RLIMIT_AS", _MAX_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
         if hasattr(resource, name):
             with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(getattr(resource, name), (most, most))
+                resource.setrlimit(getattr(resource, name), (limit, limit))
 
 
 if __name__ == "__main__":

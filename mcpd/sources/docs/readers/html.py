@@ -26,9 +26,9 @@ _HIDDEN = (
 )
 _HEADINGS = "h1, h2, h3, h4, h5, h6"
 _LAYOUT = ["tbody", "thead", "tr", "td", "th"]
-_MOST_DEEP = 200
+_MAX_DEEP = 200
 _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush)[-:]([A-Za-z0-9_+#]+)")
-_NO_LANGUAGES = ("default", "none", "text", "notranslate")
+_UNNAMED_LANGUAGES = ("default", "none", "text", "notranslate")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _MARK, _SLASH = "\ufdd0", "\ufdd1"
 """Placeholders (noncharacters) for Markdown's backslashes and for backslashes in the text during conversion."""
@@ -36,7 +36,7 @@ _LINKS = re.compile(r"(?<=\])[(\[:]|<(?=[A-Za-z/!?])")
 _ESCAPES = re.compile(rf"{_SLASH}(?=[!-/:-@\[-`{{-~\s{_MARK}{_SLASH}]|\Z)")
 _AROUND = "".join(map(chr, range(33)))
 _BREAKS = re.compile(r"[\t\r\n]+")
-_NO_ADDRESS = re.compile(r"[\x00-\x20()<>\\\x7f]")
+_UNSAFE_IN_ADDRESS = re.compile(r"[\x00-\x20()<>\\\x7f]")
 _SCRIPTS = re.compile(r"(?:javascript|vbscript|data):", re.IGNORECASE)
 _LONGEST_ADDRESS = 2000
 _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{2,30})", re.IGNORECASE)
@@ -100,14 +100,14 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
     for node in main.css(_HEADINGS):
         node.unwrap_tags(["a"])
     for node in reversed(main.css("dl")):
-        node.inner_html = f"<ul>{''.join(map(_term, node.iter()))}</ul>"
+        node.inner_html = f"<ul>{''.join(map(_list_item, node.iter()))}</ul>"
     for node in main.css("blockquote"):
         if node.css_first("pre") is not None:  # Sphinx uses it for indentation
             node.unwrap()
     for node in main.css("pre"):
         node.inner_html = f'<code class="language-{_language(node)}">{escape(node.text().strip(chr(10)))}</code>'
     for node in main.css("table"):
-        _lay_out(node)
+        _unwrap_layout_table(node)
     for node in main.css("a"):
         address = _target(node.attributes.get("href") or "")
         if address:
@@ -124,13 +124,13 @@ def _cut(main: LexborNode) -> None:
     left = [(main, 0)]
     while left:
         node, depth = left.pop()
-        if depth > _MOST_DEEP:
+        if depth > _MAX_DEEP:
             node.decompose()
         else:
             left += [(below, depth + 1) for below in node.iter()]
 
 
-def _term(node: LexborNode) -> str:
+def _list_item(node: LexborNode) -> str:
     """Return a definition list entry as a list item; signatures become code."""
     if node.tag != "dt":
         return f"<div>{node.inner_html}</div>"
@@ -146,11 +146,11 @@ def _language(pre: LexborNode) -> str:
     for node in around:
         found = _LANGUAGE.search(node.attributes.get("class") or "")
         if found is not None:
-            return "" if found[1] in _NO_LANGUAGES else found[1]
+            return "" if found[1] in _UNNAMED_LANGUAGES else found[1]
     return ""
 
 
-def _lay_out(table: LexborNode) -> None:
+def _unwrap_layout_table(table: LexborNode) -> None:
     """Replace a table that is used for layout, for example for code beside line numbers, by its cells."""
     cells = table.css("td, th")
     rows = [row.css("td, th") for row in table.css("tr")]
@@ -179,7 +179,7 @@ def _target(address: str) -> str:
     if len(address) > _LONGEST_ADDRESS or _SCRIPTS.match(address):
         return ""
 
-    return _NO_ADDRESS.sub(lambda found: f"%{ord(found[0]):02X}", address)
+    return _UNSAFE_IN_ADDRESS.sub(lambda found: f"%{ord(found[0]):02X}", address)
 
 
 def _escape(main: LexborNode) -> None:

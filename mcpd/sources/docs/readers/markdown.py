@@ -33,7 +33,7 @@ _NO_PARAGRAPH = re.compile(
 )
 _CODE_OR_RULE = re.compile(r"[ ]{4}|[ ]{0,3}\t|[ ]{0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 _ID = re.compile(r"[ \t]*\{[ \t]*#([\w:.-]+)[^}\n]*\}[ \t]*$")
-_MOST_MARKS = 20_000
+_MAX_MARKS = 20_000
 
 _MARKUP = re.compile(r"[`*_\[<\\!&]")
 _IMAGE_OR_LINK = re.compile(
@@ -79,7 +79,7 @@ def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
     at = floor = marks = 0
     while (mark := _MARK.search(whole, at)) is not None:
         marks += 1
-        if marks > _MOST_MARKS:
+        if marks > _MAX_MARKS:
             break
         at = mark.end()
         indent = mark["indent"]
@@ -193,8 +193,8 @@ def titled(titles: list[Title]) -> Iterator[Title]:
         yield title
 
 
-MOST_DESCRIPTION = 300
-_MOST_LINKS = 5000
+MAX_DESCRIPTION = 300
+_MAX_LINKS = 5000
 
 _LINK = re.compile(
     r"(?<!!)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?([^\s<>()]{1,1000}(?:\([^\s()]{0,200}\))?)>?[^()\n]{0,300}\)"
@@ -228,7 +228,7 @@ def markdown_page(
         path,
         text_in(front, "title") or first or title or title_of(path),
         section_of(path),
-        (text_in(front, "description", "summary", "excerpt") or _introduction(text))[:MOST_DESCRIPTION],
+        (text_in(front, "description", "summary", "excerpt") or _introduction(text))[:MAX_DESCRIPTION],
         min(order_of(path), NO_ORDER) if order is None else order,
         text,
         "text/markdown",
@@ -298,7 +298,7 @@ def _line_before(text: str, at: int) -> str:
 def _links(text: str) -> tuple[Link, ...]:
     if "](" not in text:
         return ()
-    return tuple(Link(plain_text(found[1]), found[2]) for found in islice(_LINK.finditer(text), _MOST_LINKS))
+    return tuple(Link(plain_text(found[1]), found[2]) for found in islice(_LINK.finditer(text), _MAX_LINKS))
 
 
 def _introduction(text: str) -> str:

@@ -13,10 +13,10 @@ from mcpd.sources.docs.readers.markdown import markdown_page, scan_lines
 from mcpd.sources.docs.readers.text import decoded
 from mcpd.sources.front_matter import split_page
 
-_MOST_TAG = 20_000
-_MOST_TAGS = 20_000
-_MOST_SIGNS = 100_000
-_MOST_CODE = 2000
+_MAX_TAG = 20_000
+_MAX_TAGS = 20_000
+_MAX_SIGNS = 100_000
+_MAX_CODE = 2000
 _SIGN = re.compile(r"[{}>\"'`]")
 _MODULE = re.compile(r"(?m)^(?:import|export)\b(?=[ \t]*[\w{*'\"(])")
 _COMMENT = re.compile(r"\{\s*/\*.*?(?:\*/\s*\}|\Z)", re.DOTALL)
@@ -57,11 +57,11 @@ def _prose(text: str, brackets: _Brackets) -> str:
         text = _without_modules(text, brackets)
     kept: list[str] = []
     at = tags = 0
-    while (mark := _MARK.search(text, at)) is not None and tags < _MOST_TAGS:
+    while (mark := _MARK.search(text, at)) is not None and tags < _MAX_TAGS:
         tags += 1
         start = mark.start()
         if mark[1]:  # a code span
-            end = text.find(mark[1], mark.end(), mark.end() + _MOST_CODE)
+            end = text.find(mark[1], mark.end(), mark.end() + _MAX_CODE)
             end = mark.end() if end < 0 or "\n\n" in text[mark.end() : end] else end + len(mark[1])
             kept.append(text[at:end])
         elif mark[0] == "{":
@@ -98,15 +98,15 @@ class _Brackets:
     """Finds the ends of brackets and tags, with a limit on the total work for a text."""
 
     def __init__(self) -> None:
-        self._left = _MOST_SIGNS
+        self._left = _MAX_SIGNS
 
     def closed(self, text: str, start: int) -> int:
         """Return the position after the bracket that closes the one at `start`, or after `start` without one
         nearby.
         """
         depth = 0
-        at, most = start, min(len(text), start + _MOST_TAG)
-        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+        at, limit = start, min(len(text), start + _MAX_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, limit)) is not None:
             self._left -= 1
             sign, at = found[0], found.end()
             if sign == "{":
@@ -116,13 +116,13 @@ class _Brackets:
                 if not depth:
                     return at
             elif sign != ">" and (sign == "`" or text[found.start() - 1] in " ={([,:\n"):
-                at = self._quoted(text, found.start(), most)
+                at = self._quoted(text, found.start(), limit)
         return start + 1
 
     def tag_end(self, text: str, start: int) -> int:
         """Return the position after the `>` of a tag, which may contain expressions."""
-        at, most = start + 1, min(len(text), start + _MOST_TAG)
-        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+        at, limit = start + 1, min(len(text), start + _MAX_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, limit)) is not None:
             self._left -= 1
             sign, at = found[0], found.end()
             if sign == ">":
@@ -130,14 +130,14 @@ class _Brackets:
             if sign == "{":
                 at = self.closed(text, found.start())
             elif sign in "\"'":
-                at = self._quoted(text, found.start(), most)
+                at = self._quoted(text, found.start(), limit)
         return start + 1
 
     @staticmethod
-    def _quoted(text: str, start: int, most: int) -> int:
+    def _quoted(text: str, start: int, limit: int) -> int:
         """Return the position after the closing quote, or after `start` without one."""
         at = start
-        while (at := text.find(text[start], at + 1, most)) >= 0:
+        while (at := text.find(text[start], at + 1, limit)) >= 0:
             if text[at - 1] != "\\":
                 return at + 1
         return start + 1

@@ -25,10 +25,10 @@ from mcpd.sources.docs.readers.mdx import read_mdx
 from mcpd.sources.docs.readers.text import decoded, read_text
 from mcpd.transports.child import ChildProcess
 
-APART: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
+ISOLATED_KINDS: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
 """The formats that are read in a child process."""
 
-_MOST_ANSWER = 256 * 1024 * 1024
+_MAX_ANSWER = 256 * 1024 * 1024
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", ".."))
 
 
@@ -43,7 +43,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _answers = msgspec.msgpack.Decoder(tuple[Page | None, str])
 
 
-class Apart:
+class ReaderProcess:
     """The child process, started with the first file. Thread-safe; one file is read at a time."""
 
     def __init__(self, seconds: float) -> None:
@@ -72,7 +72,7 @@ class Apart:
             raise UnreadablePage(problem)
         return page
 
-    def rest(self) -> None:
+    def stop(self) -> None:
         """End the process until the next file."""
         with self._lock:
             if self._process is not None:
@@ -85,7 +85,7 @@ class Apart:
         if process is not None:
             with contextlib.suppress(OSError):
                 process.kill()
-        self.rest()
+        self.stop()
 
     def _reason(self) -> str:
         return f"takes more than {self._seconds:g} seconds or too much memory to read"
@@ -123,7 +123,7 @@ def _framed(stream: IO[bytes]) -> bytes:
     if len(head) < 8:
         raise EOFError
     (size,) = struct.unpack("<Q", head)
-    if size > _MOST_ANSWER:
+    if size > _MAX_ANSWER:
         raise EOFError
     body = stream.read(size)
     if len(body) < size:
@@ -156,17 +156,17 @@ _READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
 }
 
 
-def read_page(path: str, data: bytes, *, with_links: bool = True, apart: Apart | None = None) -> Page:
+def read_page(path: str, data: bytes, *, with_links: bool = True, process: ReaderProcess | None = None) -> Page:
     """Return the page of a file. `path` is relative to the folder, with `/`. An index needs no links.
 
-    HTML, reStructuredText and PDF are read in the process of `apart`, or in a new one with a limit of ten seconds.
+    HTML, reStructuredText and PDF are read in `process`, or in a new process with a limit of ten seconds.
     Raises UnreadablePage, with the reason, if the file cannot be read.
     """
     kind = kind_of(path)
-    if kind in APART:
-        if apart is not None:
-            return apart.read_page(path, data, with_links=with_links)
-        once = Apart(10.0)
+    if kind in ISOLATED_KINDS:
+        if process is not None:
+            return process.read_page(path, data, with_links=with_links)
+        once = ReaderProcess(10.0)
         try:
             return once.read_page(path, data, with_links=with_links)
         finally:

@@ -16,7 +16,7 @@ from mcpd.sources.docs.page import Page, UnreadablePage
 from mcpd.sources.docs.readers.markdown import markdown_page
 from mcpd.sources.docs.readers.text import decoded
 
-_DROPPED = frozenset(
+_IGNORED = frozenset(
     ("toctree", "index", "highlight", "currentmodule", "tabularcolumns", "automodule", "autoclass", "autofunction",
      "autosummary", "sectnum", "contents", "include", "raw", "image", "testsetup", "testcleanup", "meta", "acks")
 )  # fmt: skip
@@ -25,7 +25,7 @@ _CODE = frozenset(("code-block", "sourcecode", "testcode", "doctest", "productio
 _TEXT_ROLES = frozenset(("ref", "doc", "term", "abbr", "guilabel", "menuselection", "pep", "rfc"))
 
 
-class _Known(Directive):  # type: ignore[misc]  # docutils has no types
+class _UnknownDirective(Directive):  # type: ignore[misc]  # docutils has no types
     """An unknown directive: its arguments and its content are kept."""
 
     has_content = True
@@ -47,7 +47,7 @@ class _Known(Directive):  # type: ignore[misc]  # docutils has no types
         return [*found, *inner.children]
 
 
-class _Dropped(_Known):
+class _IgnoredDirective(_UnknownDirective):
     """A directive without readable content."""
 
     def run(self) -> list[Any]:
@@ -61,12 +61,12 @@ def accept_all() -> None:
     known_directive, known_role = directives.directive, roles.role
 
     def directive(name: str, language: Any, document: Any) -> tuple[Any, list[Any]]:
-        if name.lower() in _DROPPED:
-            return _Dropped, []
+        if name.lower() in _IGNORED:
+            return _IgnoredDirective, []
         if name.lower() in _CODE:
-            return _Known, []
+            return _UnknownDirective, []
         found, _ = known_directive(name, language, document)
-        return found or _Known, []
+        return found or _UnknownDirective, []
 
     def text_role(name: str, rawtext: str, text: str, *rest: Any, **more: Any) -> tuple[list[Any], list[Any]]:
         shown = text.rsplit("<", 1)[0].strip() if text.endswith(">") else text.lstrip("~!")
@@ -81,7 +81,7 @@ def accept_all() -> None:
     directives.mcpd_accepts_all = True
 
 
-_MOST_DEPTH = 100
+_MAX_DEPTH = 100
 _SPACES = re.compile(r"\s+")
 _START = re.compile(r"(?<![^\n])(?=#{1,6}\s|>|[-+*]\s)")
 
@@ -96,7 +96,7 @@ class _Writer:
 
     def blocks(self, node: Any, level: int, depth: int) -> str:
         """Return the blocks inside a node, separated by empty lines."""
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             raise RecursionError
         parts = [self._block(child, level, depth + 1) for child in node.children]
         return "\n\n".join(part for part in parts if part.strip())

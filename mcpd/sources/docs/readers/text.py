@@ -11,7 +11,7 @@ from mcpd.sources.docs.page import Page, UnreadablePage, order_of, section_of, t
 
 _CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_MOST_CONTROLS = 1 / 200  # a fraction of the characters; terminal recordings have some, programs have more
+_MAX_CONTROLS = 1 / 200  # a fraction of the characters; terminal recordings have some, programs have more
 
 
 def decoded(data: bytes) -> str:
@@ -30,7 +30,7 @@ def decoded(data: bytes) -> str:
 
     if len(data.translate(None, _CONTROLS)) < len(data):  # the fastest check
         text, found = _CONTROL.subn(" ", text)
-        if found > 3 + len(text) * _MOST_CONTROLS:
+        if found > 3 + len(text) * _MAX_CONTROLS:
             raise UnreadablePage("is binary, although its name says that it is text")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -56,8 +56,8 @@ def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
     )
 
 
-_MOST_PAGES = 3000
-_MOST_CHARACTERS = 4_000_000
+_MAX_PAGES = 3000
+_MAX_CHARACTERS = 4_000_000
 
 
 def read_pdf(path: str, data: bytes, with_links: bool = True) -> Page:
@@ -92,7 +92,7 @@ def _text(reader: object) -> str:
     parts: list[str] = []
     size = 0
     for at, page in enumerate(reader.pages):  # type: ignore[attr-defined]
-        if at >= _MOST_PAGES or size > _MOST_CHARACTERS:
+        if at >= _MAX_PAGES or size > _MAX_CHARACTERS:
             break
         try:
             part = page.extract_text() or ""
@@ -102,5 +102,5 @@ def _text(reader: object) -> str:
         if part:
             parts.append(part)
             size += len(part)
-    text = "\n\n".join(parts)[:_MOST_CHARACTERS]
+    text = "\n\n".join(parts)[:_MAX_CHARACTERS]
     return text.encode("utf-8", "replace").decode("utf-8")
