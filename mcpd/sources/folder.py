@@ -22,9 +22,6 @@ from mcpd.sources.tables import Configuration
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.ui.apps import AppEntry
-    from mcpd.sources.apps import Page
-    from mcpd.sources.code import Code
-    from mcpd.server.extensions.ui.apps import AppEntry
     from mcpd.sources.apps import FolderApp
     from mcpd.sources.code import FolderCode
     from mcpd.sources.docs.source import Tree
