@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpd.errors import ConfigurationError
 
@@ -39,16 +40,12 @@ def read_project(root: str, script: str | None = None) -> Project:
     found = _of_pyproject(os.path.join(root, "pyproject.toml"))
     head = _of_script(script) if script is not None else None
     if head is not None:
-        return Project(
-            **{name: getattr(found, name) for name in Project.__struct_fields__}
-            | {"file": script or "", "dependencies": head[0], "requires_python": head[1] or found.requires_python}
-        )
-    if found.dependencies is None:
-        listed = _of_requirements(os.path.join(root, "requirements.txt"))
-        if listed is not None:
-            said = {name: getattr(found, name) for name in Project.__struct_fields__}
-            return Project(**said | {"file": os.path.join(root, "requirements.txt"), "dependencies": listed})
-
+        dependencies, python = head
+        python = python or found.requires_python
+        return replace(found, file=script, dependencies=dependencies, requires_python=python)
+    path = os.path.join(root, "requirements.txt")
+    if found.dependencies is None and (listed := _of_requirements(path)) is not None:
+        return replace(found, file=path, dependencies=listed)
     return found
 
 

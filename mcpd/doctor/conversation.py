@@ -59,8 +59,9 @@ async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
         opening = {
             "capabilities": to_builtins(client.server_capabilities),
             "instructions": client.instructions,
+            "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
         }
-        report_identity(opening, None if client.server_info is None else to_builtins(client.server_info), report)
+        report_identity(opening, report)
         report_extensions([opening["capabilities"]], report)
         peer = ClientPeer(client, timeout)
         await examine_offers(peer, opening, report, any_output=not has_handshake(client.version))

@@ -20,6 +20,7 @@ from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
+from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
@@ -220,6 +221,9 @@ WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 MOST_GARBAGE_BYTES = 1024 * 1024
 """A server that writes more bytes than this to stdout which are not messages is no longer read."""
 
+MAX_PAGES = 1000
+"""A list with more pages is taken to be endless."""
+
 _MOST_SHOWN = 5
 _END_SECONDS = 0.5
 _OURSELVES = {"name": "mcpd-doctor", "version": __version__}
@@ -300,6 +304,19 @@ class Dialogue:
             raise NoAnswer(self._why(method) if done else f"did not answer {method} within {self.timeout:g} s")
         return _read(*answered.result(), time.monotonic() - began)
 
+    async def greet(self, capabilities: Mapping[str, Any] | None = None) -> Answer:
+        """Begin as a host does: with `initialize` or, if the server refuses that, with `server/discover`.
+
+        Returns the result of either, or the refusal of `initialize`. Raises NoAnswer.
+        """
+        initialized = await self.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
+        if initialized.result is not None:
+            await self.notify("notifications/initialized")
+            return initialized
+        self.envelope, self.capabilities = WITHOUT_HANDSHAKE, capabilities
+        discovered = await self.request("server/discover")
+        return discovered if discovered.result is not None else initialized
+
     async def notify(self, method: str) -> None:
         """Send a notification."""
         self.child.write(encode({"jsonrpc": "2.0", "method": method}))
@@ -364,6 +381,50 @@ class Dialogue:
         self._garbage_bytes += len(line) + 1
         if len(self.garbage) < _MOST_SHOWN:
             self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
+
+
+class EntryList(Struct):
+    """All entries of a list."""
+
+    entries: list[Any]
+    pages: int
+    seconds: float
+    """How long all pages took together."""
+
+
+async def read_list(peer: Peer, method: str, member: str, *, is_optional: bool) -> EntryList:
+    """Read all pages of a list. Raises NoAnswer if a page is missing or malformed, or if the list never ends.
+
+    With `is_optional`, the list is empty if the server does not know the method.
+    """
+    found = EntryList([], 0, 0.0)
+    cursors: set[str] = set()
+    cursor: Any = None
+    while True:
+        answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
+        found.pages += 1
+        found.seconds += answer.seconds
+        result = answer.result or {}
+        page = result.get(member)
+        if not isinstance(page, list):
+            if answer.code == -32601 and is_optional:
+                return found
+            raise NoAnswer(f"answers {method} with {printable(answer.error) or f'no list {member!r}'}")
+
+        found.entries += page
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            return found
+        if str(cursor) in cursors or found.pages >= MAX_PAGES:
+            raise NoAnswer(f"never ends {method}: the page after cursor {printable(cursor)!r} comes again")
+        cursors.add(str(cursor))
+
+
+def server_info(opening: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name and version of a server in its first result."""
+    meta = opening.get("_meta")
+    info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
+    return info if isinstance(info, dict) else {}
 
 
 def has_handshake(version: str) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from mcpd.client.targets.named import UrlTarget
@@ -17,8 +15,6 @@ from mcpd.doctor.dialogue import (
     WITHOUT_HANDSHAKE,
     NoAnswer,
     has_handshake,
-    initialize_params,
-    modern_params,
 )
 from mcpd.doctor.login import judge_refusal, walk_discovery
 from mcpd.doctor.report import Report
@@ -33,11 +29,12 @@ _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 class Endpoint:
     """A URL at which a server answers."""
 
-    def __init__(self, web: Web, reply: Reply, *, is_modern_only: bool = False, is_old: bool = False) -> None:
+    def __init__(self, web: Web, reply: Reply, *, version: str = WITH_HANDSHAKE, is_old: bool = False) -> None:
         self.web = web
         self.reply = reply
         """The response to the first request."""
-        self.wants_handshake = not is_modern_only
+        self.version = version
+        """The version of the first request."""
         self.is_old = is_old
         """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
 
@@ -47,49 +44,26 @@ class Endpoint:
         return self.reply.headers.get("mcp-session-id")
 
 
-def initialize_message(version: str) -> dict[str, Any]:
-    """Return the first request of a host."""
-    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(version)}
-
-
-def discover_message(version: str) -> dict[str, Any]:
-    """Return the first request of a host in versions without a handshake."""
-    return {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": modern_params(version)}
-
-
-def modern_headers(version: str, method: str) -> dict[str, str]:
-    """Return the headers of a request in such a version."""
-    return {"MCP-Protocol-Version": version, "Mcp-Method": method}
-
-
-def opening_result(reply: Reply) -> Mapping[str, Any] | None:
-    """Return the result of the first request; None if it failed."""
-    result = None if reply.message is None else reply.message.get("result")
-    return result if isinstance(result, dict) else None
-
-
 async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
     """Send the first request, and judge the response. A 401 also comes from an endpoint; `login` judges it."""
     try:
-        reply = await web.post(initialize_message(WITH_HANDSHAKE))
+        reply = await web.greet(WITH_HANDSHAKE)
     except NoAnswer as error:
         report.fail("endpoint", f"the server {error}", _after_silence(str(error)))
         return None
 
-    opening = opening_result(reply)
-    if opening is not None and "protocolVersion" in opening:
+    if "protocolVersion" in (reply.opening or {}):
         _report_endpoint(web, reply, report)
         return Endpoint(web, reply)
     if reply.status == 401:
         return Endpoint(web, reply)
-    newest = WITHOUT_HANDSHAKE
     try:
-        modern = await web.post(discover_message(newest), modern_headers(newest, "server/discover"))
+        modern = await web.greet(WITHOUT_HANDSHAKE)
     except NoAnswer:
         modern = reply
-    if (opening := opening_result(modern)) is not None and "supportedVersions" in opening:
+    if "supportedVersions" in (modern.opening or {}):
         _report_endpoint(web, modern, report)
-        return Endpoint(web, modern, is_modern_only=True)
+        return Endpoint(web, modern, version=WITHOUT_HANDSHAKE)
 
     if await _has_old_transport(web, web.target.url):
         advice = 'hosts need "type": "sse" in its entry; update the server, because hosts are dropping this transport'
@@ -172,10 +146,10 @@ def _advice(reply: Reply, tried: str, has_token: bool) -> str:
 
 async def _answers(web: Web, url: str) -> bool:
     try:
-        reply = await web.post(initialize_message(WITH_HANDSHAKE), url=url)
+        reply = await web.greet(WITH_HANDSHAKE, url=url)
     except NoAnswer:
         return False
-    return opening_result(reply) is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
+    return reply.opening is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
 
 
 async def _has_old_transport(web: Web, url: str) -> bool:
@@ -195,10 +169,10 @@ _STRANGER = "https://stranger.example"
 _NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session-id")
 
 
-async def try_exposure(web: Web, report: Report, *, wants_handshake: bool) -> None:
+async def try_exposure(web: Web, version: str, report: Report) -> None:
     """Send requests as a web page of another origin would, and the preflight that a browser sends first."""
     is_local = is_loopback(web.target)
-    origin = await _ask(web, {"Origin": _STRANGER}, wants_handshake)
+    origin = await _greet(web, version, {"Origin": _STRANGER})
     if origin is None:
         report.skip("Origin", "no answer to a request with another Origin")
     elif not _is_accepted(origin):
@@ -211,27 +185,24 @@ async def try_exposure(web: Web, report: Report, *, wants_handshake: bool) -> No
         report.warn("Origin", text, "answer 403 to unknown origins, unless each request needs a token")
 
     if is_local and web.target.socket is None:
-        await _try_host(web, report, wants_handshake)
+        await _try_host(web, version, report)
     await _try_cors(web, report)
 
 
-async def _ask(web: Web, headers: dict[str, str], wants_handshake: bool) -> Reply | None:
-    newest = WITHOUT_HANDSHAKE
+async def _greet(web: Web, version: str, headers: dict[str, str]) -> Reply | None:
     try:
-        if wants_handshake:
-            return await web.post(initialize_message(WITH_HANDSHAKE), headers)
-        return await web.post(discover_message(newest), {**modern_headers(newest, "server/discover"), **headers})
+        return await web.greet(version, headers)
     except NoAnswer:
         return None
 
 
 def _is_accepted(reply: Reply) -> bool:
-    return reply.status < 300 and opening_result(reply) is not None
+    return reply.status < 300 and reply.opening is not None
 
 
-async def _try_host(web: Web, report: Report, wants_handshake: bool) -> None:
+async def _try_host(web: Web, version: str, report: Report) -> None:
     """Anybody's host name can point to this machine. A page of that name then has the same origin as the server."""
-    host = await _ask(web, {"Host": "stranger.example"}, wants_handshake)
+    host = await _greet(web, version, {"Host": "stranger.example"})
     if host is None or not _is_accepted(host):
         status = "" if host is None else f" (status {host.status})"
         report.ok("Host", f"host names of other machines are refused{status}")
@@ -280,17 +251,14 @@ async def try_streams(endpoint: Endpoint, report: Report) -> None:
     web.timeout = min(patience, _SECONDS)
     began = time.monotonic()
     try:
-        if endpoint.wants_handshake:
-            version = WITH_HANDSHAKE
-            fields = {"Accept": "text/event-stream", "MCP-Protocol-Version": version}
+        if has_handshake(endpoint.version):
+            fields = {"Accept": "text/event-stream", "MCP-Protocol-Version": endpoint.version}
             if endpoint.session is not None:
                 fields["Mcp-Session-Id"] = endpoint.session
             reply = await web.ask("GET", fields, until=lambda data: True)
         else:
-            version = WITHOUT_HANDSHAKE
-            params = modern_params(version, {"notifications": {"toolsListChanged": True}})
-            message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-            reply = await web.post(message, modern_headers(version, "subscriptions/listen"))
+            params = {"notifications": {"toolsListChanged": True}}
+            reply = await web.post_modern(endpoint.version, "subscriptions/listen", params)
     except NoAnswer:
         text = f"a stream did not begin within {web.timeout:g} s"
         report.warn("streams", text, _UNBUFFER, seconds=time.monotonic() - began)
@@ -337,30 +305,26 @@ async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
     if endpoint.is_old:
         await try_client(target, report, timeout)
         return
-    await _try_without_token(web, report, wants_handshake=endpoint.wants_handshake)
-    await try_exposure(web, report, wants_handshake=endpoint.wants_handshake)
+    await _try_without_token(web, endpoint.version, report)
+    await try_exposure(web, endpoint.version, report)
     await try_streams(endpoint, report)
     await _end_session(endpoint)
     await try_client(target, report, timeout)
     await _try_versions(web, report)
 
 
-async def _try_without_token(web: Web, report: Report, *, wants_handshake: bool) -> None:
+async def _try_without_token(web: Web, version: str, report: Report) -> None:
     """Check whether the server needs the token that was given."""
     if not any(name.lower() == "authorization" for name in web.target.headers):
         report.ok("token", "not needed")
         return
-    newest = WITHOUT_HANDSHAKE
     plain = Web(UrlTarget(web.target.url, {}, web.target.socket, web.target.ca_file), web.timeout)
     try:
-        if wants_handshake:
-            reply = await plain.post(initialize_message(WITH_HANDSHAKE))
-        else:
-            reply = await plain.post(discover_message(newest), modern_headers(newest, "server/discover"))
+        reply = await plain.greet(version)
     except NoAnswer:
         report.skip("token", "no answer to a request without the token")
         return
-    if opening_result(reply) is not None:
+    if reply.opening is not None:
         report.warn("token", "the server also answers without it", "is it checked later, or not at all?")
     else:
         report.ok("token", f"it is accepted, and without it the server answers with status {reply.status}")
@@ -394,15 +358,14 @@ async def _try_versions(web: Web, report: Report) -> None:
 
 async def _try_version(web: Web, version: str) -> bool:
     try:
-        if has_handshake(version):
-            reply = await web.post(initialize_message(version))
-            opening = opening_result(reply) or {}
-            await _end_session(Endpoint(web, reply))
-            return bool(opening.get("protocolVersion") == version)
-        reply = await web.post(discover_message(version), modern_headers(version, "server/discover"))
+        reply = await web.greet(version)
     except NoAnswer:
         return False
-    offered = (opening_result(reply) or {}).get("supportedVersions")
+    opening = reply.opening or {}
+    if has_handshake(version):
+        await _end_session(Endpoint(web, reply))
+        return bool(opening.get("protocolVersion") == version)
+    offered = opening.get("supportedVersions")
     return isinstance(offered, list) and version in offered
 
 

@@ -7,14 +7,11 @@ from typing import Any
 
 from msgspec.json import encode
 
-from mcpd.doctor.dialogue import Answer, NoAnswer, Peer
+from mcpd.doctor.dialogue import Answer, NoAnswer, Peer, read_list, server_info
 from mcpd.doctor.report import Report
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
-
-MOST_PAGES = 1000
-"""A list with more pages is taken to be endless."""
 
 _MOST_SHOWN = 10
 _SLOW_SECONDS = 5.0
@@ -27,11 +24,11 @@ _LISTS = (
 )
 
 
-def report_identity(opening: Mapping[str, Any], info: Any, report: Report) -> None:
+def report_identity(opening: Mapping[str, Any], report: Report) -> None:
     """Report the server's name, instructions and capabilities. `opening` is its first result, `info` its
     `serverInfo`.
     """
-    info = info if isinstance(info, dict) else {}
+    info = server_info(opening)
     name, version = printable(info.get("name", "")), printable(info.get("version", ""))
     if not name:
         report.warn("name", "the server does not give its name", "return `serverInfo` with name and version")
@@ -79,45 +76,21 @@ async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report,
 
 async def _list(peer: Peer, method: str, member: str, title: str, report: Report) -> list[Any] | None:
     """Read all pages of a list; return None if it cannot be read."""
-    found: list[Any] = []
-    cursors: set[str] = set()
-    cursor: Any = None
-    seconds = 0.0
-    while True:
-        try:
-            answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
-        except NoAnswer as error:
-            report.fail(title, f"the server {error}", f"answer {method}, or do not declare it in `capabilities`")
-            return None
-        seconds += answer.seconds
-        page = None if answer.result is None else answer.result.get(member)
-        if not isinstance(page, list):
-            if answer.code == -32601 and method == "resources/templates/list":
-                return []  # servers without any often do not know the method
-            text = f"{method}: {printable(answer.error) if answer.error else f'the answer has no list {member!r}'}"
-            report.fail(title, text, f"answer {method} with a list, or do not declare it in `capabilities`")
-            return None
+    try:
+        found = await read_list(peer, method, member, is_optional=method == "resources/templates/list")
+    except NoAnswer as error:
+        advice = f"answer {method} with a list, or do not declare it in `capabilities`"
+        is_endless = "never ends" in str(error)
+        report.fail(title, f"the server {error}", "leave out `nextCursor` on the last page" if is_endless else advice)
+        return None
 
-        found += page
-        assert answer.result is not None
-        cursor = answer.result.get("nextCursor")
-        if cursor is None:
-            break
-        if str(cursor) in cursors or len(cursors) >= MOST_PAGES:
-            text = f"{method} never ends: the page after cursor {printable(cursor)!r} comes again"
-            report.fail(title, text, "leave out `nextCursor` on the last page")
-            return None
-        cursors.add(str(cursor))
-
-    pages = f" on {len(cursors) + 1} pages" if cursors else ""
-    if seconds > _SLOW_SECONDS:
-        text = f"{len(found)}{pages}, after {seconds:.1f} s"
-        report.warn(
-            title, text, "hosts request lists at their start and wait for them: answer at once", seconds=seconds
-        )
+    text = f"{len(found.entries)}{f' on {found.pages} pages' if found.pages > 1 else ''}"
+    if found.seconds > _SLOW_SECONDS:
+        advice = "hosts request lists at their start and wait for them: answer at once"
+        report.warn(title, f"{text}, after {found.seconds:.1f} s", advice, seconds=found.seconds)
     else:
-        report.ok(title, f"{len(found)}{pages}", seconds=seconds, count=len(found))
-    return found
+        report.ok(title, text, seconds=found.seconds, count=len(found.entries))
+    return found.entries
 
 
 def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:

@@ -15,7 +15,6 @@ from mcpd.client.targets.named import CommandTarget
 from mcpd.doctor.dialogue import (
     PASSED_VARIABLES,
     WITH_HANDSHAKE,
-    WITHOUT_HANDSHAKE,
     Answer,
     Dialogue,
     NoAnswer,
@@ -27,7 +26,6 @@ from mcpd.doctor.dialogue import (
 from mcpd.doctor.offers import examine_offers, report_extensions, report_identity
 from mcpd.doctor.report import Report
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import GRACE_SECONDS, Ending
 
@@ -192,7 +190,7 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
         opening = await _begin(dialogue, report)
         if opening is not None:
             has_begun = True
-            report_identity(opening, opening.get("serverInfo") or _server_info(opening), report)
+            report_identity(opening, report)
             await examine_offers(dialogue, opening, report, any_output=dialogue.envelope is not None)
             await _try_unknown_method(dialogue, report)
     finally:
@@ -209,12 +207,7 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
 async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
     """Return the first result: of `initialize`, or of `server/discover` if the server does not know that."""
     try:
-        answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE))
-        if answer.result is None:
-            dialogue.envelope = WITHOUT_HANDSHAKE
-            answer = _first(answer, await dialogue.request("server/discover"))
-        else:
-            await dialogue.notify("notifications/initialized")
+        answer = await dialogue.greet()
     except NoAnswer as error:
         _report_no_answer(dialogue, str(error), report)
         return None
@@ -229,11 +222,6 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
         return None
     _judge_start(dialogue, answer, report)
     return answer.result
-
-
-def _first(initialize: Answer, discover: Answer) -> Answer:
-    """Of two refusals, the first one explains more."""
-    return discover if discover.result is not None else initialize
 
 
 def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
@@ -349,10 +337,7 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
     try:
         await dialogue.start(target, as_hosts_do=True)
         try:
-            answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE))
-            if answer.result is None and dialogue.envelope is None:
-                dialogue.envelope = WITHOUT_HANDSHAKE
-                await dialogue.request("server/discover")
+            await dialogue.greet()
         finally:
             await dialogue.end()
     except (OSError, ValueError) as error:
@@ -436,8 +421,3 @@ async def _try_version(target: CommandTarget, version: str, timeout: float) -> t
         is_taken = result.get("protocolVersion") == version
         refusal = refusal if answer.error else f"(offers {printable(result.get('protocolVersion'))})"
     return ("", result.get("capabilities")) if is_taken else (refusal, None)
-
-
-def _server_info(opening: dict[str, Any]) -> Any:
-    meta = opening.get("_meta")
-    return meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None

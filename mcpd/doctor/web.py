@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import Body, HttpPool
 from mcpd.client.targets.named import UrlTarget
-from mcpd.doctor.dialogue import NoAnswer
+from mcpd.doctor.dialogue import NoAnswer, has_handshake, initialize_params, modern_params
 from mcpd.errors import ConfigurationError, HttpError, TransportError
 from mcpd.transports.client_authorization import said_in
 
@@ -31,8 +31,6 @@ class Reply(Struct, frozen=True):
     body: bytes
     head_seconds: float
     """Seconds until its head arrived."""
-    first_seconds: float | None
-    """Seconds until the first bytes of its body arrived; None if it has none."""
     url: str
     """Its URL, after redirects."""
 
@@ -47,6 +45,12 @@ class Reply(Struct, frozen=True):
         return message_in(self.body, self.kind)
 
     @property
+    def opening(self) -> dict[str, Any] | None:
+        """The result of the first request of a conversation; None if that failed."""
+        result = None if self.message is None else self.message.get("result")
+        return result if isinstance(result, dict) else None
+
+    @property
     def first_line(self) -> str:
         """The first line of its body, for people."""
         return said_in(self.body)
@@ -58,6 +62,26 @@ class Web:
     def __init__(self, target: UrlTarget, timeout: float) -> None:
         self.target = target
         self.timeout = timeout
+
+    async def greet(self, version: str, headers: Mapping[str, str] | None = None, *, url: str | None = None) -> Reply:
+        """Send the first request of a host that speaks this version. Raises NoAnswer."""
+        if not has_handshake(version):
+            return await self.post_modern(version, "server/discover", headers=headers, url=url)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(version)}
+        return await self.post(message, headers, url=url)
+
+    async def post_modern(
+        self,
+        version: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        url: str | None = None,
+    ) -> Reply:
+        """Send a request in a version without a handshake. Raises NoAnswer."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": modern_params(version, params)}
+        fields = {"MCP-Protocol-Version": version, "Mcp-Method": method, **(headers or {})}
+        return await self.post(message, fields, url=url)
 
     async def post(
         self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, url: str | None = None
@@ -92,7 +116,7 @@ class Web:
                     reply = await link.request(method, link.url, headers or {}, body)
                 head = time.monotonic() - began
                 fields = {name.lower(): value for name, value in reply.headers.items()}
-                first, data = await self._read(Body(reply, link), fields, began, until)
+                data = await self._read(Body(reply, link), fields, began, until)
                 where = str(reply.url)
                 reply.close()
             finally:
@@ -103,19 +127,17 @@ class Web:
             raise NoAnswer(f"redirects the request: {error}") from None
         except (TransportError, ConfigurationError) as error:
             raise NoAnswer(f"did not answer: {error}") from None
-        return Reply(reply.status, fields, data, head, first, where)
+        return Reply(reply.status, fields, data, head, where)
 
     async def _read(
         self, body: Body, headers: Mapping[str, str], began: float, until: Callable[[bytes], bool] | None
-    ) -> tuple[float | None, bytes]:
-        """Return when the first bytes arrived, and the bytes that arrived in time."""
+    ) -> bytes:
+        """Return the bytes of a body that arrive in time."""
         is_stream = headers.get("content-type", "").startswith("text/event-stream")
-        first: float | None = None
         data = b""
         try:
             async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
                 while len(data) < MOST_BYTES and (chunk := await body.read()):
-                    first = first if first is not None else time.monotonic() - began
                     data += chunk
                     if until is not None and until(data):
                         break
@@ -123,7 +145,7 @@ class Web:
                         break
         except (TimeoutError, TransportError):
             pass
-        return first, data
+        return data
 
 
 def message_in(body: bytes, kind: str) -> dict[str, Any] | None:

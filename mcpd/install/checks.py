@@ -21,14 +21,10 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.files import Content
 from mcpd.install.launch import Offers
-from mcpd.install.shapes import shaped
+from mcpd.install.shapes import COMMAND_MEMBERS, HEADER_MEMBERS, URL_MEMBERS, VARIABLE_MEMBERS, shaped, texts_in
 from mcpd.protocol.printable import printable
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
-_COMMAND = ("command", "cmd")
-_URL = ("url", "httpUrl", "serverUrl", "uri")
-_VARIABLES = ("env", "environment", "envs")
-_HEADERS = ("headers", "http_headers", "requestInit", "requestOptions")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 _STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
 """Hosts that are known to read nothing of such a file."""
@@ -113,11 +109,11 @@ def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
     if not isinstance(entry, dict):
         yield Finding("it is not an object", "write an object with a command or a url, or remove it")
         return
-    if _has(entry, _COMMAND) and not _has(entry, _URL):
+    if _has(entry, COMMAND_MEMBERS) and not _has(entry, URL_MEMBERS):
         expected = shaped(host, "x", _SAMPLE_COMMAND)
-        yield from _wrong_members(host, entry, expected, (_COMMAND, _VARIABLES))
+        yield from _wrong_members(host, entry, expected, (COMMAND_MEMBERS, VARIABLE_MEMBERS))
         yield from _of_command(host, entry, expected)
-    elif _has(entry, _URL):
+    elif _has(entry, URL_MEMBERS):
         yield from _of_url(host, entry)
     else:
         yield Finding("it has neither a command nor a url", "add one of them, or remove the entry")
@@ -141,8 +137,8 @@ def _wrong_members(
 
 
 def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
-    command = next((entry[name] for name in _COMMAND if entry.get(name)), None)
-    wants_list = any(isinstance(expected.get(name), list) for name in _COMMAND)
+    command = next((entry[name] for name in COMMAND_MEMBERS if entry.get(name)), None)
+    wants_list = any(isinstance(expected.get(name), list) for name in COMMAND_MEMBERS)
     if isinstance(command, list) != wants_list:
         how = "a list of all words" if wants_list else "a string, and the other words a list in `args`"
         yield Finding(f"its command must be {how}", "change it: the host does not start it otherwise")
@@ -177,15 +173,15 @@ def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
         what, _, advice = str(error).partition(": ")
         yield Finding(what, advice)
         return
-    url = next((entry[name] for name in _URL if entry.get(name)), "")
+    url = next((entry[name] for name in URL_MEMBERS if entry.get(name)), "")
     is_old = str(url).rstrip("/").endswith("/sse") or entry.get("type") == "sse"
     if "httpUrl" in expected and "url" in entry:
         if not is_old and "httpUrl" not in entry:
             yield Finding("`url` means HTTP+SSE of 2024-11-05 in this host", "write `httpUrl` instead of `url`")
     else:
-        yield from _wrong_members(host, entry, expected, (_URL,))
+        yield from _wrong_members(host, entry, expected, (URL_MEMBERS,))
 
-    yield from _wrong_members(host, entry, expected, (_HEADERS,))
+    yield from _wrong_members(host, entry, expected, (HEADER_MEMBERS,))
     for sign, other in (("type", "transport"), ("transport", "type")):
         if sign in expected and sign not in entry and not is_old:
             instead = f"{host.name} does not read `{other}`" if other in entry else f"it has no `{sign}`"
@@ -199,7 +195,11 @@ def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield variables that the host does not replace."""
     if host.variables != "none":
         return
-    texts = [*_texts(entry.get("args")), *_texts(entry.get("command")), *_texts(next(_values(entry, _VARIABLES), None))]
+    texts = [
+        *texts_in(entry.get("args")),
+        *texts_in(entry.get("command")),
+        *texts_in(next(_values(entry, VARIABLE_MEMBERS), None)),
+    ]
     found = next((match[0] for text in texts if (match := _VARIABLE.search(text))), None)
     if found is not None:
         text = f"{host.name} does not replace variables, so {printable(found, 100)} stays as it is"
@@ -207,7 +207,7 @@ def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _is_server(entry: Mapping[str, Any]) -> bool:
-    return _has(entry, _COMMAND) or _has(entry, _URL)
+    return _has(entry, COMMAND_MEMBERS) or _has(entry, URL_MEMBERS)
 
 
 def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
@@ -220,13 +220,6 @@ def _values(entry: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        value = list(value.values())
-
-    return [each for each in ([value] if isinstance(value, str) else _list(value)) if isinstance(each, str)]
 
 
 def _is_path(word: str) -> bool:
@@ -261,7 +254,7 @@ def bites(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list
     return [
         *_of_start(host, seconds),
         *_of_tools(host, server, offers),
-        *_of_texts(host, offers),
+        *_oftexts_in(host, offers),
         *_of_kinds(host, offers),
     ]
 
@@ -286,7 +279,7 @@ def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
         yield f"{text}; shorten them{', or the name of the server with --name' if '{' in limits.prefix else ''}"
 
 
-def _of_texts(host: Host, offers: Offers) -> Iterator[str]:
+def _oftexts_in(host: Host, offers: Offers) -> Iterator[str]:
     alone = host.limits.instructions
     if alone is not None and len(offers.instructions) > alone:
         yield f"the first {alone} characters of its instructions must make sense alone in this host"

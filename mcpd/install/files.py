@@ -113,9 +113,8 @@ def back_up(before: Content, folder: str | None = None) -> str:
     path = os.path.join(place, f"{name}.{stamp}.mcpd-backup")
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
-        # Without O_BINARY, Windows would change line ends.
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _NEW_MODE)
-        _fill(descriptor, path, before.data)
+        with replacing(path, mode=_NEW_MODE) as file:
+            file.write(before.data)
         old = sorted(
             each for each in os.listdir(place) if each.startswith(f"{name}.") and each.endswith(".mcpd-backup")
         )
@@ -124,17 +123,6 @@ def back_up(before: Content, folder: str | None = None) -> str:
     except OSError as error:
         raise ConfigurationError(f"{before.path} cannot be copied to {place}: {error.strerror or error}") from None
     return path
-
-
-def _fill(descriptor: int, path: str, data: bytes) -> None:
-    """An incomplete copy, for example on a full disk, is deleted."""
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(path)
-        raise
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -11,15 +11,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from mcpd.client.targets.hosts import HOSTS, Host, places, project_places, system
 from mcpd.errors import ConfigurationError
 from mcpd.transports.child import run_program
-
-Scope: TypeAlias = Literal["user", "project"]
 
 _MIGRATED = "~/.gemini/config/.migrated"
 """Google Antigravity reads its newer file if this one exists."""

@@ -20,20 +20,17 @@ from mcpd.client.targets.hosts import Host
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.doctor.dialogue import (
     PASSED_VARIABLES,
-    WITH_HANDSHAKE,
-    WITHOUT_HANDSHAKE,
     Child,
     Dialogue,
     NoAnswer,
     Peer,
-    initialize_params,
+    read_list,
+    server_info,
 )
 from mcpd.doctor.program import find_command
 from mcpd.doctor.report import Report
 from mcpd.errors import McpdError
-from mcpd.install.entry import Entry, as_target
 from mcpd.protocol.printable import mask_text, printable
-from mcpd.protocol.types.base import META
 from mcpd.server.extensions.ui.constants import FLAT_URI
 
 _WINDOWS = (
@@ -100,7 +97,6 @@ def is_secret(name: str) -> bool:
 SECONDS = 60.0
 """How long a server may take for each response, in seconds. The most patient hosts wait as long."""
 
-_MOST_PAGES = 100
 _MOST_SHOWN = 8
 _TOLD = ("ERROR mcpd: ", "WARNING mcpd: ")
 
@@ -161,26 +157,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return (*_shown(how, self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
 
 
-async def verify(
-    entry: Entry,
-    host: Host | None = None,
-    *,
-    project: str | None = None,
-    env_vars: Iterable[str] = (),
-    environment: Mapping[str, str] = os.environ,
-    timeout: float = SECONDS,
-) -> Verdict:
-    """Start the server, or connect to its URL, and read all of its lists. Never raises for what the server does.
-
-    `host` is None if it is unknown. `project` is the folder whose file has the entry; None for the user's file.
-    `env_vars` are variables of `environment` that the entry names.
-    """
-    found = as_target(entry)
-    return await verify_target(
-        found, host, project=project, env_vars=env_vars, environment=environment, timeout=timeout
-    )
-
-
 async def verify_target(
     target: CommandTarget | UrlTarget,
     host: Host | None = None,
@@ -191,7 +167,11 @@ async def verify_target(
     timeout: float = SECONDS,
     with_texts: bool = False,
 ) -> Verdict:
-    """The same for a target. `with_texts` also requests the texts of prompts."""
+    """Start the server, or connect to its URL, and read all of its lists. Never raises for what the server does.
+
+    `host` is None if it is unknown. `project` is the folder whose file has the entry; None for the user's file.
+    `env_vars` are variables of `environment` that the entry names. `with_texts` also requests the texts of prompts.
+    """
     if isinstance(target, UrlTarget):
         return await _verify_url(target, timeout, with_texts)
     variables = passed_on(host, environment, names=env_vars) | (target.env or {})
@@ -224,18 +204,12 @@ async def verify_target(
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
     """Do what a host does when it starts a server. Raises NoAnswer."""
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
-    answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
+    answer = await dialogue.greet(capabilities)
     if "initialize" in dialogue.asked:
         return Verdict(works=False, error="the program sends back its input, as cat does: it is not a server")
     if answer.result is None:
-        refusal = answer.error
-        dialogue.envelope, dialogue.capabilities = WITHOUT_HANDSHAKE, capabilities
-        answer = await dialogue.request("server/discover")
-        if answer.result is None:
-            error = f"the server answers initialize with {printable(refusal) or 'a result that is not an object'}"
-            return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
-    else:
-        await dialogue.notify("notifications/initialized")
+        error = f"the server answers initialize with {printable(answer.error) or 'a result that is not an object'}"
+        return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
     seconds = time.monotonic() - began
 
     offers = await _take(dialogue, answer.result, dialogue.envelope, with_texts)
@@ -279,9 +253,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
 
 async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
     """Read all lists that the server declares. Raises NoAnswer."""
-    meta = opening.get("_meta")
-    info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
-    info = info if isinstance(info, dict) else {}
+    info = server_info(opening)
     icons = info.get("icons")
     said = opening.get("capabilities")
     has = said if isinstance(said, dict) else {}
@@ -311,22 +283,9 @@ async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_t
 
 
 async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], ...]:
-    """Read all pages of a list. Raises NoAnswer."""
-    found: list[dict[str, Any]] = []
-    cursor: Any = None
-    for _ in range(_MOST_PAGES):
-        answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
-        page = None if answer.result is None else answer.result.get(member)
-        if not isinstance(page, list):
-            if answer.code == -32601 and method != "tools/list":
-                break  # declared, but not supported: hosts go on without it
-            raise NoAnswer(f"answers {method} with {printable(answer.error) or f'no list {member!r}'}")
-        found += [each for each in page if isinstance(each, dict)]
-        assert answer.result is not None
-        cursor = answer.result.get("nextCursor")
-        if cursor is None:
-            break
-    return tuple(found)
+    # Hosts go on without a list that is declared but not supported, unless it is that of the tools.
+    found = await read_list(peer, method, member, is_optional=method != "tools/list")
+    return tuple(each for each in found.entries if isinstance(each, dict))
 
 
 async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:

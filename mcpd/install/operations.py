@@ -16,10 +16,10 @@ from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.apply import Done, apply, exposed, is_told, notes
 from mcpd.install.checks import bites, is_unreadable, strictness_findings
-from mcpd.install.entry import Made, entry_name
+from mcpd.install.entry import Made, as_target, entry_name
 from mcpd.install.files import Journal, Record, read
 from mcpd.install.hosts import file_of, found_hosts, refuse_running, running
-from mcpd.install.launch import Verdict, verify
+from mcpd.install.launch import Verdict, verify_target
 from mcpd.install.plan import Plan, entries_of, plan_install, plan_uninstall
 from mcpd.install.shapes import is_ours, same_server, shaped
 from mcpd.protocol.printable import printable
@@ -133,7 +133,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         if not wishes.dry_run:
             wishes.check_running(host)
         tell(f"starting the server as {host.name} does")
-        verdict = await verify(made.entry, host, project=wishes.project)
+        verdict = await verify_target(as_target(made.entry), host, project=wishes.project)
         name = entry_name(verdict.offers.name)
     name = name or made.name
     if not _NAME.fullmatch(name):
@@ -155,7 +155,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
     if verdict is None and wishes.starts:
         what = "connecting to the server" if made.entry.url else f"starting the server as {host.name} does"
         tell(what)
-        verdict = await verify(made.entry, host, project=wishes.project)
+        verdict = await verify_target(as_target(made.entry), host, project=wishes.project)
         if not verdict.works:
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
     if verdict is not None:

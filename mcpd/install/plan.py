@@ -16,7 +16,7 @@ from mcpd.install.entry import Entry
 from mcpd.install.files import Content, Journal, read
 from mcpd.install.formats import Format, drop, format_named, put
 from mcpd.install.launch import is_secret
-from mcpd.install.shapes import OURS, is_ours, same_server, shaped, shown
+from mcpd.install.shapes import HEADER_MEMBERS, OURS, VARIABLE_MEMBERS, is_ours, same_server, shaped, shown, texts_in
 from mcpd.protocol.printable import mask_text, printable
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
@@ -54,14 +54,14 @@ class Plan(Struct, frozen=True):
         """Whether the host would replace parts of values, such as `$HOME`, that are meant literally."""
         variables = Variables(self.host.variables, {}, "", is_windows=False)
         try:
-            return any(variables.expand(each) != each for each in _texts(self.entry))
+            return any(variables.expand(each) != each for each in texts_in(self.entry))
         except ConfigurationError:
             return True
 
 
 def holds_secrets(entry: Mapping[str, Any]) -> bool:
     """Return whether an entry holds secrets."""
-    return bool(_secrets([entry])) or any(mask_text(text) != text for text in _texts(entry))
+    return bool(_secrets([entry])) or any(mask_text(text) != text for text in texts_in(entry))
 
 
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variable
     """Our members, and the user's own members of an existing entry, in their previous order."""
     wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in OURS}
     wanted.update(made)
-    for key in ("env", "envs", "environment") if keeps_variables else ():
+    for key in VARIABLE_MEMBERS if keeps_variables else ():
         kept = existing.get(key)
         if isinstance(kept, dict):
             wanted[key] = {**kept, **made.get(key, {})}
@@ -184,8 +184,6 @@ def _update(
     return text
 
 
-_VARIABLES = ("env", "envs", "environment")
-_HEADERS = ("headers", "http_headers", "requestInit", "requestOptions")
 _LEAST_SECRET = 4
 
 
@@ -194,9 +192,9 @@ def _secrets(entries: list[Any]) -> list[str]:
     found = set()
     for entry in entries:
         for key, held in entry.items() if isinstance(entry, dict) else ():
-            if key in _HEADERS:
-                found.update(_texts(held))
-            elif key in _VARIABLES and isinstance(held, dict):
+            if key in HEADER_MEMBERS:
+                found.update(texts_in(held))
+            elif key in VARIABLE_MEMBERS and isinstance(held, dict):
                 found.update(value for name, value in held.items() if isinstance(value, str) and _hides(str(name)))
     return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
 
@@ -219,11 +217,3 @@ def _in_list(host: Host) -> bool:
 
 def _with_text(content: Content, text: str) -> Content:
     return Content(content.path, content.target, content.data, content.mode, text)
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        return [text for each in value.values() for text in _texts(each)]
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
-    return [value] if isinstance(value, str) else []

@@ -30,6 +30,12 @@ OURS = frozenset(
 (`disabled`, `autoApprove`, `timeout`, …) and stay.
 """
 
+COMMAND_MEMBERS = ("command", "cmd")
+URL_MEMBERS = ("url", "httpUrl", "serverUrl", "uri")
+VARIABLE_MEMBERS = ("env", "environment", "envs")
+HEADER_MEMBERS = ("headers", "http_headers", "requestInit", "requestOptions")
+"""The names that hosts give to these members of an entry."""
+
 _TIMEOUT_SECONDS = 300
 
 
@@ -172,6 +178,15 @@ def shown(entry: Any) -> str:
     from mcpd.protocol.printable import mask_command
 
     return " ".join(mask_command(words))
+
+
+def texts_in(value: Any) -> list[str]:
+    """Return all strings in a value."""
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in texts_in(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in texts_in(each)]
+    return [value] if isinstance(value, str) else []
 
 
 def _served(words: list[str]) -> list[str] | None:

@@ -64,7 +64,6 @@ class _Record(Struct):
     connection: int | None = None
     to: str = ""
     cut: bool = False
-    unfinished: bool = False
     id: Any = None
     method: Any = None
     error: Any = None

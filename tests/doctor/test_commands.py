@@ -251,8 +251,8 @@ async def test_many_problems_are_counted() -> None:
     ("answer", "text"),
     [
         ({"result": {"tools": [], "nextCursor": "x"}}, "never ends"),
-        ({"result": {"tool": []}}, "has no list 'tools'"),
-        ({"error": {"code": -32603, "message": "boom"}}, "tools/list: error -32603: boom"),
+        ({"result": {"tool": []}}, "answers tools/list with no list 'tools'"),
+        ({"error": {"code": -32603, "message": "boom"}}, "answers tools/list with error -32603: boom"),
         (None, "did not answer tools/list within 1 s"),
     ],
 )

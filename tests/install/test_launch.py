@@ -14,8 +14,7 @@ from support.raw_http import Asked, as_json, raw_server, reply
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.install.checks import bites
-from mcpd.install.entry import Entry
-from mcpd.install.launch import Offers, passed_on, stripped, verify, verify_target
+from mcpd.install.launch import Offers, passed_on, stripped, verify_target
 
 SPY = """
 import json, os, sys
@@ -96,9 +95,8 @@ def test_what_a_host_keeps_back() -> None:
 
 
 async def test_our_starter_is_shown_with_all_that_it_has() -> None:
-    verdict = await verify(
-        Entry(command=sys.executable, args=("-m", "mcpd", "serve", "--stdio")), HOSTS["claude-desktop"]
-    )
+    words = (sys.executable, "-m", "mcpd", "serve", "--stdio")
+    verdict = await verify_target(CommandTarget(words), HOSTS["claude-desktop"])
     assert verdict.works
     assert verdict.tools
     assert verdict.offers.apps
