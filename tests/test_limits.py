@@ -17,8 +17,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
 
 # The structs whose every number is a limit, less those that are none.
 STRUCTS = [
-    "http.core.HttpSettings",
-    "transports.websocket_server.WebSocketLimits",
+    "server.http.core.HttpSettings",
+    "transports.accepting.WebSocketLimits",
     "apps.host.view.policy.ViewLimits",
     "client.limits.ClientLimits",
 ]
