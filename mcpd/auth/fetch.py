@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -23,7 +24,6 @@ from yarl import URL
 
 from mcpd import __version__
 from mcpd.auth.addresses import Kind, Reach, kind_of, may_reach
-from mcpd.client.http.pool import proxy_for
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 
@@ -279,6 +279,26 @@ def _proxy(target: URL, what: str) -> URL | None:
         return proxy_for(target)
     except ConfigurationError as error:
         raise FetchError(what, str(target), str(error)) from None
+
+
+def proxy_for(url: URL) -> URL | None:
+    """Return the proxy in `HTTP_PROXY` or `HTTPS_PROXY`, unless `NO_PROXY` applies. Raises ConfigurationError."""
+    host = url.host or ""
+    proxies = getproxies()
+    kind = url.scheme if proxies.get(url.scheme) else "all"
+    named = proxies.get(kind)
+    if not named or proxy_bypass(f"{host}:{url.port}") or proxy_bypass(host):
+        return None
+
+    variable = f"{kind.upper()}_PROXY"
+    try:
+        proxy = URL(named if "://" in named else f"http://{named}")
+    except ValueError:
+        raise ConfigurationError(f"{variable} is not the URL of a proxy; use http://host:port") from None
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        advice = f"use http://host:port, or bypass the proxy with NO_PROXY={printable(host)}"
+        raise ConfigurationError(f"{variable}: {printable(proxy.scheme)} proxies are not supported; {advice}")
+    return proxy
 
 
 async def _resolve(target: URL, what: str, *, is_needed: bool) -> list[tuple[socket.AddressFamily, str]]:

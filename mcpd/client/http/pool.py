@@ -19,12 +19,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any, TypeAlias, cast
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from mcpd import __version__
+from mcpd.auth.fetch import proxy_for
 from mcpd.client.http.options import HttpOptions, checked
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.protocol.printable import printable
@@ -242,26 +242,6 @@ def _has_input(transport: asyncio.Transport) -> bool:
     poll = select.poll()
     poll.register(socket.fileno(), select.POLLIN)
     return bool(poll.poll(0))
-
-
-def proxy_for(url: URL) -> URL | None:
-    """Return the proxy in `HTTP_PROXY` or `HTTPS_PROXY`, unless `NO_PROXY` applies. Raises ConfigurationError."""
-    host = url.host or ""
-    proxies = getproxies()
-    kind = url.scheme if proxies.get(url.scheme) else "all"
-    named = proxies.get(kind)
-    if not named or proxy_bypass(f"{host}:{url.port}") or proxy_bypass(host):
-        return None
-
-    variable = f"{kind.upper()}_PROXY"
-    try:
-        proxy = URL(named if "://" in named else f"http://{named}")
-    except ValueError:
-        raise ConfigurationError(f"{variable} is not the URL of a proxy; use http://host:port") from None
-    if proxy.scheme not in ("http", "https") or not proxy.host:
-        advice = f"use http://host:port, or bypass the proxy with NO_PROXY={printable(host)}"
-        raise ConfigurationError(f"{variable}: {printable(proxy.scheme)} proxies are not supported; {advice}")
-    return proxy
 
 
 def transport_error(error: Exception, name: str, options: HttpOptions) -> TransportError:
