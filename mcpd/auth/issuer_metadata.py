@@ -9,7 +9,7 @@ from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
 from mcpd.errors import ConfigurationError
 from mcpd.transports.address import is_loopback
 
-_LIMITS = Limits(seconds=5.0, redirects=0)
+_METADATA_LIMITS = Limits(seconds=5.0, redirects=0)
 _OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 
 
@@ -43,7 +43,7 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
     failure: FetchError | None = None
     for url in metadata_urls(issuer):
         try:
-            found, _ = await fetch_json(url, what="the metadata of the issuer", reach=reach, limits=_LIMITS)
+            found, _ = await fetch_json(url, what="the metadata of the issuer", reach=reach, limits=_METADATA_LIMITS)
         except FetchError as error:
             if error.status == 0:
                 raise  # not reached: neither will be the others
