@@ -95,7 +95,7 @@ def test_options_beside_http(bare: Path, options: str, extra: str) -> None:
     [
         ("from mcpd.auth import Jwt", "auth"),
         ("from mcpd.auth import Introspection", "auth"),
-        ("from mcpd.auth_server.login_server import LoginServer", "auth"),
+        ("from mcpd.auth.server.login_server import LoginServer", "auth"),
         ("from mcpd.auth import StaticTokens; StaticTokens({}, dpop='accept')", "auth"),
         ("from fastmcp import FastMCP", "compat"),
         ("from mcp.server.fastmcp import FastMCP", "compat"),

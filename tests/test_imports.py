@@ -27,7 +27,7 @@ EXTRAS: dict[str, set[str]] = {
     "html_to_markdown": {"sources"},
     "httptools": {"server"},
     "jiter": {"apps"},
-    "joserfc": {"auth", "auth_server", "client"},
+    "joserfc": {"auth", "client"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"server"},
     "keyring": {"client"},

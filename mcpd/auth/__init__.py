@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     )
     from mcpd.auth.introspection import Introspection as Introspection
     from mcpd.auth.jwt import Issuer as Issuer, Jwt as Jwt
-    from mcpd.auth.static_tokens import StaticTokens as StaticTokens
-    from mcpd.auth.token_function import TokenFunction as TokenFunction
+    from mcpd.auth.tokens import StaticTokens as StaticTokens, TokenFunction as TokenFunction
 
 __all__ = [
     "Auth",
@@ -37,8 +36,8 @@ _HOMES = {
     "Introspection": "introspection",
     "Issuer": "jwt",
     "Jwt": "jwt",
-    "StaticTokens": "static_tokens",
-    "TokenFunction": "token_function",
+    "StaticTokens": "tokens",
+    "TokenFunction": "tokens",
     "TokenRequest": "base",
     "Unavailable": "base",
 }

@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode
 
-from mcpd.auth.compact import bytes_in, object_in, segments_of
+from mcpd.auth.signatures import bytes_in, object_in, segments_of
 
 if TYPE_CHECKING:
     from mcpd.auth.signatures import SignatureCheck

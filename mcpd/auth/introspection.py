@@ -13,7 +13,7 @@ from mcpd.auth.claims import ClaimChecks, Expected
 from mcpd.errors import ConfigurationError, missing_extra
 
 try:
-    from mcpd.auth.issuer_metadata import checked_issuer
+    from mcpd.auth.issuers import checked_issuer
 except ModuleNotFoundError as error:
     raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
@@ -96,7 +96,7 @@ class Introspection(Auth):
             raise Unavailable(f"the introspection endpoint of {self._issuer}: {error}") from None
 
     async def _from_metadata(self) -> str:
-        from mcpd.auth.issuer_metadata import fetch_issuer_metadata
+        from mcpd.auth.issuers import fetch_issuer_metadata
 
         url = (await fetch_issuer_metadata(self._issuer)).get("introspection_endpoint")
         if not isinstance(url, str):

@@ -14,15 +14,14 @@ from msgspec import Struct
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
 from mcpd.auth.claims import ClaimChecks, Expected
-from mcpd.auth.compact import object_in, segments_of
+from mcpd.auth.signatures import object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 
 try:
     import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token
 
-    from mcpd.auth.issuer_metadata import checked_issuer
-    from mcpd.auth.keys import ALGORITHMS, IssuerKeys, VerifyingKey
+    from mcpd.auth.issuers import ALGORITHMS, IssuerKeys, VerifyingKey, checked_issuer
 except ModuleNotFoundError as error:
     raise missing_extra(error, "checking access tokens", "auth") from None
 

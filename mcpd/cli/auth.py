@@ -24,7 +24,7 @@ def _add_user(name: str, path: str, scopes: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 written, 1 cannot be written, 2 wrong use.
     """
-    from mcpd.auth_server.users import add_user as write, is_user_name
+    from mcpd.auth.server.users import add_user as write, is_user_name
 
     if not is_user_name(name):
         raise ConfigurationError(f"{name!r} is no name of a user: letters, digits and ._@+-, up to 64 characters")

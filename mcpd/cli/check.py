@@ -165,7 +165,7 @@ def _principals(target: str | None, tokens_file: str | None, server: Server) -> 
         tokens_file = table_of(found.configuration.auth, found.place)["tokens_file"]
     if tokens_file is None:
         return getattr(server.authenticate, "principals", ())
-    from mcpd.auth.static_tokens import read_tokens
+    from mcpd.auth.tokens import read_tokens
 
     return read_tokens(tokens_file).values()
 

@@ -108,7 +108,7 @@ def command(
 
 
 def _secret(path: str) -> str:
-    from mcpd.auth.secret_files import secret_in
+    from mcpd.auth.settings import secret_in
 
     secret = secret_in(path, "--client-secret-file")
     if not secret or "\n" in secret:

@@ -10,7 +10,7 @@ from mcpd.serve_options import Options
 from mcpd.transports.address import is_loopback, parse
 
 if TYPE_CHECKING:
-    from mcpd.auth_server.login_server import LoginServer
+    from mcpd.auth.server.login_server import LoginServer
     from mcpd.server import Server
 
 _OTHERS = ("issuer", "tokens_file")
@@ -38,7 +38,7 @@ def login_server(said: str, server: Server, options: Options) -> LoginServer:
                     f"--auth-server dev lets anybody in, so that it is for this machine alone: write :PORT, not {host}"
                 )
     from mcpd.auth.base import AuthOptions
-    from mcpd.auth_server.login_server import LoginServer
+    from mcpd.auth.server.login_server import LoginServer
 
     identity = server.identity
     found = AuthOptions(

@@ -9,7 +9,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from mcpd.auth.challenge import parse
 from mcpd.client.auth.auth_option import has_login
 from mcpd.client.auth.discovery import Discovery, Lookup, challenge_of, discover
 from mcpd.client.auth.documents import plain_url
@@ -19,6 +18,7 @@ from mcpd.doctor.report import Report
 from mcpd.doctor.web import Reply, Web
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import parse
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")

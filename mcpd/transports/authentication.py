@@ -24,6 +24,7 @@ from mcpd.errors import AccessDenied, ConfigurationError
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.state_keys import StateKeys
+from mcpd.transports.challenge import build
 
 log = logging.getLogger("mcpd")
 
@@ -376,3 +377,18 @@ def at_expiry(user: Principal, function: Callable[[], object]) -> asyncio.TimerH
         return None
     left = min(max(user.expires - time(), 0.0), _LONGEST)
     return asyncio.get_running_loop().call_later(left, function)
+
+
+def refusal_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> Refusal:
+    """The status and the challenge."""
+    if protection is not None:
+        return protection.refuse(denied, user)
+    challenge = build("Bearer", {"error": denied.error, "scope": " ".join(denied.scopes) or None})
+    status = 403 if denied.error == "insufficient_scope" else 401
+    return Refusal(status, f"{denied.message}.\n", (("WWW-Authenticate", challenge),), denied.error)
+
+
+def challenges_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> list[str]:
+    """The challenges alone, where there is no status left to give."""
+    headers = refusal_of(protection, denied, user).headers
+    return [value for name, value in headers if name == "WWW-Authenticate"]

@@ -15,8 +15,7 @@ import pytest
 
 from mcpd import Principal
 from mcpd.auth.base import TokenRequest
-from mcpd.auth.static_tokens import StaticTokens
-from mcpd.auth.token_function import TokenFunction
+from mcpd.auth.tokens import StaticTokens, TokenFunction
 from mcpd.cli import _run
 from mcpd.cli.announcement import addresses, pointers, stdio_entry
 from mcpd.serve_options import Options

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from support.http_peer import Answer, Port, request, serving
 
 from mcpd import Server
-from mcpd.auth_server.server import AuthorizationServer
-from mcpd.auth_server.settings import Settings, UserFile
-from mcpd.auth_server.users import hash_password
+from mcpd.auth.server.login_server import AuthorizationServer
+from mcpd.auth.server.settings import Settings, UserFile
+from mcpd.auth.server.users import hash_password
 from mcpd.server.http import HttpSettings
 from mcpd.transports.guards import Access
 

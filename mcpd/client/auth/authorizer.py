@@ -21,8 +21,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from mcpd.auth.addresses import Reach
-from mcpd.auth.challenge import Challenge, parse
+from mcpd.auth.fetch import Reach
 from mcpd.client.auth.auth_option import Auth
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.documents import TokenAudience, shown
@@ -38,6 +37,7 @@ from mcpd.client.http.pool import tls_context
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import Challenge, parse
 
 if TYPE_CHECKING:
     from mcpd.transports.client_authorization import Authorization

@@ -12,13 +12,13 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.challenge import Challenge
 from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
 from mcpd.client.auth.steps import HttpStep, StepResponse, Steps, json_object, send
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
+from mcpd.transports.challenge import Challenge
 
 
 class Lookup(Struct, frozen=True):

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.challenge import Challenge
 from mcpd.client.auth.discovery import Discovery
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import Challenge
 
 ALGORITHM = "ES256"
 _MOST_ORIGINS = 100

@@ -23,7 +23,6 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from mcpd.auth.challenge import Challenge
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
 from mcpd.client.auth.dpop import Binding, binding
@@ -41,6 +40,7 @@ from mcpd.client.auth.tokens import (
 )
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import Challenge
 
 
 class AuthorizationRequest(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
 
-from mcpd.auth.challenge import Challenge
 from mcpd.client.auth.auth_option import TokenSource
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import TokenAudience, check_endpoint, shown
@@ -31,6 +30,7 @@ from mcpd.client.auth.store import Login, SecretHeaders
 from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import Challenge
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

@@ -15,8 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.addresses import Reach
-from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
+from mcpd.auth.fetch import FetchError, Limits, Reach, fetch, reach_from
 from mcpd.client.auth.loopback import Loopback
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Step, StepResponse, Steps

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from mcpd.auth.denial import challenges_of
 from mcpd.errors import AccessDenied, InvalidParams, McpdError
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
 from mcpd.protocol.methods import METHODS
@@ -29,6 +28,7 @@ from mcpd.server.context.exchange import Exchange, is_asked, lacking
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.rules import Needs
+from mcpd.transports.authentication import challenges_of
 
 log = logging.getLogger("mcpd")
 

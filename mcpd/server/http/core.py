@@ -278,7 +278,7 @@ class Core:
 
     def deny(self, request: HttpRequest, denied: AccessDenied) -> Refusal:
         """The answer to a request that was let in, and lacks something for what it asks."""
-        from mcpd.auth.denial import refusal_of  # few requests are denied
+        from mcpd.transports.authentication import refusal_of  # few requests are denied
 
         refusal = refusal_of(self.protection, denied, request.user)
         return refusal if self.protection is None else self.protection.spelled(refusal, RequestHeaders(request.headers))

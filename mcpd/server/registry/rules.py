@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from mcpd.auth.scopes import is_scope
+from mcpd.auth.metadata import is_scope
 from mcpd.errors import RegistrationError
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange

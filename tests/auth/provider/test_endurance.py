@@ -16,7 +16,7 @@ from conftest import REPOSITORY
 from support.http_peer import Port, modern, serving
 from support.oidc_provider import Provider, free_port, provider
 
-import mcpd.auth.keys as keys_module
+import mcpd.auth.issuers as keys_module
 from mcpd import Callbacks, Client, ClientCredentials, Context, ElicitResult, OAuth, Server
 from mcpd.auth.introspection import Introspection
 from mcpd.auth.jwt import Jwt

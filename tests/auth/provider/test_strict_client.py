@@ -23,7 +23,7 @@ from mcpd import Context, Server
 from mcpd.auth.base import Auth
 from mcpd.auth.introspection import Introspection
 from mcpd.auth.jwt import Jwt
-from mcpd.auth_server.login_server import LoginServer
+from mcpd.auth.server.login_server import LoginServer
 from mcpd.transports.guards import Access
 
 pytestmark = pytest.mark.slow

@@ -1,154 +1,129 @@
-"""What attackers tried on a protected server: ways around scopes, and answers meant for somebody else."""
+"""What attackers tried on the embedded authorization server: links, names, letters, and secrets in what is printed."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from pathlib import Path
+from urllib.parse import urlencode
 
-import pytest
-from support.http_peer import Answer, Port, modern, serving
+from support.login_stage import CALLBACK, Login, stage, told, users_file
 
-from mcpd import Context, Principal, Server
-from mcpd.auth import base
-from mcpd.auth.base import TokenRequest
-from mcpd.auth.token_function import TokenFunction
-from mcpd.transports.authentication import Refusal
+from mcpd.auth.fetch import Response
+from mcpd.auth.server.clients import Client
+from mcpd.auth.server.settings import ListedClient, Settings, UserFile
+from mcpd.auth.server.transactions import Transaction
+from mcpd.auth.server.upstream import Tokens, is_allowed
 from mcpd.transports.guards import Access
 
-
-def guarded(**options: Any) -> TokenFunction:
-    def judge(token: str, request: object) -> Principal | None:
-        return Principal(token, issuer="https://idp.example", scopes=["use", *token.split(".")[1:]])
-
-    return TokenFunction(judge, issuers=["https://idp.example"], public_url="https://x.example/mcp", **options)
+FAR = "https://far.example/cb"
 
 
-async def use(port: Port, token: str | None, method: str, params: dict[str, Any]) -> Answer:
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return await port.ask(modern(method, params, headers))
+async def test_no_link_of_ours_leads_to_a_stranger_by_itself(tmp_path: Path) -> None:
+    """H34: anybody registers a client; a browser goes there when its user says so (security considerations)."""
+    settings = Settings(
+        users=UserFile(file=str(users_file(tmp_path))), clients={"known": ListedClient(redirect_uris=(FAR,))}
+    )
+    async with stage(settings) as here:
+        stranger = (await here.register(redirect_uris=[FAR, CALLBACK]))["client_id"]
+        for wrong in ({"dpop_jkt": "x"}, {"response_type": "x"}, {"prompt": "none"}, {"state": "x" * 5000}):
+            page = await Login(here, stranger, redirect_uri=FAR, **wrong).begin()
+            assert (page.status, "location" in page) == (400, False)
+            assert f'<a rel="noreferrer" href="{FAR}?error=' in page.text
+            assert "Back to far.example</a>" in page.text
+            assert "form-action 'none'" in page["content-security-policy"]
+        hurt = await Login(here, stranger, redirect_uri=FAR, prompt="none", state='"><script>').begin()
+        assert "<script" not in hurt.text
+
+        # What the operator has written down, and what is on the user's own machine, is told at once; programs are too.
+        for client, uri in (("known", FAR), (stranger, CALLBACK)):
+            answer = await Login(here, client, redirect_uri=uri, prompt="none").begin()
+            assert (answer.status, told(answer)["error"]) == (302, "interaction_required")
+        asked = urlencode(Login(here, stranger, redirect_uri=FAR, prompt="none").asked)
+        answer = await here.ask("GET", f"/oauth/authorize?{asked}", [("Accept", "*/*")])
+        assert (answer.status, told(answer)["iss"]) == (302, here.issuer)
+
+        # Who has signed in has read where it goes.
+        login = Login(here, stranger, redirect_uri=FAR)
+        await login.begin()
+        await login.browser.sign_in()
+        assert (await login.browser.choose("deny"))["error"] == "access_denied"
 
 
-async def test_what_is_hidden_is_no_way_around_what_lies_behind_it() -> None:
-    """AUTH-086: the scopes that count are those of what is read once a rule has hidden what would come first."""
-    server, ran = Server("shop"), []
-
-    @server.resource("notes://today", visible=lambda ctx: False)
-    async def today() -> str:
-        return "hidden"
-
-    @server.resource("notes://x/{day}", visible=lambda ctx: False)
-    async def hidden_template(day: str) -> str:
-        return "hidden"
-
-    @server.resource("notes://{+day}", scopes=["secret"])
-    async def anyday(day: str) -> str:
-        ran.append(day)
-        return "secret"
-
-    async with serving(server, access=Access(authenticate=guarded())) as port:
-        for uri in ("notes://today", "notes://x/y", "notes://other"):
-            answer = await use(port, "eve", "resources/read", {"uri": uri})
-            assert answer.status == 403, (uri, answer.text)
-            assert (await use(port, "ana.secret", "resources/read", {"uri": uri})).status == 200
-        listen = {"notifications": {"resourceSubscriptions": ["notes://today"]}}
-        assert (await use(port, "eve", "subscriptions/listen", listen)).status == 403
-    assert ran == ["today", "x/y", "other"]
+async def test_names_have_nothing_that_is_not_seen(tmp_path: Path) -> None:
+    """AUTH-136: what turns text round, or is not shown, is left out of the name that people decide by."""
+    async with stage(users_file(tmp_path)) as here:
+        made = await here.register(client_name="\u202eelgoog\u200b \x1b[31m\x00bank\u2028x")
+        assert made["client_name"] == "elgoog [31mbank x"
+        page = await Login(here, (await here.register(client_name="\u202e\u200b"))["client_id"]).begin()
+        assert "A program asks to use" in page.text
 
 
-async def test_arguments_that_only_the_tool_can_read() -> None:
-    """AUTH-084: scopes are found by what the tool gets, or nobody is let in."""
-    server, ran = Server("shop"), []
-
-    @server.tool(scopes=lambda args: ["secret"] if args.get("repo") == "secret" else [])
-    async def push(repo: str = "public", junk: Any = None) -> str:
-        ran.append(repo)
-        return repo
-
-    async with serving(server, access=Access(authenticate=guarded())) as port:
-        for repo in (b'"public", "repo": "secret"', b'"secret", "repo": "public"', b'"s\\u0065cret"'):
-            for junk in (b"1e999", b'"\xff"', b"[" * 5000 + b"]" * 5000, b'"\\ud800"', b"1"):
-                answer = await port.ask(push_with(repo, junk))
-                assert answer.status in (200, 400, 403), (repo, junk[:20])
-                assert "secret" not in ran, (repo, junk[:20])
+async def test_the_warning_is_for_where_this_login_goes(tmp_path: Path) -> None:
+    """AUTH-136: one address elsewhere in a client's document says nothing of who listens on this machine."""
+    async with stage(users_file(tmp_path)) as here:
+        client = (await here.register(redirect_uris=[CALLBACK, FAR]))["client_id"]
+        for uri, is_local in ((CALLBACK, True), (FAR, False)):
+            login = Login(here, client, redirect_uri=uri)
+            await login.begin()
+            assert ("on your own computer" in (await login.browser.sign_in()).text) == is_local
 
 
-def push_with(repo: bytes, junk: bytes) -> bytes:
-    """A call of the tool `push`, with these bytes in its arguments."""
-    arguments = {"repo": "REPO", "junk": "JUNK"}
-    message = modern("tools/call", {"name": "push", "arguments": arguments}, {"Authorization": "Bearer eve"})
-    head, _, body = message.partition(b"\r\n\r\n")
-    body = body.replace(b'"REPO"', repo).replace(b'"JUNK"', junk)
-    lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"content-length")]
-    return b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", body])
+def test_letters_that_become_others() -> None:
+    """The small letter of U+212A is the k of ASCII, and its domain another one."""
+    assert not is_allowed(["*@koch.example"], "1", "eve@\u212aoch.example")
+    assert not is_allowed(["kim@corp.example"], "1", "\u212aim@corp.example")
+    assert is_allowed(["*@K\u00d6CH.example"], "1", "ana@k\u00f6ch.example")
+    assert is_allowed(["*@koch.example"], "1", "Eve@KOCH.example")
 
 
-async def test_one_entry_for_everybody_opens_no_other() -> None:
-    """AUTH-024, AUTH-091: who is nobody may do what is for everybody, and only that."""
-    server = Server("shop")
-
-    @server.resource("open://a", anonymous=True)
-    async def open_a() -> str:
-        return "a"
-
-    @server.resource("own://b")
-    async def own_b() -> str:
-        return "b"
-
-    async with serving(server, access=Access(authenticate=guarded())) as port:
-        assert (await use(port, None, "resources/read", {"uri": "own://b"})).status == 401
-        listen = {"notifications": {"resourceSubscriptions": ["open://a", "own://b"]}}
-        assert (await use(port, None, "subscriptions/listen", listen)).status == 401
-        assert (await use(port, None, "resources/read", {"uri": "open://a"})).status == 200
+def test_no_secret_is_in_a_repr() -> None:
+    """AUTH-057: whatever a traceback or a debugger prints."""
+    client = Client(id="c-1", name="x", redirect_uris=(FAR,), kind="registered")
+    shown = [
+        Access(token="s3cret"),
+        Tokens("s3cret", "s3cret"),
+        Response(200, (("Set-Cookie", "s3cret"),), b"s3cret", "https://x.example/?code=s3cret"),
+        Transaction(
+            id="s3cret", browser="s3cret", address="", expires=0, client=client, redirect_uri=FAR, state="s3cret",
+            challenge="", resource="", scopes=(), provider_state="s3cret", nonce="s3cret", verifier="s3cret",
+        ),
+    ]  # fmt: skip
+    assert all("s3cret" not in text for one in shown for text in (repr(one), str(one)))
 
 
-async def test_one_token_in_two_requests_at_once_is_judged_for_each() -> None:
-    """A function that goes by the request, and keeps nothing, is asked about each of them."""
-    go = asyncio.Event()
-    asked = 0
-
-    async def judge(token: str, request: TokenRequest) -> Principal | None:
-        nonlocal asked
-        asked += 1
-        tenant = request.headers.get("x-tenant", "")
-        if asked == 2:
-            go.set()
-        await asyncio.wait_for(go.wait(), 20)
-        return Principal(f"{tenant}/{token}")
-
-    server = Server("shop")
-
-    @server.tool
-    async def who(ctx: Context) -> str:
-        return ctx.user.subject
-
-    auth = TokenFunction(judge, public_url="https://x.example/mcp", cache_seconds=0)
-    async with serving(server, access=Access(authenticate=auth)) as port:
-        asks = [
-            port.ask(modern("tools/call", {"name": "who"}, {"Authorization": "Bearer t", "X-Tenant": tenant}))
-            for tenant in ("a", "b")
-        ]
-        answers = await asyncio.gather(*asks)
-        assert [one.json["result"]["content"][0]["text"] for one in answers] == ["a/t", "b/t"]
+async def test_a_proxy_is_not_everybody(tmp_path: Path) -> None:
+    """AUTH-147: where TLS ends before us all come from one address; who guesses there locks nobody else out."""
+    async with stage(users_file(tmp_path), public_url="https://tools.example/mcp") as here:
+        core = here.server.core
+        for _ in range(60):
+            core.address_throttle.failed("127.0.0.1")
+        assert (await (await here.login()).code()).strip()
+        for _ in range(5):
+            core.pair_throttle.failed("ana\x00127.0.0.1")
+        login = await here.login()
+        await login.begin()
+        assert "too many wrong passwords" in (await login.browser.sign_in()).text
+        assert not core.tells_apart("")
+        assert core.tells_apart("1.1.1.1")
 
 
-async def test_tokens_that_are_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flood of made-up tokens costs no more than so many questions, and one that hangs is given up."""
-    asked: list[str] = []
+async def test_a_flood_of_keys_to_be_read(tmp_path: Path) -> None:
+    """Anybody may register a place of keys: it is asked by a few at once, and by no crowd."""
+    async with stage(users_file(tmp_path)) as here:
+        client = await here.register(token_endpoint_auth_method="private_key_jwt", jwks_uri="https://127.0.0.1:1/keys")
+        shown = {
+            "client_id": client["client_id"], "client_assertion": "a.b.c", "refresh_token": "x",
+            "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        }  # fmt: skip
+        here.server.core.fetching_keys = 8
+        assert (await here.token("refresh_token", **shown)).json["error"] == "temporarily_unavailable"
+        here.server.core.fetching_keys = 0
+        assert (await here.token("refresh_token", **shown)).json["error"] == "invalid_client"
+        assert here.server.core.fetching_keys == 0
 
-    async def hang(token: str, request: TokenRequest) -> Principal | None:
-        asked.append(token)
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError
 
-    monkeypatch.setattr(base, "_MOST_AT_ONCE", 3)
-    monkeypatch.setattr(base, "_LONGEST", 0.2)
-    auth = TokenFunction(hang, public_url="https://x.example/mcp")
-    given = [auth({"authorization": f"Bearer made-up-{number}"}) for number in range(5)]
-    refused = [one for one in given if isinstance(one, Refusal)]
-    assert [one.status for one in refused] == [503, 503]
-    waited = await asyncio.gather(*(one for one in given if asyncio.iscoroutine(one)))
-    assert [one.status for one in waited if isinstance(one, Refusal)] == [503, 503, 503]
-    assert len(asked) == 3
-    assert asyncio.iscoroutine(later := auth({"authorization": "Bearer another"}))
-    assert isinstance(answer := await later, Refusal)
-    assert answer.status == 503
+async def test_a_redirect_to_no_address_is_registered_by_nobody(tmp_path: Path) -> None:
+    """AUTH-125, AUTH-145: the page that shows where a login leads would fail on it."""
+    async with stage(users_file(tmp_path)) as here:
+        for host in ("[:::::]", "[1.2.3.4]", "app.example:99999"):
+            answer = await here.post_json("/oauth/register", {"redirect_uris": [f"https://{host}/cb"]})
+            assert (answer.status, answer.json["error"]) == (400, "invalid_redirect_uri"), host

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from mcpd import AuthorizationFailed, OAuth
-from mcpd.auth.challenge import Challenge
 from mcpd.cli.talk.logins import show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
@@ -20,6 +19,7 @@ from mcpd.client.auth.steps import HttpStep, ShowCode, StepResponse
 from mcpd.client.auth.store import FileStore, Login, LoginRecords
 from mcpd.client.auth.tokens import request_tokens
 from mcpd.errors import ConfigurationError
+from mcpd.transports.challenge import Challenge
 
 URL = "https://tools.example/mcp"
 ISSUER = "https://as.example"

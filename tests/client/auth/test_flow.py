@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mcpd import AuthorizationFailed, OAuth
-from mcpd.auth.challenge import parse
 from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.run import Network
 from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, StepResponse
 from mcpd.client.auth.store import LoginRecords, Registration
+from mcpd.transports.challenge import parse
 
 URL = "https://tools.example/mcp"
 ISSUER = "https://as.example"

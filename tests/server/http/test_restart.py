@@ -16,7 +16,7 @@ from support.wires import initialize
 
 from mcpd import Server
 from mcpd.auth import Jwt, StaticTokens
-from mcpd.auth_server.login_server import LoginServer
+from mcpd.auth.server.login_server import LoginServer
 from mcpd.errors import ConfigurationError
 from mcpd.server.http.app import HttpApp
 

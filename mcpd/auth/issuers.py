@@ -1,0 +1,237 @@
+"""The keys of one issuer: fetched when the first token comes, kept, and exchanged behind everything.
+
+A key that is not known leads to one request for all who wait, and not more often than every 30 s. Keys that are there
+stay when newer ones cannot be had. Spec: RFC 7517; RFC 8725 3.1, 3.10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from mcpd.auth.base import Unavailable
+from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.transports.address import is_loopback
+
+_METADATA_LIMITS = Limits(seconds=5.0, redirects=0)
+_OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+
+
+def checked_issuer(issuer: str) -> str:
+    """The issuer as it is written, which is how its tokens name it. Raises ConfigurationError."""
+    try:
+        parts = urlsplit(issuer)
+        is_url = parts.scheme in ("https", "http") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_url = False
+    if not is_url or "?" in issuer or "#" in issuer or not issuer.isascii() or not issuer.isprintable():
+        raise ConfigurationError(
+            f"issuer {issuer!r}: write its URL as its metadata has it, as https://idp.example.com/realms/tools"
+        )
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ConfigurationError(f"issuer {issuer!r}: it has to begin with https:// beyond this machine")
+    return issuer
+
+
+def metadata_urls(issuer: str) -> list[str]:
+    """Where an issuer's metadata may be, in the order in which clients look."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    found = [f"{origin}{_OAUTH}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"]
+    return list(dict.fromkeys(found))
+
+
+async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
+    """The document of an issuer, which names that issuer and no other. Raises FetchError."""
+    reach = await reach_from(issuer)
+    failure: FetchError | None = None
+    for url in metadata_urls(issuer):
+        try:
+            found, _ = await fetch_json(url, what="the metadata of the issuer", reach=reach, limits=_METADATA_LIMITS)
+        except FetchError as error:
+            if error.status == 0:
+                raise  # not reached: neither will be the others
+            failure = failure or error
+            continue
+        if found.get("issuer") == issuer:
+            return found
+        failure = FetchError("the metadata of the issuer", url, "it names another issuer than the one configured")
+    assert failure is not None
+    raise failure
+
+
+log = logging.getLogger("mcpd")
+
+_LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)
+_MOST_KEYS = 100
+_MOST_BITS = 8192
+_SHORTEST, _LONGEST = 300.0, 24 * 3600.0
+_BETWEEN_TRIES = 30.0
+_max_age = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})").search
+
+ALGORITHMS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519"),
+}
+"""Each asymmetric algorithm, with the type and the curve that its keys have."""
+
+_SECRET = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
+
+
+class VerifyingKey(Struct, frozen=True):
+    """A public key that may check signatures: its `kid`, type, curve, and the one `alg` it is for; "" for none."""
+
+    kid: str
+    kty: str
+    curve: str
+    alg: str
+    key: Any
+
+    def fits(self, alg: str) -> bool:
+        """Whether it may check signatures of that algorithm."""
+        return ALGORITHMS.get(alg) == (self.kty, self.curve) and self.alg in ("", alg)
+
+
+def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
+    """The keys of a JWKS that may check signatures; others, and what are no public keys, are left out."""
+    given = document.get("keys")
+    if not isinstance(given, list):
+        return []
+    return [key for one in given[:_MOST_KEYS] if (key := _key(one)) is not None]
+
+
+def _key(given: Any) -> VerifyingKey | None:
+    if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
+        return None
+    kid, kty, curve, alg = (given.get(name, "") for name in ("kid", "kty", "crv", "alg"))
+    use, operations = given.get("use", "sig"), given.get("key_ops", ["verify"])
+    if not all(isinstance(text, str) for text in (kid, kty, curve, alg)) or len(kid) > 1024:
+        return None
+    if use != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        return None
+    if kty == "RSA":
+        curve = ""
+    if (kty, curve) not in ALGORITHMS.values() or (kty == "RSA" and not _is_sound(given)):
+        return None
+
+    from joserfc import jwk
+
+    public = {name: given[name] for name in ("kty", "crv", "x", "y", "n", "e") if isinstance(given.get(name), str)}
+    try:
+        return VerifyingKey(kid, kty, curve, alg, jwk.import_key(public))
+    except Exception as error:  # whatever a library finds wrong with what anybody wrote
+        log.warning("A key of an issuer cannot be used: %s", printable(type(error).__name__))
+        return None
+
+
+def _is_sound(given: Mapping[str, Any]) -> bool:
+    from mcpd.auth.signatures import is_sound  # with joserfc
+
+    return is_sound(given, _MOST_BITS)
+
+
+class IssuerKeys:
+    """The keys of one issuer, from `jwks_url`, or from where its metadata says."""
+
+    def __init__(self, issuer: str, jwks_url: str | None = None, clock: Callable[[], float] = monotonic) -> None:
+        self._issuer = issuer
+        self._url = jwks_url
+        self._clock = clock
+        self._keys: list[VerifyingKey] | None = None
+        self._fresh_until = 0.0
+        self._tried_at: float | None = None
+        self._failure: FetchError | None = None
+        self._fetching: asyncio.Task[None] | None = None
+
+    def find(self, kid: str | None, alg: str) -> list[VerifyingKey] | None:
+        """The keys that may have made a signature; None if newer ones have to be asked for first.
+
+        Without a `kid` a key is only named if it is the only one that fits.
+        """
+        if self._keys is None:
+            return None
+        if self._clock() > self._fresh_until and self._may_try():
+            self._start()  # what is there serves meanwhile
+        fitting = [key for key in self._keys if key.fits(alg)]
+        if kid is None:
+            return fitting if len(fitting) == 1 else []
+        named = [key for key in fitting if key.kid == kid]
+        if named:
+            return named
+        # Another try soon after the last one would let anybody who makes up names flood the issuer.
+        return None if self._may_try() or self._fetching is not None else []
+
+    async def refreshed(self, kid: str | None, alg: str) -> list[VerifyingKey]:
+        """The same after newer ones were asked for. Raises Unavailable if these are not to be had."""
+        if self._fetching is None and self._may_try():
+            self._start()
+        if self._fetching is not None:
+            await asyncio.shield(self._fetching)
+        found = self.find(kid, alg)
+        if found:
+            return found
+        if self._failure is not None:
+            raise Unavailable(str(self._failure))
+        return []
+
+    async def load(self) -> None:
+        """Fetch them now. Raises Unavailable."""
+        await self._fetch()
+        if self._failure is not None:
+            raise Unavailable(str(self._failure))
+
+    def _may_try(self) -> bool:
+        return self._tried_at is None or self._clock() - self._tried_at >= _BETWEEN_TRIES
+
+    def _start(self) -> None:
+        if self._fetching is None:
+            self._tried_at = self._clock()
+            self._fetching = asyncio.ensure_future(self._fetch())
+            self._fetching.add_done_callback(self._fetched)
+
+    def _fetched(self, task: asyncio.Task[None]) -> None:
+        self._fetching = None
+        if not task.cancelled() and task.exception() is not None:
+            log.error("The keys of %s cannot be read", printable(self._issuer), exc_info=task.exception())
+
+    async def _fetch(self) -> None:
+        try:
+            url = self._url or await self._url_in_metadata()
+            reach = await reach_from(self._issuer)
+            document, response = await fetch_json(url, what="the keys of the issuer", reach=reach, limits=_LIMITS)
+            keys = usable_keys(document)
+            if not keys:
+                raise FetchError("the keys of the issuer", url, "it has no key that can be used", status=200)
+        except FetchError as error:
+            self._failure = error
+            log.warning("The keys of %s are not to be had: %s", printable(self._issuer), printable(error))
+            return
+        self._failure = None
+        self._keys = keys
+        self._fresh_until = self._clock() + _seconds_of(response)
+
+    async def _url_in_metadata(self) -> str:
+        metadata = await fetch_issuer_metadata(self._issuer)
+        url = metadata.get("jwks_uri")
+        if not isinstance(url, str):
+            raise FetchError("the metadata of the issuer", self._issuer, "it names no jwks_uri", status=200)
+        return url
+
+
+def _seconds_of(response: Response) -> float:
+    """How long a set of keys is taken as the newest, by its Cache-Control."""
+    match = _max_age((response.header("cache-control") or "").lower())
+    return min(max(float(match[1]) if match else 0.0, _SHORTEST), _LONGEST)

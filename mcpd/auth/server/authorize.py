@@ -1,0 +1,214 @@
+"""`/oauth/authorize`: what a client asks for is checked, and a login begins. AUTH-123, AUTH-125 … 127, AUTH-129.
+
+Until client and redirect URI are known to belong together, a mistake is a page: never a redirect.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import DecodeError
+from msgspec.json import decode
+
+from mcpd.auth.metadata import as_reached
+from mcpd.auth.server.clients import METHODS, Client, read_metadata
+from mcpd.auth.server.core import Core
+from mcpd.auth.server.interaction import Interaction, message_page
+from mcpd.auth.server.replies import (
+    OAuthError,
+    failed,
+    host_of,
+    is_loopback_redirect,
+    json_answer,
+    matching,
+    query,
+    why_not,
+)
+from mcpd.auth.server.store import digest
+from mcpd.auth.server.throttle import place_of
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
+
+_is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
+_is_thumbprint = _is_challenge
+_LONGEST_STATE = 4096
+
+
+class Authorize:
+    """The endpoint."""
+
+    def __init__(self, core: Core, interaction: Interaction) -> None:
+        self._core = core
+        self._interaction = interaction
+
+    async def __call__(self, request: RouteRequest) -> RouteResponse:
+        """Begin a login: a page to sign in on. Spec: OAuth 2.1 4.1.1."""
+        core = self._core
+        try:
+            said = query(request)
+            client = await core.client(said.get("client_id", ""))
+            uri = _redirect_uri(client, said.get("redirect_uri", ""))
+        except OAuthError as error:
+            return page_or_json(request, error)
+
+        state = said.get("state", "")
+        try:
+            if len(state) > _LONGEST_STATE:
+                state = ""
+                raise OAuthError("invalid_request", "state is too long")
+            asked = self._asked(said)
+        except OAuthError as error:
+            params = {"error": error.error, "error_description": error.text}
+            if _may_go_back(request, client, uri):
+                return core.answer(uri, state, params)
+            # From the page the user may go on to the client, which is told of the mistake then.
+            where = core.way_back(uri, state, params)
+            return message_page("This login cannot go on", error.sentence, 400, where, f"Back to {host_of(uri)}")
+
+        browser, cookie = core.transactions.browser(request.headers.get("cookie", "")), ()
+        if not browser:
+            browser, header = core.transactions.new_browser()
+            cookie = (header,)  # type: ignore[assignment]
+        place = place_of(core.address(request))
+        transaction = core.transactions.begin(
+            browser=browser, address=place, client=client, redirect_uri=uri, state=state, **asked
+        )
+        return self._interaction.first_page(transaction, *cookie)
+
+    def _asked(self, said: dict[str, str]) -> dict[str, object]:
+        """What is asked for. Raises OAuthError."""
+        core = self._core
+        if "request" in said or "request_uri" in said:
+            raise OAuthError("request_not_supported", "parameters are written into the URL")
+        if said.get("response_type") != "code":
+            raise OAuthError(
+                "unsupported_response_type" if said.get("response_type") else "invalid_request",
+                "response_type has to be code",
+            )
+        if said.get("response_mode", "query") != "query":
+            raise OAuthError("invalid_request", "response_mode has to be query")
+        if said.get("code_challenge_method") != "S256" or not _is_challenge(said.get("code_challenge", "")):
+            raise OAuthError("invalid_request", "PKCE is needed: code_challenge, with code_challenge_method S256")
+        if not is_resource(said.get("resource", core.resource), core.resource):
+            raise OAuthError("invalid_target", "resource is another one than the server's")
+        if said.get("prompt") == "none":
+            raise OAuthError("interaction_required", "each login asks its user")
+        key = said.get("dpop_jkt", "")
+        if key and not _is_thumbprint(key):
+            raise OAuthError("invalid_request", "dpop_jkt is no thumbprint")
+
+        return {
+            "challenge": said["code_challenge"],
+            "resource": core.resource,
+            "scopes": core.asked_scopes(said.get("scope", "")),
+            "key": key,
+        }
+
+
+def is_resource(asked: str, resource: str) -> bool:
+    """Whether a client names this resource: scheme and host in any case, a bare origin with a slash or without, and
+    this machine by any of its names.
+
+    Spec: 2026-07-28 basic/authorization, canonical server URI.
+    """
+    return _canonical(as_reached(asked, urlsplit(resource).netloc)) == _canonical(resource)
+
+
+def _canonical(uri: str) -> tuple[str, str]:
+    scheme, separator, rest = uri.partition("://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}{separator}{host}".lower(), path
+
+
+def _redirect_uri(client: Client, asked: str) -> str:
+    """Where the answer goes. Raises OAuthError."""
+    if not asked:
+        if len(client.redirect_uris) == 1:
+            return client.redirect_uris[0]
+        raise OAuthError("invalid_request", "redirect_uri is missing")
+    if not matching(client.redirect_uris, asked):
+        why = why_not(asked)
+        text = f"redirect_uri is none that this client has registered{f': {why}' if why else ''}"
+        raise OAuthError("invalid_request", text)
+    return asked
+
+
+def _may_go_back(request: RouteRequest, client: Client, uri: str) -> bool:
+    """Whether a browser may be sent to this client unasked. Spec: 2026-07-28 security considerations, open redirection.
+
+    Anybody registers a client, and could lend a link the name of this server, where nobody has looked at it yet.
+    """
+    is_page = "text/html" in request.headers.get("accept", "").lower()
+    return client.kind == "listed" or is_loopback_redirect(uri) or not is_page
+
+
+def page_or_json(request: RouteRequest, error: OAuthError) -> RouteResponse:
+    """A mistake as a page for people, as JSON for programs."""
+    if "text/html" not in request.headers.get("accept", "").lower():
+        return failed(error)
+    status = 400 if error.status == 401 else error.status
+    return message_page("This login cannot go on", error.sentence, status)
+
+
+_GRANTS = ("authorization_code", "refresh_token")
+
+
+class Registration:
+    """The endpoint."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def __call__(self, request: RouteRequest) -> RouteResponse:
+        """Register a client, and say how it is registered."""
+        try:
+            return await self._register(request, _read(request.body))
+        except OAuthError as error:
+            return failed(error)
+
+    async def _register(self, request: RouteRequest, said: dict[str, Any]) -> RouteResponse:
+        method = said.get("token_endpoint_auth_method", "client_secret_basic")
+        if method not in METHODS:
+            raise OAuthError("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}")
+        responses = said.get("response_types", ["code"])
+        if not isinstance(responses, list) or "code" not in responses:
+            raise OAuthError("invalid_client_metadata", "response_types has to have code")
+        grants = said.get("grant_types", ["authorization_code"])
+        if not isinstance(grants, list) or "authorization_code" not in grants:
+            raise OAuthError("invalid_client_metadata", "grant_types has to have authorization_code")
+
+        secret = secrets.token_urlsafe(32) if method.startswith("client_secret") else ""
+        id = f"c-{secrets.token_urlsafe(16)}"
+        client = read_metadata(
+            id, said, kind="registered", method=method, secret_digest=digest(secret) if secret else ""
+        )
+        await self._core.store.add_client(client, place_of(self._core.address(request)))
+
+        # `scope` is not repeated: what is said here is no limit to what may be asked for later.
+        answer: dict[str, object] = {
+            "client_id": id,
+            "client_id_issued_at": int(self._core.clock()),
+            "client_name": client.name,
+            "redirect_uris": client.redirect_uris,
+            "grant_types": [grant for grant in _GRANTS if grant in client.grant_types],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+        }
+        if secret:
+            answer |= {"client_secret": secret, "client_secret_expires_at": 0}
+        for name in ("application_type", "client_uri", "logo_uri"):
+            if isinstance(said.get(name), str):
+                answer[name] = said[name]
+        return json_answer(answer, 201)
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        found = decode(body)
+    except (DecodeError, RecursionError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict):
+        raise OAuthError("invalid_client_metadata", "the body has to be one JSON object")
+    return found

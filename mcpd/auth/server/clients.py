@@ -1,0 +1,186 @@
+"""Clients, and the documents by which most say themselves who they are: their id is the document's URL.
+
+Spec: draft-ietf-oauth-client-id-metadata-document, 2026-07-28 client-registration; AUTH-133, AUTH-134.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch_json
+from mcpd.auth.server.replies import OAuthError, why_not
+from mcpd.protocol.printable import printable
+
+log = logging.getLogger("mcpd")
+
+METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
+"""How a client may show who it is; `none` comes first, and some look for it."""
+
+LIMITS = Limits(max_bytes=5 * 1024, seconds=5.0, redirects=0)
+LEAST_SECONDS, MOST_SECONDS = 300.0, 86400.0
+MOST_DOCUMENTS = 500
+FAILED_SECONDS = 10.0
+MOST_AT_ONCE = 8
+LONGEST_NAME = 80
+MOST_REDIRECTS = 20
+
+_max_age = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE).search
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """A program that asks for tokens. `kind` is how it is known: by a document, a registration, or the settings."""
+
+    id: str
+    name: str
+    redirect_uris: tuple[str, ...]
+    kind: Literal["document", "registered", "listed"]
+    method: str = "none"
+    grant_types: tuple[str, ...] = ("authorization_code",)
+    secret_digest: str = ""
+    jwks: dict[str, Any] | None = None
+    jwks_uri: str = ""
+
+
+def is_document_id(id: str) -> bool:
+    """Whether an id is the URL of a document: https (http leads nowhere, unless loopback is allowed), with a path."""
+    if not id.startswith(("https://", "http://")) or "#" in id or "@" in id or len(id) > 1024:
+        return False
+    try:
+        parts = urlsplit(id)
+    except ValueError:
+        return False
+    is_plain = not any(part in (".", "..") for part in parts.path.split("/"))
+    return bool(parts.hostname) and len(parts.path) > 1 and is_plain
+
+
+class ClientDocuments:
+    """Fetches them, with care for where they are, and keeps each as long as its answer says, within bounds."""
+
+    def __init__(self, clock: Callable[[], float], reach: Reach = ()) -> None:
+        self._clock = clock
+        self._reach = reach
+        self._kept: dict[str, tuple[Client | OAuthError, float]] = {}
+        self._pending: dict[str, asyncio.Task[Client]] = {}
+
+    async def get(self, id: str) -> Client:
+        """The client whose id is this URL. Raises OAuthError."""
+        kept = self._kept.get(id)
+        if kept is not None and kept[1] > self._clock():
+            if isinstance(kept[0], OAuthError):
+                raise OAuthError(kept[0].error, kept[0].text)
+            return kept[0]
+        task = self._pending.get(id)
+        if task is None:
+            if len(self._pending) >= MOST_AT_ONCE:
+                raise OAuthError("temporarily_unavailable", "too many client documents are being read; try again")
+            task = self._pending[id] = asyncio.ensure_future(self._fetch(id))
+            task.add_done_callback(lambda _: self._pending.pop(id, None))
+        return await asyncio.shield(task)
+
+    async def _fetch(self, id: str) -> Client:
+        try:
+            document, response = await fetch_json(id, what="the client's document", reach=self._reach, limits=LIMITS)
+            client = _read(id, document)
+        except FetchError as error:
+            failure = OAuthError("invalid_client", f"the client's document cannot be had: {told(error)}")
+            self._keep(id, failure, FAILED_SECONDS)
+            raise failure from None
+        except OAuthError as error:
+            self._keep(id, error, FAILED_SECONDS)
+            raise
+        self._keep(id, client, _fresh_for(response))
+        return client
+
+    def _keep(self, id: str, found: Client | OAuthError, seconds: float) -> None:
+        self._kept.pop(id, None)
+        self._kept[id] = (found, self._clock() + seconds)
+        if len(self._kept) > MOST_DOCUMENTS:
+            del self._kept[next(iter(self._kept))]
+
+
+def told(error: FetchError) -> str:
+    """What a stranger is told of a document that is not to be had; all of it goes to the log.
+
+    Of a host that gave no answer that is nothing: they could learn so which names and addresses there are inside.
+    """
+    log.info("A document of a client's: %s", printable(error))
+    return error.reason if error.status else "it cannot be reached from here"
+
+
+def _fresh_for(response: Response) -> float:
+    found = _max_age(response.header("Cache-Control") or "")
+    return min(max(float(found[1]) if found else 0.0, LEAST_SECONDS), MOST_SECONDS)
+
+
+def _read(id: str, document: Mapping[str, Any]) -> Client:
+    """The client that a document describes. Raises OAuthError."""
+    if document.get("client_id") != id:
+        raise OAuthError("invalid_client", "the client's document names another client_id than its URL")
+    if "client_secret" in document or "client_secret_expires_at" in document:
+        raise OAuthError("invalid_client", "the client's document has a secret in it, which everybody can read")
+    method = document.get("token_endpoint_auth_method", "none")
+    if method not in ("none", "private_key_jwt"):
+        raise OAuthError("invalid_client", "the client's document asks for a method that needs a shared secret")
+    name = document.get("client_name")
+    if not isinstance(name, str) or not name.strip():
+        raise OAuthError("invalid_client", "the client's document has no client_name")
+    return read_metadata(id, document, kind="document", method=method)
+
+
+def _shown(name: str) -> str:
+    """A name as pages show it: without what is not seen, and what turns the text round it the other way."""
+    return "".join(c for c in " ".join(name.split()) if c.isprintable())[:LONGEST_NAME].strip()
+
+
+def read_metadata(
+    id: str,
+    said: Mapping[str, Any],
+    *,
+    kind: Literal["document", "registered"],
+    method: str,
+    secret_digest: str = "",
+) -> Client:
+    """What a client says of itself, as far as it means something here. Raises OAuthError. Spec: RFC 7591 2."""
+    error = "invalid_client" if kind == "document" else "invalid_client_metadata"
+    uris = said.get("redirect_uris")
+    if not isinstance(uris, list) or not uris or not all(isinstance(uri, str) for uri in uris):
+        raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "redirect_uris are a list of URLs")
+    if len(uris) > MOST_REDIRECTS:
+        raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
+
+    # Clients also name URIs for other servers, such as cursor://…, and use one of the rest here (RFC 7591 2).
+    wrong = {uri: why for uri in uris if (why := why_not(uri))}
+    if wrong:
+        log.info("A client's redirect URIs were left out: %s", printable(", ".join(wrong)))
+    if len(wrong) == len({*uris}) and kind == "registered":
+        text = f"none of the redirect_uris is accepted: {next(iter(wrong.values()))}"
+        raise OAuthError("invalid_redirect_uri", text)
+
+    name = said.get("client_name", "")
+    types = said.get("grant_types", ["authorization_code"])
+    if not isinstance(name, str) or not isinstance(types, list) or not all(isinstance(one, str) for one in types):
+        raise OAuthError(error, "client_name is a text, grant_types a list of texts")
+    jwks, jwks_uri = said.get("jwks"), said.get("jwks_uri", "")
+    if not isinstance(jwks, dict | None) or not isinstance(jwks_uri, str) or (jwks is not None and jwks_uri):
+        raise OAuthError(error, "jwks is an object, or jwks_uri a URL")
+    if method == "private_key_jwt" and not jwks and not jwks_uri:
+        raise OAuthError(error, "private_key_jwt needs jwks or jwks_uri")
+
+    return Client(
+        id=id,
+        name=_shown(name),
+        redirect_uris=tuple(uri for uri in uris if uri not in wrong),
+        kind=kind,
+        method=method,
+        grant_types=tuple(types[:8]),
+        secret_digest=secret_digest,
+        jwks=jwks,
+        jwks_uri=jwks_uri,
+    )

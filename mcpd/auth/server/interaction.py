@@ -1,0 +1,363 @@
+"""What a user does: sign in, then allow or deny. Each step is of the browser that the login began in.
+
+Nobody is sent to a provider who has not been told which client wants what, and let it go on; who came back is asked
+once more, as the one who signed in. Nothing that was allowed once is allowed again by itself.
+AUTH-136 … 142, AUTH-147; 2026-07-28 basic/authorization/security-considerations (the confused deputy).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from html import escape
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core
+from mcpd.auth.server.replies import (
+    NO_STORE,
+    OAuthError,
+    form as form_of,
+    host_of,
+    is_loopback_redirect,
+    query,
+    redirect,
+)
+from mcpd.auth.server.store import Grant, User
+from mcpd.auth.server.throttle import place_of
+from mcpd.auth.server.transactions import Transaction
+from mcpd.auth.server.users import Busy
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8a8f98; --soft: #f2f3f5; --ink: #1c1e21; --paper: #fff; --act: #0b57d0;
+  --on-act: #fff; --warn: #8a4b00; --warn-soft: #fff4e0; }
+@media (prefers-color-scheme: dark) { :root { --line: #7d838c; --soft: #26292e; --ink: #e8eaed; --paper: #17191c;
+  --act: #a8c7fa; --on-act: #062e6f; --warn: #ffd9a0; --warn-soft: #3a2a10; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 sans-serif; }
+main { max-width: 30rem; margin: 0 auto; padding: 2rem 1rem; overflow-wrap: anywhere; }
+h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 1rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0; padding: 1rem;
+  background: var(--soft); border-radius: .5rem; }
+dt { font-weight: 600; } dd { margin: 0; }
+label { display: block; font-weight: 600; margin: 1rem 0 .25rem; }
+input { width: 100%; font: inherit; padding: .6rem; border: 1px solid var(--line); border-radius: .4rem;
+  background: var(--paper); color: var(--ink); }
+button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1.25rem; margin: 1.25rem .5rem 0 0;
+  border: 1px solid var(--act); border-radius: .4rem; background: var(--paper); color: var(--act); cursor: pointer; }
+button.first { background: var(--act); color: var(--on-act); }
+:focus-visible { outline: 3px solid var(--act); outline-offset: 2px; }
+.warning { padding: .75rem 1rem; border-radius: .5rem; background: var(--warn-soft); color: var(--warn); }
+"""
+_HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
+_FIXED = (
+    ("X-Frame-Options", "DENY"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
+    *NO_STORE,
+)
+
+
+def _page(
+    title: str, body: str, status: int, referrer: str, *headers: tuple[str, str], has_forms: bool = False
+) -> RouteResponse:
+    html = (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{_STYLE}</style>\n</head>\n'
+        f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+    # Chromium holds each redirect behind a form to `form-action`, and where those end nobody knows beforehand: Claude's
+    # https callback leads on to claude://, a provider to the company's own. There is nothing in these pages that could
+    # point a form elsewhere: no script, and all that came from others is text.
+    policy = f"default-src 'none'; style-src 'sha256-{_HASH}'; frame-ancestors 'none'; base-uri 'none'"
+    if not has_forms:
+        policy += "; form-action 'none'"
+    fields = (("Content-Security-Policy", policy), ("Referrer-Policy", referrer), *_FIXED, *headers)
+    return RouteResponse(html.encode(), status, fields, "text/html; charset=utf-8")
+
+
+def message_page(title: str, text: str, status: int = 400, url: str = "", label: str = "") -> RouteResponse:
+    """A page with a heading and a sentence, and nothing to do on it but to follow a link, if there is one."""
+    link = f'\n<p><a rel="noreferrer" href="{escape(url)}">{escape(label)}</a></p>' if url else ""
+    return _page(title, f'<p role="alert">{escape(text)}</p>{link}', status, "no-referrer")
+
+
+def form_page(title: str, body: str, *headers: tuple[str, str], status: int = 200) -> RouteResponse:
+    """A page with forms, whose answers may lead anywhere.
+
+    It says nothing to other sites about where one came from. To ourselves it does: a browser that told nobody would
+    send `Origin: null` with the form, which is what a form of a stranger's sends.
+    """
+    return _page(title, body, status, "same-origin", *headers, has_forms=True)
+
+
+def facts(rows: Mapping[str, str]) -> str:
+    """Names and values that people should look at."""
+    return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows.items()) + "</dl>"
+
+
+def warning(text: str) -> str:
+    """A sentence that stands out."""
+    return f'<p class="warning" role="note">{escape(text)}</p>'
+
+
+def hidden(fields: Mapping[str, str]) -> str:
+    """What a form carries."""
+    return "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields.items()
+    )
+
+
+def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", value: str = "") -> str:
+    """One field with its label."""
+    return (
+        f'<label for="{escape(name)}">{escape(label)}</label>'
+        f'<input id="{escape(name)}" name="{escape(name)}" type="{kind}" autocomplete="{autocomplete}" '
+        f'value="{escape(value)}" maxlength="1024" required autocapitalize="none" spellcheck="false">'
+    )
+
+
+def button(text: str, name: str = "", value: str = "", *, is_first: bool = False) -> str:
+    """What sends a form."""
+    said = f' name="{escape(name)}" value="{escape(value)}"' if name else ""
+    look = ' class="first"' if is_first else ""
+    return f'<button type="submit"{said}{look}>{escape(text)}</button>'
+
+
+def form(action: str, content: str) -> str:
+    """A form that is posted to a path of ours."""
+    return f'<form method="post" action="{escape(action)}">{content}</form>'
+
+
+log = logging.getLogger("mcpd")
+
+_Step: TypeAlias = Callable[[RouteRequest], Awaitable[RouteResponse]]
+_WRONG = "The name or the password is wrong."
+
+
+class Interaction:
+    """The pages of a login."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # -- signing in --------------------------------------------------------------------------
+
+    def first_page(self, transaction: Transaction, *headers: tuple[str, str]) -> RouteResponse:
+        """Who wants what, and the ways to sign in; for development the question itself."""
+        if self._core.settings.is_development:
+            transaction.user = User("developer", "developer", "development")
+            return self._consent_page(transaction, *headers)
+        return self._sign_in_page(transaction, "", *headers)
+
+    def _sign_in_page(self, transaction: Transaction, problem: str, *headers: tuple[str, str]) -> RouteResponse:
+        core = self._core
+        body = [f"<p>{escape(_called(transaction))} asks to use this server in your name. Sign in to decide.</p>"]
+        body.append(facts(_who(transaction)))
+        body += self._wishes(transaction, [scope for scope in transaction.scopes if scope != OFFLINE])
+        if problem:
+            body.append(f'<p class="warning" role="alert">{escape(problem)}</p>')
+
+        carried = hidden({"login": transaction.id, "form": core.transactions.form_token(transaction)})
+        if core.users is not None:
+            fields = field("user", "Name", autocomplete="username")
+            fields += field("password", "Password", "password", "current-password")
+            body.append(form(self._path("/oauth/sign-in"), carried + fields + button("Sign in", is_first=True)))
+        for name, provider in core.upstreams.items():
+            label = f"Allow, and continue with {provider.label}"
+            body.append(form(self._path(f"/oauth/sign-in/{name}"), carried + button(label)))
+        body.append(form(self._path("/oauth/consent"), carried + button("Deny", "choice", "deny")))
+
+        status = 403 if problem else 200
+        return form_page(f"Log in to {self._name}", "\n".join(body), *headers, status=status)
+
+    async def sign_in(self, request: RouteRequest) -> RouteResponse:
+        """A name and a password."""
+        core = self._core
+        said = form_of(request)
+        transaction = core.transactions.posted(said, self._browser(request))
+        if core.users is None:
+            raise OAuthError("invalid_request", "there are no users with passwords here", status=404)
+
+        name, password = said.get("user", ""), said.get("password", "")
+        address = core.address(request)
+        place = place_of(address)
+        pair = f"{name}\0{place}"
+        tried = [(core.pair_throttle, pair), (core.name_throttle, name)]
+        if core.tells_apart(address):
+            tried.append((core.address_throttle, place))
+        if any(throttle.wait(key) for throttle, key in tried):
+            return self._sign_in_page(transaction, "There were too many wrong passwords. Try again in a few minutes.")
+
+        try:
+            user = await core.users.check(name, password)
+        except Busy:
+            return self._sign_in_page(transaction, "Many people sign in now. Try again in a moment.")
+
+        if user is None:
+            for throttle, key in tried:
+                throttle.failed(key)
+            log.warning("Somebody at %s failed to sign in", printable(address))
+            return self._sign_in_page(transaction, _WRONG)
+
+        core.pair_throttle.succeeded(pair)
+        transaction.upstream = None  # of who signed in before by a provider
+        return await self._signed_in(transaction, User(name, user.name or name, "users", "", user.scopes))
+
+    async def leave(self, request: RouteRequest) -> RouteResponse:
+        """To a provider."""
+        core = self._core
+        transaction = core.transactions.posted(form_of(request), self._browser(request))
+        provider = core.upstream(request.params["name"])
+        core.transactions.leave_for(transaction, request.params["name"])
+        return redirect(await provider.begin(transaction, self._callback(request.params["name"])), status=303)
+
+    async def come_back(self, request: RouteRequest) -> RouteResponse:
+        """From a provider: with a state of this browser's, which is used up by that."""
+        core = self._core
+        name, said = request.params["name"], query(request)
+        provider = core.upstream(name)
+        transaction = core.transactions.back_from(name, said.get("state", ""), self._browser(request))
+        if "error" in said or "code" not in said:
+            return self._sign_in_page(transaction, f"{provider.label} did not let you sign in.")
+
+        found = await provider.finish(transaction, said["code"], said.get("iss"), self._callback(name))
+        if found is None:
+            return self._sign_in_page(transaction, "You signed in there, and are not among those who may use this.")
+
+        user, tokens = found
+        transaction.upstream = core.seal(tokens) if provider.keeps_tokens else None
+        return await self._signed_in(transaction, user)
+
+    async def _signed_in(self, transaction: Transaction, user: User) -> RouteResponse:
+        core = self._core
+        transaction.user = user
+
+        wanted = {*transaction.scopes} - {OFFLINE}
+        if wanted and not wanted & {*core.scopes_for(user, wanted)}:
+            return core.refuse(
+                transaction, OAuthError("access_denied", "this user may not be given any of these scopes")
+            )
+        if transaction.client.id in core.settings.trusted_clients:
+            return await self._allowed(transaction, user)
+        return redirect(f"{core.issuer}/oauth/consent?login={transaction.id}", status=303)
+
+    # -- consent -----------------------------------------------------------------------------
+
+    async def ask(self, request: RouteRequest) -> RouteResponse:
+        """The question."""
+        transaction = self._core.transactions.get(query(request).get("login", ""), self._browser(request))
+        return self._sign_in_page(transaction, "") if transaction.user is None else self._consent_page(transaction)
+
+    def _consent_page(self, transaction: Transaction, *headers: tuple[str, str]) -> RouteResponse:
+        core, user = self._core, transaction.user
+        assert user is not None
+        rows = {**_who(transaction), "You are": user.email or user.name}
+        body = [facts(rows)]
+
+        body += self._wishes(transaction, [s for s in core.scopes_for(user, transaction.scopes) if s != OFFLINE])
+        carried = hidden({"login": transaction.id, "form": core.transactions.form_token(transaction)})
+        buttons = button("Allow", "choice", "allow", is_first=True) + button("Deny", "choice", "deny")
+        body.append(form(self._path("/oauth/consent"), carried + buttons))
+        title = f"Let {_called(transaction)} use {self._name}?"
+        return form_page(title, "\n".join(body), *headers)
+
+    def _wishes(self, transaction: Transaction, scopes: list[str]) -> list[str]:
+        """What the client may do then, and what to mind."""
+        words = self._core.settings.scopes
+        items = "".join(f"<li>{escape(words.get(scope, scope))}</li>" for scope in scopes)
+        said = [f"<p>It may then:</p><ul>{items}</ul>" if items else "<p>It may then use this server.</p>"]
+        if _is_local(transaction):
+            said.append(
+                warning(
+                    "The program is on your own computer, where any program may call itself by this name. "
+                    "Allow it only if you have just started a login there yourself."
+                )
+            )
+        return said
+
+    async def decide(self, request: RouteRequest) -> RouteResponse:
+        """The answer."""
+        core, said = self._core, form_of(request)
+        transaction = core.transactions.posted(said, self._browser(request))
+        if said.get("choice") != "allow":
+            return core.refuse(transaction, OAuthError("access_denied", "the user did not allow it"))
+        if transaction.user is None:
+            return self._sign_in_page(transaction, "")
+        return await self._allowed(transaction, transaction.user)
+
+    async def _allowed(self, transaction: Transaction, user: User) -> RouteResponse:
+        """Give the client its code."""
+        core = self._core
+        core.transactions.end(transaction)
+        code, scope = secrets.token_urlsafe(32), " ".join(core.scopes_for(user, transaction.scopes))
+        grant = Grant(
+            secrets.token_urlsafe(16), transaction.client.id, user, scope, transaction.resource, transaction.key
+        )
+        await core.store.add_grant(
+            grant, code, transaction.redirect_uri, transaction.challenge, CODE_SECONDS, transaction.upstream
+        )
+        return core.answer(transaction.redirect_uri, transaction.state, {"code": code}, 303)
+
+    # -- helpers -----------------------------------------------------------------------------
+
+    def guarded(self, step: _Step) -> _Step:
+        """A step whose mistakes are pages."""
+
+        async def run(request: RouteRequest) -> RouteResponse:
+            try:
+                return await step(request)
+            except OAuthError as error:
+                return message_page("This login cannot go on", error.sentence, error.status)
+            except ConfigurationError as error:
+                log.error("A login failed: %s", printable(error))
+                return message_page(
+                    "This login cannot go on", "The server is not set up right; its log says more.", 500
+                )
+
+        return run
+
+    @property
+    def _name(self) -> str:
+        return self._core.name or urlsplit(self._core.resource).netloc
+
+    def _path(self, path: str) -> str:
+        return urlsplit(self._core.issuer).path + path
+
+    def _callback(self, name: str) -> str:
+        return f"{self._core.issuer}/oauth/sign-in/{name}/callback"
+
+    def _browser(self, request: RouteRequest) -> str:
+        return self._core.transactions.browser(request.headers.get("cookie", ""))
+
+
+def _called(transaction: Transaction) -> str:
+    return transaction.client.name or "A program"
+
+
+def _is_local(transaction: Transaction) -> bool:
+    # By where this login goes: whom a document vouches for elsewhere says nothing of a program on this machine.
+    return is_loopback_redirect(transaction.redirect_uri)
+
+
+def _who(transaction: Transaction) -> dict[str, str]:
+    """What is known of the client, the surest first."""
+    client = transaction.client
+    known = {
+        "document": urlsplit(client.id).netloc,
+        "registered": "nobody: it registered itself, under a name of its choice",
+        "listed": "the operator of this server",
+    }[client.kind]
+    return {
+        "Program": _called(transaction),
+        "Vouched for by": known,
+        "Sends you on to": host_of(transaction.redirect_uri),
+    }

@@ -1,0 +1,115 @@
+"""The keys that access tokens are signed with, and the secrets from which all else is made. AUTH-130, AUTH-151."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+
+from joserfc import jwe, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, KeySet, OctKey
+from msgspec.json import decode, encode
+
+from mcpd.auth.server.store import Store
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+
+ROTATE_SECONDS = 90 * 86400
+OVERLAP_SECONDS = 2 * 86400
+"""A key signs for so long, and is told of for so much longer: tokens live an hour, and others keep the list of keys."""
+
+
+def b64(raw: bytes) -> str:
+    """Base64 for URLs, without padding."""
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+class Keys:
+    """Signs, and makes what only this server can make. `path` is the store's file, beside which one key is."""
+
+    def __init__(self, store: Store, clock: Callable[[], float], path: str = "") -> None:
+        self._path = path
+        self._sealing: OctKey | None = None
+        self._store = store
+        self._clock = clock
+        self._secret = store.secret()
+        self._keys: list[tuple[ECKey, float]] = []
+        self._load()
+
+    def _load(self) -> None:
+        """Read the keys; make one where there is none, or the newest is old."""
+        now = self._clock()
+        self._store.drop_keys(now - ROTATE_SECONDS - OVERLAP_SECONDS)
+        found = [(ECKey.import_key(decode(jwk)), created) for jwk, created in self._store.signing_keys()]
+        if not found or found[0][1] < now - ROTATE_SECONDS:
+            key = ECKey.generate_key("P-256", auto_kid=True)
+            self._store.add_key(str(key.kid), encode(key.as_dict(private=True)).decode())
+            found.insert(0, (key, now))
+        self._keys = found
+
+    def sign(self, claims: dict[str, object], typ: str) -> str:
+        """A JWT with these claims."""
+        if self._keys[0][1] < self._clock() - ROTATE_SECONDS:
+            self._load()
+        key = self._keys[0][0]
+        return jwt.encode({"alg": "ES256", "typ": typ, "kid": key.kid}, claims, key)
+
+    def grant_of(self, token: str) -> str:
+        """The grant of an access token of ours, also of one that is over; "" for what is none."""
+        try:
+            found = jwt.decode(token, KeySet([key for key, _ in self._keys]), algorithms=["ES256"])
+        except (JoseError, ValueError, TypeError, KeyError):
+            return ""
+        return str(found.claims.get("grant", ""))
+
+    def public(self) -> dict[str, list[dict[str, object]]]:
+        """The keys by which others check signatures. Spec: RFC 7517 5."""
+        return {
+            "keys": [
+                {**key.as_dict(private=False), "use": "sig", "alg": "ES256"}
+                for key, created in self._keys
+                if created >= self._clock() - ROTATE_SECONDS - OVERLAP_SECONDS
+            ]
+        }
+
+    def mac(self, purpose: str, text: str) -> str:
+        """What nobody else can make of this text, for this purpose."""
+        return b64(hmac.digest(self._secret, f"{purpose}\0{text}".encode(), sha256))
+
+    def seal(self, raw: bytes) -> bytes:
+        """Encrypt what is kept of others: with a key that is in another file than what it encrypts."""
+        return jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, raw, self._sealing_key()).encode()
+
+    def unseal(self, sealed: bytes) -> bytes:
+        """What was sealed. Raises ValueError if it was not, or the key is another one."""
+        try:
+            plain = jwe.decrypt_compact(sealed, self._sealing_key()).plaintext
+        except JoseError as error:
+            raise ValueError(f"what is kept cannot be read ({type(error).__name__})") from None
+        assert plain is not None
+        return plain
+
+    def _sealing_key(self) -> OctKey:
+        if self._sealing is None:
+            self._sealing = OctKey.import_key(_key_file(f"{self._path}.key") if self._path else os.urandom(32))
+        return self._sealing
+
+
+def _key_file(path: str) -> bytes:
+    """The 32 bytes in a file, which is made with mode 0600 if it is not there. Raises ConfigurationError."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(os.urandom(32))
+        with open(path, "rb") as file:
+            key = file.read(33)
+    except OSError as error:
+        raise ConfigurationError(f"{printable(path)}: {error.strerror}") from None
+    if len(key) != 32:
+        raise ConfigurationError(f"{printable(path)}: not the key that was written there: 32 bytes")
+    return key

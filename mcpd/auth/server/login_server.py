@@ -1,0 +1,280 @@
+"""`LoginServer`: what protects a server with the logins of its own authorization server.
+
+Its tokens are checked as any issuer's are, by the keys that are here already, and by whether what the user allowed was
+revoked since. Spec: 2026-07-28 basic/authorization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from inspect import isawaitable
+from time import time
+from typing import Unpack
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
+from mcpd.auth.dpop import ALGORITHMS, BadProof, normalized
+from mcpd.auth.fetch import Reach
+from mcpd.auth.issuers import IssuerKeys, VerifyingKey, usable_keys
+from mcpd.auth.jwt import Issuer, Jwt
+from mcpd.auth.server.authorize import Authorize, Registration
+from mcpd.auth.server.clients import METHODS
+from mcpd.auth.server.core import Core
+from mcpd.auth.server.interaction import Interaction
+from mcpd.auth.server.replies import OAuthError
+from mcpd.auth.server.settings import Settings, development, read
+from mcpd.auth.server.token_endpoint import CheckProof, TokenEndpoint
+from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.transports.authentication import RequestHeaders
+
+METADATA = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+_PATHS = tuple("".join(f"/{{part{number}}}" for number in range(count)) for count in range(1, 5))
+"""Paths of as many segments as an issuer may have."""
+_LOOPBACK: Reach = frozenset(("loopback",))
+_FORM_BYTES = 16 * 1024
+_KEPT = (("Cache-Control", "public, max-age=3600"),)
+
+
+class AuthorizationServer:
+    """What the settings say, as `routes`. Raises ConfigurationError.
+
+    `reach` is where documents of clients may be besides global addresses, `clock` the time in seconds since 1970.
+    `check_proof` looks at DPoP proofs, signed with one of `algorithms`. `locate` says where the endpoint is, before
+    the first request.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time,
+        reach: Reach = (),
+        check_proof: CheckProof | None = None,
+        algorithms: tuple[str, ...] = (),
+    ) -> None:
+        self.core = Core(settings, clock, _LOOPBACK if settings.is_development else reach)
+        self._algorithms = algorithms
+        self._endpoint = "/mcp"
+        interaction = Interaction(self.core)
+        tokens = TokenEndpoint(self.core) if check_proof is None else TokenEndpoint(self.core, check_proof)
+        guarded = interaction.guarded
+        callback, provider = "/oauth/sign-in/{name}/callback", "/oauth/sign-in/{name}"
+        self.routes: list[Route] = [
+            _open(METADATA, self._metadata),
+            *(_open(f"{METADATA}{path}", self._metadata_of_path) for path in _PATHS),
+            _open(OPENID, self._metadata_inside),
+            _open("/oauth/jwks", self._jwks),
+            _open("/oauth/token", tokens.token, "POST"),
+            _open("/oauth/revoke", tokens.revoke, "POST"),
+            Route("/oauth/authorize", guarded(Authorize(self.core, interaction)), public=True),
+            _posted("/oauth/sign-in", guarded(interaction.sign_in)),
+            _posted(provider, guarded(interaction.leave)),
+            Route(callback, guarded(interaction.come_back), public=True),
+            Route("/oauth/consent", guarded(interaction.ask), public=True),
+            _posted("/oauth/consent", guarded(interaction.decide)),
+        ]
+        if settings.registration == "open":
+            self.routes.append(_open("/oauth/register", Registration(self.core).__call__, "POST"))
+
+    def locate(self, public_url: str, endpoint: str) -> None:
+        """Where the endpoint is: by which URL clients know it, and its path in our application."""
+        self.core.locate(public_url, endpoint)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.core.close()
+
+    def metadata(self) -> dict[str, object]:
+        """What clients have to know. Spec: RFC 8414 2."""
+        core, issuer = self.core, self.core.issuer
+        said: dict[str, object] = {
+            "issuer": issuer,
+            "authorization_endpoint": f"{issuer}/oauth/authorize",
+            "token_endpoint": f"{issuer}/oauth/token",
+            "revocation_endpoint": f"{issuer}/oauth/revoke",
+            "jwks_uri": f"{issuer}/oauth/jwks",
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": list(METHODS),
+            "token_endpoint_auth_signing_alg_values_supported": ["ES256", "RS256", "PS256", "ES384", "EdDSA"],
+            "revocation_endpoint_auth_methods_supported": list(METHODS),
+            "client_id_metadata_document_supported": True,
+            "authorization_response_iss_parameter_supported": True,
+            "scopes_supported": core.all_scopes(),
+        }
+        if core.settings.registration == "open":
+            said["registration_endpoint"] = f"{issuer}/oauth/register"
+        if self._algorithms:
+            said["dpop_signing_alg_values_supported"] = list(self._algorithms)
+        return said
+
+    async def _metadata(self) -> RouteResponse:
+        return RouteResponse(self.metadata(), headers=_KEPT)
+
+    async def _metadata_of_path(self, request: RouteRequest) -> RouteResponse:
+        """The same where the issuer has a path: a document at another one would name a foreign issuer."""
+        if urlsplit(self.core.issuer).path != "/" + "/".join(request.params.values()):
+            return _not_here("This is not the issuer's path; its metadata is at the root.")
+        return await self._metadata()
+
+    async def _metadata_inside(self) -> RouteResponse:
+        """The same for clients of an application that is mounted below a path, where the root is another's.
+
+        It is the last place where they look (2026-07-28 authorization server discovery), and some of them want the
+        members there that OpenID Connect demands. No ID tokens are issued.
+        """
+        if not urlsplit(self.core.issuer).path:
+            return _not_here(f"This is no provider of OpenID Connect; its metadata is at {METADATA}.")
+        demanded = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
+        return RouteResponse({**self.metadata(), **demanded}, headers=_KEPT)
+
+    async def _jwks(self) -> RouteResponse:
+        return RouteResponse(self.core.keys.public(), headers=_KEPT)
+
+
+def _not_here(text: str) -> RouteResponse:
+    return RouteResponse({"error": "not_found", "error_description": text}, 404)
+
+
+def _open(path: str, function: Callable[..., object], method: str = "GET") -> Route:
+    """What programs on any web page may use: it goes by no cookie."""
+    return Route(path, function, methods=[method], public=True, any_origin=True, max_body_bytes=_FORM_BYTES)
+
+
+def _posted(path: str, function: Callable[..., object]) -> Route:
+    return Route(path, function, methods=["POST"], public=True, max_body_bytes=_FORM_BYTES)
+
+
+_SECONDS = 300.0
+_NOWHERE = "http://127.0.0.1"
+
+
+class _OwnKeys(IssuerKeys):
+    """The keys of this process's own authorization server."""
+
+    def __init__(self, server: AuthorizationServer) -> None:
+        super().__init__(_NOWHERE)
+        self._server = server
+        self._read: tuple[object, list[VerifyingKey]] = (None, [])
+
+    def find(self, kid: str | None, alg: str) -> list[VerifyingKey] | None:
+        """See `IssuerKeys`; nothing is asked for."""
+        document = self._server.core.keys.public()
+        if self._read[0] != document:
+            self._read = (document, usable_keys(document))
+        return [key for key in self._read[1] if key.fits(alg) and key.kid == kid]
+
+    async def load(self) -> None:
+        """They are there."""
+
+
+class LoginServer(Auth):
+    """Logins at this server itself: `Server(auth=LoginServer("auth.toml", public_url="https://x.example/mcp"))`.
+
+    `settings` are a file, or "dev": one user and one click, on this machine alone. `clock` gives the seconds since
+    1970. Needs the extra auth. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self, settings: str | Settings, *, clock: Callable[[], float] = time, **options: Unpack[AuthOptions]
+    ) -> None:
+        if isinstance(settings, str):
+            settings = development() if settings == "dev" else read(settings)
+        self._is_development = settings.is_development
+        # Told for good when it is known where the server is.
+        self.authorization_servers = (_NOWHERE,)
+        self._jwt: Jwt | None = None
+        super().__init__(cache_seconds=_SECONDS, **options)
+
+        if self._proofs is None:
+            self.server = AuthorizationServer(settings, clock=clock)
+        else:
+            self.server = AuthorizationServer(
+                settings, clock=clock, check_proof=self._check_proof, algorithms=ALGORITHMS
+            )
+        core = self.server.core
+        core.name = options.get("resource_name", "")
+        core.default_scopes = self.scopes
+        core.known_scopes = lambda: self.known_scopes
+        core.revoked = lambda subject, client: self.forget(subject=subject, client=client)
+        if self._is_configured:
+            self._issue()
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """Where people log in, and clients get tokens."""
+        return self.server.routes
+
+    def close(self) -> None:
+        """Close the file that all is kept in."""
+        self.server.close()
+
+    def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
+        """See `Auth`. For development this machine's addresses alone will do."""
+        if self._is_development and is_public:
+            how = "LoginServer('auth.toml')" if is_hosted else "--auth-server auth.toml"
+            raise ConfigurationError(
+                "The login for development lets anybody in, so that it is for this machine alone: listen on loopback, "
+                f"or say in a file who may log in ({how})"
+            )
+        super().locate(url, is_public=is_public, is_guess=is_guess, is_hosted=is_hosted)
+        self._issue()
+
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
+        """See `Auth`."""
+        found = super().documents(endpoint)
+        if self.public_url:
+            self._issue()
+        return found
+
+    def _issue(self) -> None:
+        """Issue tokens for where the server is, and take them."""
+        self.server.locate(self.public_url, self._endpoint)
+        issuer = self.server.core.issuer
+        self.authorization_servers = (issuer,)
+        known = Issuer(url=issuer, keys=_OwnKeys(self.server))
+        self._jwt = Jwt(known, algorithms=("ES256",), strict=True, public_url=self.public_url)
+        self._locate()
+
+    def _check_proof(self, request: RouteRequest) -> str:
+        """The thumbprint of the key that the token to be given is bound to, "" for none. Raises OAuthError."""
+        proofs = request.headers.get("dpop")
+        if proofs is None and self._dpop != "require":
+            return ""
+        if isinstance(request.headers, RequestHeaders) and b"dpop" in request.headers.repeated:
+            proofs = ""
+        assert self._proofs is not None
+        url = normalized(f"{self.server.core.issuer}/oauth/token") or ""
+        found = self._proofs.key_of(proofs, method="POST", url=url)
+        if not isinstance(found, BadProof):
+            return found
+        if found.nonce:
+            raise OAuthError("use_dpop_nonce", found.why, headers=(("DPoP-Nonce", found.nonce),))
+        raise OAuthError("invalid_dpop_proof", found.why)
+
+    async def _verify(self, token: str, request: TokenRequest) -> Verified:
+        assert self._jwt is not None
+        found = self._jwt._verify(token, request)
+        verified = await found if isawaitable(found) else found
+        grant = await self.server.core.store.grant(str(verified.principal.claims.get("grant", "")))
+        if grant is None or grant.is_revoked:
+            raise InvalidToken("the token is revoked")
+        provider = self.server.core.settings.providers.get(grant.user.way)
+        if provider is None or not provider.keep_tokens:
+            return verified
+        who, upstream = verified.principal, partial(self._upstream, grant.id)
+        return replace(verified, principal=who.with_upstream(upstream))
+
+    async def _upstream(self, grant: str) -> str:
+        """See `Context.upstream_token`. Raises AccessDenied where only another login helps."""
+        try:
+            return await self.server.core.upstream_token(grant)
+        except OAuthError as error:
+            raise AccessDenied(error.sentence, error="invalid_token") from None

@@ -1,0 +1,314 @@
+"""`/oauth/token` and `/oauth/revoke`: codes and refresh tokens become access tokens, and end.
+
+AUTH-124, 129 … 132, 148, 153. Spec: OAuth 2.1 3.2 and 4, RFC 7009, RFC 9068.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from base64 import b64decode, urlsafe_b64decode
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, TypeAlias
+from urllib.parse import unquote_plus
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from msgspec.json import decode
+
+from mcpd.auth.fetch import FetchError, Limits, fetch_json
+from mcpd.auth.server.authorize import is_resource
+from mcpd.auth.server.clients import Client, told
+from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
+from mcpd.auth.server.keys import b64
+from mcpd.auth.server.replies import OAuthError, failed, form, json_answer
+from mcpd.auth.server.store import Grant, digest
+from mcpd.server.registry.routes import RouteRequest, RouteResponse
+
+_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_ALGORITHMS = ["ES256", "RS256", "PS256", "ES384", "EdDSA"]
+_LONGEST_ASSERTION = 8192
+_SECONDS = 300.0
+_SKEW = 60.0
+_MOST_AT_ONCE = 8
+_KEYS = Limits(max_bytes=64 * 1024, seconds=5.0, redirects=0)
+
+
+async def authenticated(core: Core, request: RouteRequest, said: dict[str, str]) -> Client:
+    """The client of a request, which has shown that it is that one. Raises OAuthError."""
+    basic = request.headers.get("authorization", "")
+    shown = [bool(basic), "client_secret" in said, "client_assertion" in said]
+    if sum(shown) > 1:
+        raise OAuthError("invalid_request", "the client shows in several ways who it is: one is needed")
+
+    if basic:
+        id, secret = _basic(basic)
+        if said.get("client_id", id) != id:
+            raise OAuthError("invalid_request", "client_id is another one than in Authorization")
+        client = await _known(core, id, basic=True)
+        return _by_secret(client, "client_secret_basic", secret)
+    if "client_assertion" in said:
+        return await _by_assertion(core, said)
+
+    client = await _known(core, said.get("client_id", ""), basic=False)
+    if "client_secret" in said:
+        return _by_secret(client, "client_secret_post", said["client_secret"])
+    if client.method != "none":
+        raise _refused(f"this client is registered with {client.method}", basic=client.method == "client_secret_basic")
+    return client
+
+
+async def _known(core: Core, id: str, *, basic: bool) -> Client:
+    try:
+        return await core.client(id)
+    except OAuthError as error:
+        if error.error != "invalid_client":
+            raise
+        raise _refused(error.text, basic=basic) from None
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """Id and secret, each of which was form-encoded first. Raises OAuthError."""
+    scheme, _, value = header.partition(" ")
+    try:
+        id, found, secret = b64decode(value.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        found = ""
+    if scheme.lower() != "basic" or not found:
+        raise _refused("Authorization is no Basic", basic=True)
+    return unquote_plus(id), unquote_plus(secret)
+
+
+def _by_secret(client: Client, method: str, secret: str) -> Client:
+    # One that is in the settings' list may send its secret in either way.
+    is_right_way = client.method == method or (client.kind == "listed" and client.secret_digest)
+    is_right = compare_digest(client.secret_digest.encode(), digest(secret).encode()) if client.secret_digest else False
+    if not is_right_way or not is_right:
+        raise _refused("the client's secret is wrong, or sent in another way", basic=method == "client_secret_basic")
+    return client
+
+
+async def _by_assertion(core: Core, said: dict[str, str]) -> Client:
+    """A JWT that the client signed with its key, for us, just now, once. Raises OAuthError."""
+    assertion = said["client_assertion"]
+    if said.get("client_assertion_type") != _ASSERTION or len(assertion) > _LONGEST_ASSERTION:
+        raise OAuthError("invalid_request", "client_assertion is no JWT of the type that is taken here")
+    client = await _known(core, said.get("client_id") or _subject(assertion), basic=False)
+    if client.method != "private_key_jwt":
+        raise _refused(f"this client is registered with {client.method}", basic=False)
+
+    try:
+        token = jwt.decode(assertion, await _keys_of(core, client), algorithms=_ALGORITHMS)
+    except (JoseError, ValueError, TypeError, KeyError):
+        raise _refused("the client's assertion is not signed by its key", basic=False) from None
+
+    claims, now = token.claims, core.clock()
+    audience = claims.get("aud")
+    audiences = audience if isinstance(audience, list) else [audience]
+    expires, jti = claims.get("exp"), claims.get("jti")
+    if claims.get("iss") != client.id or claims.get("sub") != client.id:
+        raise _refused("the client's assertion is about another client", basic=False)
+    if not {core.issuer, f"{core.issuer}/", f"{core.issuer}/oauth/token"} & {*map(str, audiences)}:
+        raise _refused("the client's assertion is for another server", basic=False)
+    if not isinstance(expires, int | float) or not now - _SKEW < expires <= now + _SECONDS + _SKEW:
+        raise _refused("the client's assertion is over, or lives for more than five minutes", basic=False)
+    if not isinstance(jti, str) or not await core.store.is_new_assertion(f"{client.id} {jti}", expires + _SKEW):
+        raise _refused("the client's assertion was used before, or has no jti", basic=False)
+    return client
+
+
+def _subject(assertion: str) -> str:
+    """Whom an assertion is about, as long as nobody has checked it."""
+    try:
+        _, payload, _ = assertion.split(".")
+        claims = decode(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, RecursionError):
+        return ""
+    return str(claims.get("sub", "")) if isinstance(claims, dict) else ""
+
+
+async def _keys_of(core: Core, client: Client) -> KeySet:
+    """The client's public keys. Raises OAuthError, and ValueError for what are none."""
+    found: Any = client.jwks
+    if client.jwks_uri:
+        if core.fetching_keys >= _MOST_AT_ONCE:
+            raise OAuthError("temporarily_unavailable", "too many keys of clients are being read; try again")
+        core.fetching_keys += 1
+        try:
+            found, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
+        except FetchError as error:
+            raise _refused(f"the client's keys cannot be had: {told(error)}", basic=False) from None
+        finally:
+            core.fetching_keys -= 1
+    keys = found.get("keys") if isinstance(found, dict) else None
+    usable = [
+        key
+        for key in (keys if isinstance(keys, list) else [])[:20]
+        if isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP") and "d" not in key
+    ]
+    return KeySet.import_key_set({"keys": usable})
+
+
+def _refused(text: str, *, basic: bool) -> OAuthError:
+    headers = (("WWW-Authenticate", 'Basic realm="oauth"'),) if basic else ()
+    return OAuthError("invalid_client", text, status=401, headers=headers)
+
+
+_is_verifier = re.compile(r"[A-Za-z0-9._~-]{43,128}").fullmatch
+
+CheckProof: TypeAlias = Callable[[RouteRequest], str]
+"""Gives the thumbprint of the key of a request's DPoP proof, "" if it has none. Raises OAuthError."""
+
+
+def _no_proof(request: RouteRequest) -> str:
+    return ""
+
+
+class TokenEndpoint:
+    """The endpoints. `check_proof` is what looks at DPoP proofs, where they mean something."""
+
+    def __init__(self, core: Core, check_proof: CheckProof = _no_proof) -> None:
+        self._core = core
+        self._check_proof = check_proof
+
+    async def token(self, request: RouteRequest) -> RouteResponse:
+        """Answer a request for tokens."""
+        grants: dict[str, Callable[[Client, dict[str, str], str], Awaitable[RouteResponse]]] = {
+            "authorization_code": self._by_code,
+            "refresh_token": self._by_refresh,
+        }
+        try:
+            said = form(request)
+            client = await authenticated(self._core, request, said)
+            grant = grants.get(said.get("grant_type", ""))
+            if grant is None:
+                raise OAuthError("unsupported_grant_type", "grant_type is authorization_code or refresh_token")
+            return await grant(client, said, self._check_proof(request))
+        except OAuthError as error:
+            return failed(error)
+
+    async def _by_code(self, client: Client, said: dict[str, str], key: str) -> RouteResponse:
+        core = self._core
+        code, verifier = said.get("code", ""), said.get("code_verifier", "")
+        if not code or not _is_verifier(verifier):
+            raise OAuthError("invalid_request", "code and code_verifier are needed")
+
+        found = await core.store.code(code)
+        if found is None or found.grant.is_revoked:
+            raise _invalid("the code is unknown")
+        if found.is_used:
+            # Somebody else has it too: whoever came first may be the wrong one.
+            await core.end(found.grant)
+            raise _invalid("the code was used before; what it gave is revoked")
+        if found.expires <= core.clock():
+            raise _invalid("the code is over")
+
+        if found.grant.client != client.id:
+            raise _invalid("the code is another client's")
+        if said.get("redirect_uri", found.redirect_uri) != found.redirect_uri:
+            raise _invalid("redirect_uri is another one than the code was sent to")
+
+        challenge = b64(sha256(verifier.encode()).digest())
+        if not compare_digest(challenge.encode(), found.challenge.encode()):
+            raise _invalid("code_verifier does not fit the challenge")
+        if found.grant.key and key != found.grant.key:
+            raise _invalid("the code is bound to another key")
+        self._check_resource(found.grant, said)
+
+        wants = "refresh_token" in client.grant_types or OFFLINE in found.grant.scope.split()
+        refresh = secrets.token_urlsafe(32) if wants else None
+        if not await core.store.use_code(code, refresh, key):
+            await core.end(found.grant)
+            raise _invalid("the code was used before; what it gave is revoked")
+        return self._answer(found.grant, found.grant.scope, refresh, key)
+
+    async def _by_refresh(self, client: Client, said: dict[str, str], key: str) -> RouteResponse:
+        core, token = self._core, said.get("refresh_token", "")
+        if not token:
+            raise OAuthError("invalid_request", "refresh_token is needed")
+
+        grant = await core.store.refresh(token)
+        if grant is None or grant.is_revoked or grant.client != client.id:
+            raise _invalid("the refresh token is unknown")
+        if grant.used + core.settings.idle_seconds < core.clock():
+            raise _invalid("the refresh token was not used for too long")
+        if grant.key and key != grant.key:
+            raise _invalid("the refresh token is bound to another key")
+        self._check_resource(grant, said)
+
+        held = grant.scope.split()
+        known = {*held, *core.all_scopes()}  # as at the login, others are ignored
+        asked = [scope for scope in said.get("scope", "").split() if scope in known] or held
+        if not {*asked} <= {*held}:
+            raise OAuthError("invalid_scope", "a refresh token gives no scope that the user has not allowed")
+
+        user = core.still(grant.user)
+        if user is None:
+            await core.end(grant)
+            raise _invalid("this user may not log in any more")
+
+        # Made of the old one: who sends that again within the grace time gets the same, and nothing of it is kept.
+        successor = core.keys.mac("refresh", token)
+        came_of = await core.store.rotate(token, successor, GRACE_SECONDS)
+        if came_of == "reused":
+            await core.end(grant)
+            raise _invalid("the refresh token was used before; what came of it is revoked")
+        if came_of == "unknown":
+            raise _invalid("the refresh token is unknown")
+        return self._answer(grant, " ".join(core.scopes_for(user, asked)), successor, key)
+
+    def _check_resource(self, grant: Grant, said: dict[str, str]) -> None:
+        if not is_resource(said.get("resource", grant.resource), grant.resource):
+            raise OAuthError("invalid_target", "resource is another one than the user has allowed")
+
+    def _answer(self, grant: Grant, scope: str, refresh: str | None, key: str) -> RouteResponse:
+        core, now = self._core, int(self._core.clock())
+        claims: dict[str, object] = {
+            "iss": core.issuer,
+            "sub": grant.user.subject,
+            "aud": grant.resource,
+            "iat": now,
+            "exp": now + core.settings.token_seconds,
+            "jti": secrets.token_urlsafe(12),
+            "client_id": grant.client,
+            "scope": " ".join(one for one in scope.split() if one != OFFLINE),
+            "grant": grant.id,
+            "name": grant.user.name,
+        }
+        if grant.user.email:
+            claims["email"] = grant.user.email
+        if key:
+            claims["cnf"] = {"jkt": key}
+        said = {
+            "access_token": core.keys.sign(claims, "at+jwt"),
+            "token_type": "DPoP" if key else "Bearer",
+            "expires_in": core.settings.token_seconds,
+            "scope": scope,
+        }
+        return json_answer({**said, "refresh_token": refresh} if refresh is not None else said)
+
+    async def revoke(self, request: RouteRequest) -> RouteResponse:
+        """End a grant by one of its tokens; an unknown one is ended already. Spec: RFC 7009 2."""
+        core = self._core
+        try:
+            said = form(request)
+            client = await authenticated(core, request, said)
+            token = said.get("token", "")
+            if not token:
+                raise OAuthError("invalid_request", "token is needed")
+        except OAuthError as error:
+            return failed(error)
+
+        grant = await core.store.refresh(token)
+        if grant is None and (id := core.keys.grant_of(token)):
+            grant = await core.store.grant(id)
+        if grant is not None and grant.client == client.id:
+            await core.end(grant)
+        return json_answer({})
+
+
+def _invalid(text: str) -> OAuthError:
+    return OAuthError("invalid_grant", text)

@@ -1,0 +1,294 @@
+"""Signing in with a provider: OpenID Connect with PKCE, and GitHub, which has an API of its own.
+
+The provider's tokens say who somebody is, and reach no client. AUTH-141 … 143. Spec: OpenID Connect Core 3.1.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from hmac import compare_digest
+from time import time
+from typing import Any
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+
+from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, fetch_json, reach_from
+from mcpd.auth.server.keys import b64
+from mcpd.auth.server.replies import OAuthError
+from mcpd.auth.server.settings import Provider
+from mcpd.auth.server.store import User
+from mcpd.auth.server.transactions import Transaction
+from mcpd.auth.settings import secret_in
+
+_ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
+_SKEW = 60
+_KEYS = Limits(max_bytes=128 * 1024)
+
+
+class Tokens(Struct, frozen=True):
+    """A provider's tokens. `expires` is 0 where it did not say."""
+
+    access: str
+    refresh: str = ""
+    expires: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"Tokens(expires={self.expires})"
+
+
+def is_allowed(allow: Iterable[str], subject: str, email: str) -> bool:
+    """Whether somebody is among those who may log in: by a verified address, its domain, or the subject.
+
+    Never by a name, which people give themselves.
+    """
+    # Of ASCII alone: Unicode has other letters whose small one is an ASCII letter (U+212A is a "k").
+    address = email.lower() if email.isascii() else email
+    for pattern in allow:
+        if "@" not in pattern:
+            if pattern == subject:
+                return True
+        elif address.count("@") == 1 and (
+            address == pattern.lower() or (pattern.startswith("*@") and address.endswith(pattern[1:].lower()))
+        ):
+            return True
+    return False
+
+
+def upstreams(providers: Mapping[str, Provider]) -> dict[str, Upstream]:
+    """The providers of the settings, by name. Raises ConfigurationError."""
+    return {name: (Upstream if provider.issuer else GitHub)(name, provider) for name, provider in providers.items()}
+
+
+class Upstream:
+    """One provider of OpenID Connect."""
+
+    basic_scopes: tuple[str, ...] = ("openid", "email", "profile")
+
+    def __init__(self, name: str, provider: Provider) -> None:
+        self.name = name
+        self.label = provider.label or name.capitalize()
+        self.keeps_tokens = provider.keep_tokens
+        self._provider = provider
+        self._secret = secret_in(provider.client_secret_file, f"[sign-in.{name}]")
+        self._metadata: dict[str, Any] | None = None
+
+    async def begin(self, transaction: Transaction, callback: str) -> str:
+        """Where to send the browser. Raises OAuthError if the provider is not to be had."""
+        metadata = await self._discovered()
+        challenge = b64(sha256(transaction.verifier.encode()).digest())
+        params = {
+            "response_type": "code",
+            "client_id": self._provider.client_id,
+            "redirect_uri": callback,
+            "scope": " ".join((*self.basic_scopes, *self._provider.ask_for)),
+            "state": transaction.provider_state,
+            "nonce": transaction.nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        endpoint = str(metadata["authorization_endpoint"])
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(params)}"
+
+    async def finish(
+        self, transaction: Transaction, code: str, issuer: str | None, callback: str
+    ) -> tuple[User, Tokens] | None:
+        """Who signed in, if they may be here. Raises OAuthError if that cannot be told."""
+        metadata = await self._discovered()
+        # Spec: RFC 9207 2.4: who says that it names itself has to.
+        is_named = metadata.get("authorization_response_iss_parameter_supported") is True
+        if (issuer is not None or is_named) and issuer != metadata["issuer"]:
+            raise OAuthError("access_denied", "another provider answered than the one that was asked", status=403)
+        said = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
+        answer = await self._tokens({**said, "code_verifier": transaction.verifier})
+
+        claims = await self._claims(answer, transaction.nonce)
+        subject, email = str(claims["sub"]), claims.get("email")
+        if not isinstance(email, str) or claims.get("email_verified") not in (True, "true"):
+            email = ""
+        if not is_allowed(self._provider.allow, subject, email):
+            return None
+        name = claims.get("name")
+        shown = name if isinstance(name, str) and name else email or subject
+        return self._user(subject, shown, email), _tokens(answer)
+
+    def _user(self, subject: str, name: str, email: str) -> User:
+        # With the way in front: the same subject of two providers is two people.
+        return User(f"{self.name}:{subject}", name[:200], self.name, email, self._provider.scopes)
+
+    async def refreshed(self, tokens: Tokens) -> Tokens:
+        """Other tokens for those that are over. Raises OAuthError."""
+        answer = await self._tokens({"grant_type": "refresh_token", "refresh_token": tokens.refresh})
+        found = _tokens(answer)
+        return found if found.refresh else Tokens(found.access, tokens.refresh, found.expires)
+
+    # -- the provider's endpoints ------------------------------------------------------------
+
+    async def _reach(self) -> Reach:
+        # The operator named the issuer: what it names itself may be at an address of the same kind.
+        return await reach_from(self._provider.issuer)
+
+    async def _discovered(self) -> dict[str, Any]:
+        if self._metadata is not None:
+            return self._metadata
+        issuer = self._provider.issuer
+        try:
+            found, _ = await fetch_json(
+                f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+                what="the provider's metadata",
+                reach=await self._reach(),
+            )
+        except FetchError as error:
+            raise self._failed(str(error)) from None
+        if found.get("issuer") != issuer:
+            raise self._failed("its metadata names another issuer than the settings")
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not isinstance(found.get(name), str) or not _is_endpoint(found[name], issuer):
+                raise self._failed(f"its metadata has no {name} that begins with https://")
+        self._metadata = found
+        return found
+
+    async def _tokens(self, said: dict[str, str]) -> dict[str, Any]:
+        """Ask the token endpoint. Raises OAuthError."""
+        metadata = await self._discovered()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        if not self._secret:
+            said = {**said, "client_id": self._provider.client_id}
+        elif "client_secret_basic" in methods:
+            pair = f"{quote_plus(self._provider.client_id)}:{quote_plus(self._secret)}"
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        else:
+            said = {**said, "client_id": self._provider.client_id, "client_secret": self._secret}
+
+        try:
+            response = await fetch(
+                str(metadata["token_endpoint"]),
+                what="the provider's token endpoint",
+                method="POST",
+                headers=headers,
+                body=urlencode(said).encode(),
+                reach=await self._reach(),
+            )
+        except FetchError as error:
+            raise self._failed(str(error)) from None
+        return self._answered(response)
+
+    def _answered(self, response: Response) -> dict[str, Any]:
+        try:
+            answer = response.json_object()
+        except ValueError:
+            answer = {}
+        if response.status != 200 or not isinstance(answer.get("access_token"), str):
+            raise self._failed(f"its token endpoint answers {response.status} without a token")
+        return answer
+
+    async def _claims(self, answer: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+        """What the ID token says, checked. Raises OAuthError. Spec: OpenID Connect Core 3.1.3.7."""
+        metadata = await self._discovered()
+        try:
+            keys, _ = await fetch_json(
+                str(metadata["jwks_uri"]), what="the provider's keys", limits=_KEYS, reach=await self._reach()
+            )
+            token = jwt.decode(str(answer.get("id_token", "")), _signing(keys), algorithms=_ALGORITHMS)
+            registry = jwt.JWTClaimsRegistry(
+                leeway=_SKEW,
+                iss={"essential": True, "value": metadata["issuer"]},
+                aud={"essential": True, "value": self._provider.client_id},
+                exp={"essential": True},
+                sub={"essential": True},
+            )
+            registry.validate(token.claims)
+        except FetchError as error:
+            raise self._failed(str(error)) from None
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise self._failed(f"its ID token is not valid ({type(error).__name__})") from None
+
+        claims = token.claims
+        audience = claims["aud"]
+        if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != self._provider.client_id:
+            raise self._failed("its ID token is for another client")
+        if not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+            raise self._failed("its ID token is not of this login")
+        return claims
+
+    def _failed(self, why: str) -> OAuthError:
+        return OAuthError("temporarily_unavailable", f"{self.label} cannot be asked who you are: {why}", status=502)
+
+
+class GitHub(Upstream):
+    """GitHub has OAuth and no OpenID Connect: who somebody is, its API says. `server` and `api` are for tests."""
+
+    basic_scopes = ("read:user", "user:email")
+    server, api = "https://github.com", "https://api.github.com"
+
+    async def _reach(self) -> Reach:
+        return await reach_from(self.api)
+
+    async def _discovered(self) -> dict[str, Any]:
+        self._metadata = {
+            "issuer": self.server,
+            "authorization_endpoint": f"{self.server}/login/oauth/authorize",
+            "token_endpoint": f"{self.server}/login/oauth/access_token",
+            "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        }
+        return self._metadata
+
+    async def _claims(self, answer: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {answer['access_token']}", "Accept": "application/json"}
+        try:
+            response = await fetch(f"{self.api}/user", what="the user", headers=headers, reach=await self._reach())
+            user = response.json_object()
+            listed = await fetch(
+                f"{self.api}/user/emails", what="the addresses", headers=headers, reach=await self._reach()
+            )
+        except (FetchError, ValueError) as error:
+            raise self._failed(str(error)) from None
+        if response.status != 200 or not isinstance(user.get("id"), int) or not isinstance(user.get("login"), str):
+            raise self._failed(f"its API answers {response.status} without a user")
+        return {"sub": str(user["id"]), "name": user["login"], **_primary(listed)}
+
+
+def _primary(listed: Response) -> dict[str, Any]:
+    """The address that somebody uses, if GitHub has verified it."""
+    try:
+        found = decode(listed.body) if listed.status == 200 else []
+    except DecodeError:
+        found = []
+    for one in found if isinstance(found, list) else []:
+        if isinstance(one, dict) and one.get("primary") is True and one.get("verified") is True:
+            return {"email": one.get("email"), "email_verified": True}
+    return {}
+
+
+def _is_endpoint(url: str, issuer: str) -> bool:
+    """Whether an endpoint has TLS, or is on this machine as its issuer is."""
+    return url.startswith("https://") or urlsplit(issuer).scheme == "http"
+
+
+def _signing(keys: Mapping[str, Any]) -> KeySet:
+    """The keys that signatures are checked with: public ones of a set."""
+    found = keys.get("keys")
+    usable = [
+        {name: value for name, value in key.items() if name != "key_ops"}
+        for key in (found if isinstance(found, list) else [])[:100]
+        if isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP") and "d" not in key
+        if key.get("use", "sig") == "sig"
+    ]
+    return KeySet.import_key_set({"keys": usable})
+
+
+def _tokens(answer: Mapping[str, Any]) -> Tokens:
+    seconds, refresh = answer.get("expires_in"), answer.get("refresh_token")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds < 10**9
+    return Tokens(
+        str(answer["access_token"]),
+        refresh if isinstance(refresh, str) else "",
+        time() + float(seconds) if is_number and seconds is not None else 0.0,
+    )

@@ -1,0 +1,161 @@
+"""The people of a file: names, passwords as scrypt hashes, and what each may be given.
+
+A wrong name costs as much as a wrong password. The file is read again at each sign-in. AUTH-147.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import secrets
+import tomllib
+from base64 import b64decode, b64encode
+from concurrent.futures import ThreadPoolExecutor
+from hmac import compare_digest
+
+import msgspec
+from msgspec import Struct
+
+from mcpd.auth.settings import warn_if_shared
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.transports.files import replacing
+
+_LOG_N, _R, _P = 15, 8, 1
+_MEMORY = 64 * 1024 * 1024
+_MOST_BYTES = 1024 * 1024
+_LONGEST_PASSWORD = 1024
+_MOST_WAITING = 16
+
+_is_user_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}").fullmatch
+
+
+class FileUser(Struct, frozen=True, forbid_unknown_fields=True):
+    """One person: `password` is a hash, `scopes` what they may be given, None for all."""
+
+    password: str
+    scopes: tuple[str, ...] | None = None
+    name: str = ""
+
+
+class Busy(Exception):
+    """So many passwords wait to be checked that this one is not."""
+
+
+class Users:
+    """Checks passwords against a file, one at a time, beside the event loop."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, "mcpd-passwords")
+        self._waiting = 0
+        self._nobody = hash_password(secrets.token_hex(16))
+        read_users(path)
+        warn_if_shared(path, os.stat(path))
+        self._thread.submit(bool)  # begun now: what begins later looks like a call that hangs, when the server ends
+
+    async def check(self, name: str, password: str) -> FileUser | None:
+        """The person of this name, if that is their password. Raises Busy, and ConfigurationError for the file."""
+        if self._waiting >= _MOST_WAITING:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._check, name, password)
+        finally:
+            self._waiting -= 1
+
+    def _check(self, name: str, password: str) -> FileUser | None:
+        user = read_users(self._path).get(name)
+        is_right = matches(user.password if user is not None else self._nobody, password)
+        return user if is_right else None
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False)
+
+
+def is_user_name(name: str) -> bool:
+    """Whether somebody may be called so: no colon is in it, which the subjects of providers have."""
+    return _is_user_name(name) is not None
+
+
+def hash_password(password: str) -> str:
+    """A password as it is kept: parameters, salt and hash."""
+    salt = secrets.token_bytes(16)
+    digest = _scrypt(password, salt, _LOG_N, _R, _P)
+    return f"scrypt${_LOG_N}${_R}${_P}${b64encode(salt).decode()}${b64encode(digest).decode()}"
+
+
+def matches(hashed: str, password: str) -> bool:
+    """Whether it is the password of a hash; False for what is no hash."""
+    try:
+        kind, log_n, r, p, salt, digest = hashed.split("$")
+        if kind != "scrypt" or not 10 <= int(log_n) <= 18 or not 1 <= int(r) * int(p) <= 16:
+            return False
+        found = _scrypt(password, b64decode(salt, validate=True), int(log_n), int(r), int(p))
+        return compare_digest(found, b64decode(digest, validate=True))
+    except ValueError:
+        return False
+
+
+def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
+    raw = password[:_LONGEST_PASSWORD].encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(raw, salt=salt, n=1 << log_n, r=r, p=p, maxmem=4 * _MEMORY, dklen=32)
+
+
+def read_users(path: str) -> dict[str, FileUser]:
+    """The people in a file, by name. Raises ConfigurationError."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{printable(path)}: {error.strerror}; make it with: mcpd auth add-user NAME --file {printable(path)}"
+        ) from None
+    if len(text) > _MOST_BYTES:  # half of it would leave people out, and be written back
+        raise ConfigurationError(f"{printable(path)} is larger than {_MOST_BYTES} bytes; that is no file of users")
+    try:
+        found = msgspec.convert(tomllib.loads(text.decode()), dict[str, FileUser])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise ConfigurationError(f"{printable(path)}: {printable(error)}") from None
+    wrong = [name for name in found if not is_user_name(name)]
+    if wrong:
+        raise ConfigurationError(f"{printable(path)}: {printable(wrong[0])!r} is no name of a user")
+    return found
+
+
+def add_user(path: str, name: str, password: str, scopes: tuple[str, ...] | None = None) -> bool:
+    """Write a person into a file, which only its owner can read; whether they were in it before.
+
+    What they had and is not said again stays. Raises ConfigurationError.
+    """
+    if not is_user_name(name):
+        raise ConfigurationError(
+            f"{printable(name)!r} is no name of a user: letters, digits and ._@+-, up to 64 characters"
+        )
+    users = read_users(path) if os.path.exists(path) else {}
+    before = users.get(name)
+    users[name] = FileUser(
+        hash_password(password),
+        before.scopes if before is not None and scopes is None else scopes,
+        before.name if before is not None else "",
+    )
+
+    text = "# Who may log in; written by `mcpd auth add-user`.\n" + "".join(map(_written, users, users.values()))
+    try:
+        with replacing(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise ConfigurationError(f"{printable(path)}: {error.strerror}") from None
+    return before is not None
+
+
+def _written(name: str, user: FileUser) -> str:
+    lines = ["", f'["{name}"]', f'password = "{user.password}"']
+    if user.scopes is not None:
+        lines.append(f"scopes = {msgspec.json.encode(user.scopes).decode()}")
+    if user.name:
+        lines.append(f"name = {msgspec.json.encode(user.name).decode()}")
+    return "\n".join(lines) + "\n"
