@@ -1,8 +1,13 @@
-"""Adapters: whatever a program sends and receives messages by becomes the channel of a View.
+"""The channels of Views: any two-way stream of messages, and WebSocket addresses that can be used once.
 
-A message is one JSON-RPC text. Three kinds are taken: an object with `async send(str)` and `async receive()`
-(or `recv()`, as WebSocket libraries call it), a function `send(str)` whose program calls `ShownView.receive`,
-and our own channels. No rule of MCP Apps lives here.
+A message is one JSON-RPC text. `attach` accepts an object with `async send(str)` and `async receive()` (or `recv()`, as
+WebSocket libraries name it), and a function `send(str)` whose program calls `ShownView.receive`.
+
+With a `Relay`, a page in a browser only passes messages on between its frame and a socket. Each View has an address of
+its own, `/view/<id>`, which nobody can guess. Only the page with the right `Origin` may connect, and only once; after
+that the address is 410, and unknown addresses are 404. The end of the socket is the end of the frame.
+
+Rules APP-X-08, APP-H-20 of docs/rules.toml.
 """
 
 from __future__ import annotations
@@ -37,23 +42,25 @@ MAX_QUEUED_BYTES = 64 * 1024 * 1024
 
 
 class MessageChannel(Protocol):
-    """What a View is reached through."""
+    """A channel with awaitable ends."""
 
     async def send(self, message: str) -> Any:
-        """Send one message. Raises anything when the channel is gone."""
+        """Send one message. Raises any exception if the channel is gone."""
 
     async def receive(self) -> str | bytes | None:
-        """The View's next message. None, or any exception, when there will be no more."""
+        """Return the next message of the View. None or an exception means that there will be no more."""
 
 
 CallbackChannel: TypeAlias = Callable[[str], object]
-"""Takes each message for the View; must not block."""
+"""Receives each message for the View; must not block."""
 
 ViewChannel: TypeAlias = MessageChannel | CallbackChannel | Any
 
 
 def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
-    """Let the View begin on this channel; a Pump if it needs one. Raises ConfigurationError for what is none."""
+    """Start a View on a channel, and return the Pump if the channel needs one. Raises ConfigurationError for another
+    object.
+    """
     receive = getattr(channel, "receive", None) or getattr(channel, "recv", None)
     send = getattr(channel, "send", None)
     if send is not None and receive is not None:
@@ -66,31 +73,31 @@ def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
         return None
 
     raise ConfigurationError(
-        f"{channel!r} is no channel for a View: give an object with async send() and receive(), or a function"
+        f"{channel!r} is not a channel for a View: pass an object with async send() and receive(), or a function"
     )
 
 
 class ViewReceiver:
-    """What a transport of ours calls, on behalf of a View."""
+    """Receives the messages of a View from one of our transports."""
 
     def __init__(self, view: ShownView) -> None:
         self._view = view
 
     def receive(self, frame: bytes) -> None:
-        """One message."""
+        """Take one message."""
         self._view.receive(frame)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """What arrived was no message; the View goes on."""
-        log.warning("%s: what arrived was no message: %s", self._view.id, printable(error.message))
+        """Log an invalid frame; the View goes on."""
+        log.warning("%s: received an invalid message: %s", self._view.id, printable(error.message))
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The page is gone, and the View with it."""
+        """End the View, because its page is gone."""
         self._view.lost("the page closed the channel" if error is None else str(error))
 
 
 class Pump:
-    """Two tasks for one channel with awaitable ends: one sends what is queued, one receives."""
+    """Two tasks for a channel with awaitable ends: one sends the queued messages, one receives."""
 
     def __init__(
         self,
@@ -110,7 +117,7 @@ class Pump:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Start both, and the View."""
+        """Start both tasks and the View."""
         self._tasks = [asyncio.ensure_future(self._send_all()), asyncio.ensure_future(self._receive_all())]
         self._view.begin(self._put, self._stop)
 
@@ -154,7 +161,7 @@ class Pump:
         self._tasks[1].cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until what was queued is sent, within a second, and close the channel if it can be closed."""
+        """Wait at most a second until the queue is sent, then close the channel if it has a `close`."""
         _, pending = await asyncio.wait(self._tasks, timeout=1)
         for task in pending:
             task.cancel()
@@ -171,7 +178,7 @@ class Pump:
 
 
 def _is_stopped(error: BaseException) -> bool:
-    """Whether it is us who are cancelled, and not something of the channel's that it waited for."""
+    """Return whether the current task is being cancelled, and not something that the channel waited for."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -189,7 +196,7 @@ PrepareView: TypeAlias = Callable[..., Awaitable[ShownView]]
 
 
 class Relay:
-    """A listening address for the Views of one host, and of one page. Made by `Host.listen_views`."""
+    """A WebSocket address for the Views of one host and one page. `Host.listen_views` creates it."""
 
     def __init__(
         self, prepare_view: PrepareView, origin: str, guard: Guard, limits: WebSocketLimits, wait_seconds: float
@@ -200,11 +207,11 @@ class Relay:
         self._acceptor: Acceptor | None = None
         self._is_listening = False
         self.base_url = ""
-        """What the address of each View begins with: `ws://host:port`, for a page's `connect-src`."""
+        """The beginning of the address of each View, `ws://host:port`, for `connect-src` of the page."""
 
     async def listen(self, address: Address) -> None:
-        """Begin to listen. Raises ConfigurationError for an address that cannot be used."""
-        # Whoever connects has to know an id, which is a token of its own.
+        """Start to listen. Raises ConfigurationError for an address that cannot be used."""
+        # The id in the address of a View is a token.
         sockets = await bind(address, is_guarded=True)
         self.base_url = f"ws://{authority(sockets[0])}"
         self._acceptor = Acceptor(self._endpoint.connection_limit, sockets, self._endpoint.connect)
@@ -214,14 +221,14 @@ class Relay:
     async def open_view(
         self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
     ) -> tuple[ShownView, str]:
-        """A View for a call, and the address at which its page is to connect: once, and soon.
+        """Prepare a View and return it with the address to which its page has to connect, once and soon.
 
-        The View's life begins when the page connects. Raises what `Host.open_view` raises.
+        The life of the View begins when the page connects. Raises what `Host.open_view` raises.
         """
         self._check_listening()
         view = await self._prepare_view(call, proxy=proxy, context=context)
 
-        # Closed while the document was read: nobody could connect any more.
+        # The relay may have been closed while the document was read.
         try:
             self._check_listening()
         except ConfigurationError as error:
@@ -231,12 +238,12 @@ class Relay:
         view_id = urandom(24).hex()
         timer = asyncio.get_running_loop().call_later(self._wait_seconds, self._endpoint.expire, view_id)
         self._endpoint.expected[view_id] = view, timer
-        # Gone before anybody came: its address goes too.
+        # The address ends with the View.
         view.ended.add_done_callback(lambda _: self._endpoint.forget(view_id))
         return view, f"{self.base_url}{PATH}{view_id}"
 
     async def aclose(self) -> None:
-        """Listen no more; Views that are connected lose their channel."""
+        """Stop listening. Connected Views lose their channel."""
         self._is_listening = False
         for view_id in list(self._endpoint.expected):
             self._endpoint.expire(view_id)
@@ -252,7 +259,7 @@ class Relay:
 
 
 class _ViewEndpoint(Endpoint):
-    """Who may connect to what: the same guard as everywhere, then the page's origin, then the id."""
+    """Decides who may connect: the guard of all transports, then the origin of the page, then the id."""
 
     def __init__(self, guard: Guard, limits: WebSocketLimits, origin: str) -> None:
         super().__init__(self._begin, guard, limits)
@@ -262,13 +269,13 @@ class _ViewEndpoint(Endpoint):
         self._origin = origin
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
-        """The page may come in, whose origin takes the place of those that other servers allow."""
+        """Allow the page, whose origin replaces those that other endpoints allow."""
         refusal = self.guard.check_source(headers.get("host"), None)
         if refusal is not None:
             return refusal
         origin = headers.get("origin") or ""
         if not compare_digest(origin.lower().encode("utf-8", "replace"), self._origin.encode()):
-            # Before the id is looked at: another page learns nothing, and uses up nothing.
+            # This precedes the check of the id, so that another page learns nothing and uses up no address.
             return Refusal(403, f"Only the page at {self._origin} may connect to a View here.\n")
         return ANONYMOUS
 
@@ -296,19 +303,19 @@ class _ViewEndpoint(Endpoint):
             self.closing.add(closing)
             closing.add_done_callback(self.closing.discard)
 
-        # The View says nothing before it is spoken to, so that the answer to the handshake leaves first.
+        # The View sends nothing before it receives a message, so the answer to the handshake is sent first.
         view.begin(channel.send, close)
         return ViewReceiver(view)
 
     def expire(self, view_id: str) -> None:
-        """Nobody came for this View, and nobody will."""
+        """End a View to which no page connected in time."""
         if view_id in self.expected:
             view = self.expected[view_id][0]
             self.forget(view_id)
             view.lost("no page connected in time")
 
     def forget(self, view_id: str) -> None:
-        """The address is no good any more."""
+        """Remove the address of a View."""
         found = self.expected.pop(view_id, None)
         if found is not None:
             found[1].cancel()
@@ -328,11 +335,14 @@ async def open_relay(
     hosts: Iterable[str] = (),
     limits: WebSocketLimits | None = None,
 ) -> Relay:
-    """Listen at `address` for the page at `origin` (`http://host:port`); `hosts` are more names of this machine."""
+    """Listen at `address` for the page at `origin` (`http://host:port`). `hosts` are further names of this machine.
+
+    Raises ConfigurationError for an invalid origin or address.
+    """
     parsed = parse(address)
     scheme, found, rest = origin.lower().partition("://")
     if scheme not in ("http", "https") or not found or not rest or any(char in rest for char in "/?#, *"):
-        raise ConfigurationError(f"origin {origin!r}: write the page's scheme://host:port, e.g. http://localhost:8000")
+        raise ConfigurationError(f"origin {origin!r}: write scheme://host:port of the page, e.g. http://localhost:8000")
     guard = Guard(Access(hosts=tuple(hosts)), parsed.host)
     relay = Relay(prepare_view, origin.lower(), guard, limits or WebSocketLimits(), 10.0)
     await relay.listen(parsed)

@@ -1,7 +1,16 @@
-"""A View's document: what `resources/read` gave for a `ui://` URI, checked and ready to be framed.
+"""The document of a View: read and checked, with the policy and sandbox under which a browser shows it.
 
-Spec: MCP Apps 2026-01-26, "UI Resource Format", Content Requirements; the later draft for metadata in the
-listing: the content item's `_meta.ui` wins whole, nothing is merged.
+The policy, sandbox tokens and `allow` attribute are built from sources that `csp_sources` accepts. Three profiles:
+
+    strict   what the specification requires, and closed where it leaves a choice (the default)
+    compat   as lax as the official example host, for apps that were tested only there
+    opaque   the strict policy in a frame without an origin of its own: no storage, no siblings
+
+`strict` and `opaque` never allow eval, WebAssembly, workers, or scripts from data: and blob:, which a document may
+declare for images, fonts and styles. All profiles allow inline scripts and styles, as the specification requires.
+
+Spec: MCP Apps 2026-01-26, "UI Resource Format", "Sandbox proxy", "Content Security Policy Enforcement"; the later draft
+for metadata in the listing: `_meta.ui` of the content replaces it as a whole.
 """
 
 from __future__ import annotations
@@ -28,8 +37,10 @@ from mcpd.server.extensions.ui.csp_sources import (
 
 
 class ViewDocument(Struct, frozen=True, kw_only=True):
-    """HTML and the metadata it came with. `digest` is the SHA-256 of the UTF-8 bytes: a cached document may be
-    used again if digest and metadata are equal. `problems` are for a developer to read."""
+    """The HTML of a View and its metadata. `digest` is the SHA-256 of its UTF-8 bytes.
+
+    A cached document may be reused if digest and metadata are equal. `problems` are for developers.
+    """
 
     uri: str
     html: str
@@ -42,10 +53,10 @@ class ViewDocument(Struct, frozen=True, kw_only=True):
 
 
 def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, Any] | None = None) -> ViewDocument:
-    """The document among the `contents` of a read result, structs or dicts.
+    """Return the document among the `contents` of a read result, which are structs or dicts.
 
-    `listing_meta` is the `_meta` of the resource as listed, if it was.
-    Raises ConfigurationError, with what the server's author has to change, if there is none to show.
+    `listing_meta` is the `_meta` of the resource in the list. Raises ConfigurationError, with what the author of the
+    server has to change, if there is no document to show.
     """
     item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
     problems: list[str] = []
@@ -77,7 +88,7 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
 
 
 def _pick(uri: str, contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The item with our MIME type, of several the one with our URI."""
+    """Return the content with the MIME type of apps, of several the one with the URI."""
     apps = [item for item in contents if is_app_type(item.get("mimeType"))]
     if not apps:
         seen = ", ".join(repr(item.get("mimeType")) for item in contents) or "nothing"
@@ -110,14 +121,14 @@ def _plain(entry: object) -> Mapping[str, Any]:
 Profile: TypeAlias = Literal["strict", "compat", "opaque"]
 
 OUTER_TOKENS: Final = ("allow-scripts", "allow-same-origin", "allow-forms")
-"""The proxy frame's sandbox. Without allow-forms no submit event fires; the policy still blocks the sending."""
+"""The sandbox of the frame of the proxy. Without allow-forms no submit event occurs; the policy blocks the sending."""
 
 INNER_TOKENS: Final[dict[Profile, tuple[str, ...]]] = {
     "strict": OUTER_TOKENS,
     "compat": OUTER_TOKENS,
     "opaque": ("allow-scripts", "allow-forms"),
 }
-"""The View's own frame, per profile."""
+"""The sandbox of the frame of the View, by profile."""
 
 _LOCAL: Final = ("data:", "blob:")
 
@@ -130,7 +141,7 @@ _FEATURES: Final = {
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What one View gets: the granted sources and features, and what they are in the browser's words."""
+    """What one View is granted: sources and features, and the attributes of its frame."""
 
     profile: Profile = "strict"
     csp: UiCsp | None = None
@@ -139,12 +150,12 @@ class Grant(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
     def policy(self, frame_ancestors: Iterable[str] | None = None) -> str:
-        """See `build_policy`."""
+        """Return the policy; see `build_policy`."""
         return build_policy(self.csp, self.profile, frame_ancestors=frame_ancestors)
 
     @property
     def allow(self) -> str:
-        """See `allow_attribute`."""
+        """The `allow` attribute; see `allow_attribute`."""
         return allow_attribute(self.permissions)
 
 
@@ -156,7 +167,9 @@ def grant(
     allowed: Collection[str] = (),
     sandbox: str | None = None,
 ) -> Grant:
-    """Decide what a document gets of what it declares: valid sources, `allowed` features, at most our tokens."""
+    """Decide what a document is granted of what it declares: valid sources, `allowed` features, and our sandbox tokens
+    at most.
+    """
     granted, problems = grant_csp(csp, profile)
     return Grant(
         profile=profile,
@@ -168,18 +181,20 @@ def grant(
 
 
 def grant_csp(csp: UiCsp | None, profile: Profile = "strict") -> tuple[UiCsp | None, list[SourceProblem]]:
-    """What of the declared sources this host grants, for `build_policy` and for `hostCapabilities.sandbox`."""
+    """Return the granted sources, for `build_policy` and for `hostCapabilities.sandbox`, and the problems of the
+    others.
+    """
     return validate_csp(csp, compat=profile == "compat") if csp is not None else (None, [])
 
 
 def build_policy(
     granted: UiCsp | None, profile: Profile = "strict", *, frame_ancestors: Iterable[str] | None = None
 ) -> str:
-    """The View's policy as one header value.
+    """Return the policy of a View as a header value.
 
-    `granted` comes from `grant_csp`; None means that the resource declares no `csp` at all, which is stricter
-    than an empty one. `frame_ancestors` are the origins that may frame the response (none if empty); without
-    it the directive is left out, as a `<meta>` policy needs.
+    `granted` comes from `grant_csp`. None means that the resource declares no `csp`, which is stricter than an empty
+    one. `frame_ancestors` are the origins that may frame the response; none may if it is empty. Without it the
+    directive is left out, as a `<meta>` policy requires.
     """
     if profile == "compat":
         directives = _compat_directives(granted or UiCsp())
@@ -187,7 +202,7 @@ def build_policy(
         directives = _default_directives()
     else:
         directives = _declared_directives(granted)
-    # Neither falls back to default-src: a form could carry data out of the tightest policy.
+    # default-src does not cover these two, and a form could send data despite the strictest policy.
     directives.append(("form-action", "'none'"))
     if frame_ancestors is not None:
         directives.append(("frame-ancestors", _join(_origins(frame_ancestors)) or "'none'"))
@@ -195,7 +210,9 @@ def build_policy(
 
 
 def _default_directives() -> list[tuple[str, str]]:
-    """No `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …", six directives; the other three are ours."""
+    """Without a `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …", six directives; the other three are
+    ours.
+    """
     return [
         ("default-src", "'none'"),
         ("script-src", "'self' 'unsafe-inline'"),
@@ -210,9 +227,9 @@ def _default_directives() -> list[tuple[str, str]]:
 
 
 def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
-    """A `csp` member, even an empty one. Spec: "CSP Construction from Metadata"."""
+    """With a `csp` member, even an empty one. Spec: "CSP Construction from Metadata"."""
     resources = csp.resource_domains or []
-    # What a script has put together, or was given as data, comes from no origin that anybody declared.
+    # Code that a script assembles or receives as data comes from no declared origin.
     scripts = [source for source in resources if source not in _LOCAL]
 
     return [
@@ -230,7 +247,7 @@ def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
 
 
 def _compat_directives(csp: UiCsp) -> list[tuple[str, str]]:
-    """The official example host's policy, from its source; it makes no difference between absent and empty."""
+    """The policy of the official example host, taken from its source, which treats absent and empty alike."""
     resources = csp.resource_domains or []
     return [
         ("default-src", "'self' 'unsafe-inline'"),
@@ -247,7 +264,7 @@ def _compat_directives(csp: UiCsp) -> list[tuple[str, str]]:
 
 
 def external_sources(granted: UiCsp | None) -> list[str]:
-    """Every source outside the document that the View may reach, sorted: what a user is warned about."""
+    """Return every source outside the document that the View may reach, sorted, to warn the user."""
     if granted is None:
         return []
     lists = (granted.connect_domains, granted.resource_domains, granted.frame_domains, granted.base_uri_domains)
@@ -255,7 +272,7 @@ def external_sources(granted: UiCsp | None) -> list[str]:
 
 
 def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> str:
-    """The inner frame's `sandbox` attribute. An override can take tokens away and never add one."""
+    """Return the `sandbox` attribute of the frame of the View. An override can only remove tokens."""
     tokens = INNER_TOKENS[profile]
     if override is None:
         return " ".join(tokens)
@@ -264,7 +281,7 @@ def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> 
 
 
 def grant_permissions(requested: UiPermissions | None, allowed: Collection[str] = ()) -> UiPermissions | None:
-    """The features both asked for and allowed, in wire names; None if that leaves none. Default: none."""
+    """Return the features that are both requested and allowed, or None if there are none."""
     if requested is None:
         return None
     granted = UiPermissions(
@@ -277,18 +294,19 @@ def grant_permissions(requested: UiPermissions | None, allowed: Collection[str] 
 
 
 def allow_attribute(granted: UiPermissions | None) -> str:
-    """The `allow` attribute for the outer and the inner frame; with only one of them nothing is granted.
+    """Return the `allow` attribute, which both the outer and the inner frame need.
 
-    Joined with semicolons: with the spaces of the specification's sample a browser grants nothing.
+    The features are separated by semicolons. With the spaces of the sample in the specification a browser grants
+    nothing.
     """
     return "; ".join(_FEATURES[name] for name in granted.names()) if granted is not None else ""
 
 
 def _origins(sources: Iterable[str]) -> list[str]:
-    """Our own origins, checked like anybody's: one stray character would rewrite the policy."""
+    """Check our own origins like declared ones: one wrong character would change the policy."""
     accepted, problems = validate_sources(sources, "frameDomains")
     if problems:
-        raise ConfigurationError(f"frame-ancestors takes plain origins: {problems[0].source!r} {problems[0].reason}")
+        raise ConfigurationError(f"frame-ancestors must be plain origins: {problems[0].source!r} {problems[0].reason}")
     return accepted
 
 

@@ -1,8 +1,8 @@
-"""The documents of one server's Views: read when needed, reviewed once, used again while they are the same.
+"""The documents of the Views of one server: read when needed, reviewed once, and cached.
 
-Two readings are the same document if both the hash of the HTML and all of `_meta.ui` are equal (APP-H-26); then
-the program is not asked again, whatever it said, and gets the very same object. A reading is fresh until the
-server announces a change, its own time to live is over, or `fresh_seconds` where it gave none.
+Two readings are the same document if the hash of the HTML and all of `_meta.ui` are equal (APP-H-26). The program is
+then not asked again and receives the same object. A reading is fresh until the server announces a change or its time to
+live is over, which is `fresh_seconds` by default.
 
 Spec: MCP Apps 2026-01-26, "UI Resource Format", "Host MAY prefetch and cache"; 2026-07-28 server/utilities/caching.
 """
@@ -33,7 +33,7 @@ MAX_CONCURRENT_READS = 8
 
 MAX_KEPT = 64
 MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
-"""Of all documents that are kept together. Those used longest ago are read again when they are needed."""
+"""For all cached documents together. The least recently used are removed."""
 
 
 class _Reading(Wire, kw_only=True):
@@ -42,7 +42,7 @@ class _Reading(Wire, kw_only=True):
 
 
 class _Turn:
-    """Who reads a document now, and how many want to."""
+    """The lock for reading one document, and how many tasks wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -59,37 +59,40 @@ _read = Decoder(_Reading).decode
 
 
 class DocumentCache:
-    """The Views of one server, by URI."""
+    """The documents of one server, by URI. `review` returns False to refuse a document."""
 
     def __init__(self, client: Client, review: Callable[[ViewDocument], Any] | None, fresh_seconds: float) -> None:
         self._client = client
         self._review_hook = review
         self._fresh_seconds = fresh_seconds
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        """Those used last are the last."""
+        """The most recently used come last."""
         self._turns: dict[str, _Turn] = {}
         self._listed: dict[str, Mapping[str, Any]] | None = None
         self._changes = 0
 
     async def get(self, uri: str) -> ViewDocument:
-        """The document to show now. Raises ConfigurationError if there is none to show, or it was turned down.
+        """Return the document to show now. Raises ConfigurationError if there is none to show, or the review refused
+        it.
 
-        Raises what the client does if the server cannot be asked.
+        Raises whatever the client raises if the server cannot be reached.
         """
         turn = self._turns.setdefault(uri, _Turn())
         turn.waiting += 1
         try:
-            # Views that open together read once.
+            # Views that open at the same time share one reading.
             async with turn.lock:
                 return await self._get(uri)
         finally:
             turn.waiting -= 1
             if not turn.waiting:
                 del self._turns[uri]
-            self._forget_oldest()
+            self._remove_oldest()
 
     async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
-        """Read these now; what cannot be shown is left out, and logged. Of more than are kept the first are read."""
+        """Read documents in advance. Those that cannot be shown are logged and left out; of too many the first are
+        read.
+        """
         slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(uri: str) -> ViewDocument:
@@ -107,8 +110,8 @@ class DocumentCache:
                 raise document
         return documents
 
-    def _forget_oldest(self) -> None:
-        """A server may give each tool another View, and another one each day."""
+    def _remove_oldest(self) -> None:
+        """A server may have another View for each tool, and another one each day."""
         size = sum(len(kept.document.html) for kept in self._kept.values())
         while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or size > MAX_KEPT_CHARACTERS):
             _, kept = self._kept.popitem(last=False)
@@ -122,9 +125,9 @@ class DocumentCache:
             if kept is None or kept.document != document:
                 if kept is not None:
                     old, new = kept.document.digest, document.digest
-                    log.info("%s is another document now: sha256 %s, was %s", printable(uri), new, old)
+                    log.info("the document of %s has changed: sha256 %s, before %s", printable(uri), new, old)
                 kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
-            # What was announced while we read may be news to what we read.
+            # A change that was announced during the reading may not be part of it.
             kept.until = now + seconds if changes == self._changes else float("-inf")
 
         self._kept.move_to_end(uri)
@@ -133,7 +136,7 @@ class DocumentCache:
         return kept.document
 
     def expire(self) -> None:
-        """Something may have changed: read again before the next use."""
+        """Read all documents again before their next use, because something may have changed."""
         self._changes += 1
         self._listed = None
         for kept in self._kept.values():
@@ -151,7 +154,9 @@ class DocumentCache:
         return document, seconds
 
     async def _listing_meta(self, uri: str) -> Mapping[str, Any] | None:
-        """Spec (later draft): the metadata may stand in the listing; the content's own wins whole (APP-H-07)."""
+        """Return the metadata of the resource list, which the later draft allows. That of the content takes precedence
+        (APP-H-07).
+        """
         listed = self._listed
         if listed is None:
             changes = self._changes
@@ -168,8 +173,8 @@ class DocumentCache:
         return listed.get(uri)
 
     async def _review(self, document: ViewDocument) -> str:
-        """Why the document must not be shown; "" if it may be."""
-        refusal = f"{document.uri} (sha256 {document.digest}) was turned down at its review"
+        """Return why the document must not be shown, or an empty string if it may be."""
+        refusal = f"{document.uri} (sha256 {document.digest}) was refused by the review"
         try:
             is_refused = self._review_hook is not None and await settle(self._review_hook(document)) is False
         except Denied as error:

@@ -1,7 +1,7 @@
-"""`Host`: MCP Apps in a program of one's own.
+"""`Host` connects a program to a server with MCP Apps.
 
-Connects to a server, offers it Apps, gives the model its view of the tools, calls them for the model, and shows
-their Views on any message channel. Composition only: the rules are in the modules beside this one.
+It offers apps to the server, gives the model the tools that are visible to it, calls them for the model, and shows
+their Views on any message channel. It combines the other modules of this package, which have the rules.
 
 Spec: MCP Apps 2026-01-26; rules APP-H-01 to -26 of docs/rules.toml.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from inspect import isawaitable
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Raw, structs
@@ -21,7 +20,7 @@ from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
 from mcpd.apps.host.options import HostOptions, Treatment, default_context
-from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, offered
+from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, offered, settle
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import View
 from mcpd.apps.host.view.context import HostContext, ToolInfo, merge
@@ -40,12 +39,12 @@ from mcpd.transports.websocket.server import WebSocketLimits
 
 
 class ToolList:
-    """All tools of one server by name, whoever may call them. `was_read` is called with each list that was read."""
+    """All tools of one server by name. `was_read` is called with each list that was read."""
 
     def __init__(self, client: Client, was_read: Callable[[Iterable[Tool]], None]) -> None:
         self.tools: dict[str, Tool] = {}
         self.entries: Sequence[Raw] = ()
-        """The same as the server wrote them, with those that cannot be read."""
+        """The tools as the server sent them, including those that cannot be decoded."""
         self._read_at = 0.0
         self._client = client
         self._was_read = was_read
@@ -55,10 +54,10 @@ class ToolList:
         self._is_followed = False
 
     async def refresh(self) -> None:
-        """List them again. Raises what the client does."""
+        """List the tools again. Raises what the client raises."""
         self._times_asked += 1
         asked = self._times_asked
-        # One after the other, or an older list could arrive last. Whoever comes meanwhile shares the next one.
+        # Concurrent lists could arrive in the wrong order. Tasks that wait here share the next list.
         async with self._listing:
             if self._times_read >= asked:
                 return
@@ -69,20 +68,20 @@ class ToolList:
             self._was_read(self.tools.values())
 
     async def refresh_after(self, seconds: float) -> None:
-        """The same, unless they were listed less than so many seconds ago."""
+        """List the tools again, unless they were listed less than this many seconds ago."""
         async with self._listing:
             is_fresh = self._times_read > 0 and asyncio.get_running_loop().time() - self._read_at < seconds
         if not is_fresh:
             await self.refresh()
 
     def changed(self) -> bool:
-        """The server says that there are others now; whether `follow` has to be started for it."""
+        """Report that the server has other tools. Returns whether `follow` must be started."""
         self._has_changed = True
         was_followed, self._is_followed = self._is_followed, True
         return not was_followed
 
     async def follow(self, announce: Callable[[], Awaitable[None]]) -> None:
-        """List them until nothing has changed meanwhile; `announce` is awaited after each time, successful or not."""
+        """List the tools until they no longer change. `announce` is awaited after each time, successful or not."""
         faults = self._client.faults
         try:
             while self._has_changed:
@@ -90,7 +89,7 @@ class ToolList:
                 try:
                     await self.refresh()
                 except Exception as error:
-                    text = "the server's tools have changed and cannot be listed; the old list holds: %s"
+                    text = "the tools of the server have changed and cannot be listed; the old list is used: %s"
                     faults.say(logging.WARNING, text, printable(error))
                 try:
                     await announce()
@@ -107,22 +106,22 @@ _NO_CALLBACKS = Callbacks()
 
 
 _DEFAULT_OPTIONS = HostOptions()
-_AS_ALL = Treatment()
+_DEFAULT_TREATMENT = Treatment()
 
 
 class OfferedTool(NamedTuple):
-    """A tool that a View offers, and the View."""
+    """A tool of a View, with the View."""
 
     view: ShownView
     tool: Tool
 
 
 class Host:
-    """A host of one server's MCP Apps: `async with Host(target) as host:`.
+    """A host for the apps of one server: `async with Host(target) as host:`.
 
-    `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
-    `denials` is how a denied link, message or download is answered: "error" (-32000, as the specification says) or
-    "result" (`isError`, as most hosts do). `hooks` decide for the user; `callbacks` answer the server's questions.
+    `target` is a `Server` of this process, the command of a child process as a list, or an open channel. `denials` is
+    the answer to a denied link, message or download: "error" (-32000, as the specification says) or "result"
+    (`isError`, as most hosts answer). `hooks` decide for the user; `callbacks` answer requests of the server.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class Host:
     ) -> None:
         self.options = options
         self.context = merge(default_context(), options.context)
-        """The surroundings of Views opened from now on; see `change_context`."""
+        """The host context of Views that are opened from now on; see `change_context`."""
         self.conversation = conversation if conversation is not None else Conversation()
         self._hooks = hooks
         self._denials: Literal["error", "result"] = denials
@@ -151,7 +150,8 @@ class Host:
             version=options.version,
             timeout=options.timeout,
             limits=options.client_limits,
-            check_results=False,  # Views get what the tool gave
+            # Views receive the result as the tool sent it.
+            check_results=False,
             watcher=options.watcher,
         )
 
@@ -176,7 +176,7 @@ class Host:
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect to the server and learn its tools."""
+        """Connect to the server and list its tools."""
         await self.client.open()
         try:
             await self.refresh_tools()
@@ -185,9 +185,10 @@ class Host:
             raise
 
     async def aclose(self) -> None:
-        """Tear down every View, within its time limit, and leave the server. Safe to call twice."""
+        """Close all Views within their time limit, and disconnect from the server. May be called twice."""
         self._is_closed = True
-        ourselves = asyncio.current_task()  # it may be a callback for a changed list that closes us
+        # A callback for a changed list may close the host.
+        ourselves = asyncio.current_task()
         if self._following is not None and self._following is not ourselves:
             self._following.cancel()
 
@@ -196,7 +197,7 @@ class Host:
             while tasks := self._tasks - {ourselves}:
                 await asyncio.wait(tasks)
         finally:
-            # Cancelled or not, no View stays, and no server.
+            # Even if this task is cancelled, no View and no connection remains.
             for view in self.views:
                 view.lost("the host is closed")
             try:
@@ -208,14 +209,17 @@ class Host:
     # ------------------------------------------------------------------------------------------ tools
 
     async def model_tools(self) -> list[Tool]:
-        """The tools the model may see (APP-H-02): for its list, for searches, for any text that names tools."""
+        """Return the tools that the model may see (APP-H-02), for any list or text with names of tools."""
         offer = self.client.server_capabilities.tools
         if offer is None or not offer.list_changed:
-            await self.refresh_tools()  # nobody tells us when they change
+            # The server does not notify clients of changes.
+            await self.refresh_tools()
         return model_tools(self._tools.tools.values())
 
     async def describe_tools(self, words: str = "") -> str:
-        """The model's tools as a text, a line each; only those that have all of these words in name or description."""
+        """Return the tools of the model as text, one line each. With `words`, only tools that have all of them in the
+        line.
+        """
         wanted = words.lower().split()
         lines = []
         for tool in await self.model_tools():
@@ -225,11 +229,11 @@ class Host:
         return "\n".join(lines)
 
     def find_tool(self, name: str) -> Tool | None:
-        """A tool as last listed, whoever may call it."""
+        """Return a listed tool, or None; the visibility is not checked."""
         return self._tools.tools.get(name)
 
     def app_tools(self) -> dict[str, OfferedTool]:
-        """The tools that Views offer, under names for the model that say whose they are (APP-H-25)."""
+        """Return the tools that Views offer, under names for the model that tell the View (APP-H-25)."""
         found: dict[str, OfferedTool] = {}
         for view in self._views.values():
             names = model_names(view.call.name, view.id, view.app_tools, {*self._tools.tools, *found})
@@ -237,11 +241,11 @@ class Host:
         return found
 
     async def refresh_tools(self) -> None:
-        """List the server's tools again; Views that are open get by with the new list too."""
+        """List the tools of the server again. Open Views use the new list."""
         await self._tools.refresh()
 
     async def listed_tools(self, *, fresh_seconds: float = 0.0) -> Sequence[Raw]:
-        """The server's tools as it wrote them, those that cannot be read too.
+        """Return the tools as the server sent them, including those that cannot be decoded.
 
         They are listed again, unless they were listed less than `fresh_seconds` ago.
         """
@@ -249,19 +253,19 @@ class Host:
         return self._tools.entries
 
     def begin_call(self, name: str) -> ToolCall:
-        """The model begins to write a call of this tool. Raises LocalProtocolError for a tool it may not see."""
+        """Begin a call of a tool by the model. Raises LocalProtocolError for a tool that the model may not see."""
         tool = self._tools.tools.get(name)
         if tool is None or not is_for_model(tool):
-            # One text for both: the model learns nothing of tools that are not for it.
+            # The same text for both cases, so that the model learns nothing about hidden tools.
             raise LocalProtocolError(f"there is no tool {name!r} for the model")
         return ToolCall(self.client, tool)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | Raw | None = None, *, on_progress: OnProgress | None = None
     ) -> ToolCall:
-        """Call a tool for the model: the finished call, with its `result` and whether it `has_view`.
+        """Call a tool for the model. Returns the finished call, with its `result` and whether it `has_view`.
 
-        Raises LocalProtocolError for a tool that the model may not see, and what a client raises.
+        Raises LocalProtocolError for a tool that the model may not see, and whatever a client raises.
         """
         call = self.begin_call(name)
         await call.run(arguments if arguments is not None else {}, on_progress=on_progress)
@@ -271,21 +275,21 @@ class Host:
 
     @property
     def views(self) -> Sequence[ShownView]:
-        """The Views that are open."""
+        """The open Views."""
         return list(self._views.values())
 
     async def prefetch(self) -> list[ViewDocument]:
-        """Read, check and review the documents of all tools now, so that Views open at once later.
+        """Read, check and review the documents of all tools now, so that Views open faster later.
 
-        One that cannot be shown is left out, and logged; of more than 64 the first are read.
+        A document that cannot be shown is logged and left out. If there are more than 64, the first are read.
         """
         uris = {uri for tool in self._tools.tools.values() if (uri := resource_uri(tool)) is not None}
         return await self._documents.prefetch(uris)
 
     async def find_document(self, uri: str, *, fresh: bool = False) -> ViewDocument:
-        """The document that a View of this resource would show now; `fresh` reads it again in any case.
+        """Return the document that a View of this resource would show now; `fresh` reads it again.
 
-        Raises ConfigurationError if there is none to show, and what a client raises.
+        Raises ConfigurationError if there is none to show, and whatever a client raises.
         """
         if fresh:
             self._documents.expire()
@@ -294,11 +298,11 @@ class Host:
     async def open_view(
         self, call: ToolCall, channel: ViewChannel, *, proxy: bool = False, context: HostContext | None = None
     ) -> ShownView:
-        """Show a call's View on a channel, at any time of the call; the frame must be there.
+        """Show the View of a call on a channel, at any time of the call. The frame must exist.
 
-        `proxy` says that a sandbox proxy stands at the other end, and loads the document that it is sent; else the
-        program loads `document.html` under `grant.policy()` itself. `context` is for this View alone.
-        Raises ConfigurationError if there is nothing to show, LocalProtocolError if too many are open.
+        `proxy` means that a sandbox proxy is at the other end and loads the document that it receives; otherwise the
+        program loads `document.html` under `grant.policy()` itself. `context` is for this View alone. Raises
+        ConfigurationError if there is nothing to show, LocalProtocolError if too many Views are open.
         """
         view = await self.prepare_view(call, proxy=proxy, context=context)
         try:
@@ -318,17 +322,17 @@ class Host:
         *,
         proxy: bool = False,
         context: HostContext | None = None,
-        treatment: Treatment = _AS_ALL,
+        treatment: Treatment = _DEFAULT_TREATMENT,
     ) -> ShownView:
-        """A View whose channel comes later: `ShownView.begin` starts its life and its time limits.
+        """Return a View without a channel. `ShownView.begin` starts its life and its time limits.
 
-        `treatment` is for a View that is not to be treated as all others are.
+        `treatment` overrides settings of the host for this View.
         """
         if call.view_uri is None:
             raise ConfigurationError(f"the tool {call.name} has no View")
         self._check_room()
         document = await self._documents.get(call.view_uri)
-        # Others may have come while the document was read.
+        # Other Views may have been opened while the document was read.
         self._check_room()
 
         options = self.options
@@ -364,19 +368,19 @@ class Host:
         return view
 
     async def listen_views(self, address: str, *, origin: str, hosts: Sequence[str] = ()) -> Relay:
-        """Take Views over WebSocket at `:PORT` or `HOST:PORT`, from the web page at `origin` and nobody else.
+        """Accept Views over WebSocket at `:PORT` or `HOST:PORT`, only from the web page at `origin`.
 
-        `await relay.open_view(call)` gives a View and the one-time address that the page connects to. `hosts` are
-        names under which this machine is reached, besides its own. Raises ConfigurationError.
+        `await relay.open_view(call)` returns a View and the one-time address for the page. `hosts` are further names of
+        this machine. Raises ConfigurationError.
         """
-        # What is a little too large is refused and the View goes on; what is far too large ends the connection.
+        # A message that is slightly too large is refused and the View goes on. A far larger one ends the connection.
         limits = WebSocketLimits(max_frame_bytes=4 * self.options.limits.message_bytes)
         relay = await open_relay(self.prepare_view, address, origin, hosts=hosts, limits=limits)
         self._closers.append(relay.aclose)
         return relay
 
     def change_context(self, delta: HostContext) -> None:
-        """The surroundings of all Views are others now: theme, locale. A View that cannot follow is left as it is."""
+        """Change the host context of all Views: theme, locale. A View that cannot follow is left as it is."""
         self.context = merge(self.context, delta)
         for view in self.views:
             try:
@@ -410,8 +414,8 @@ class Host:
 
     async def _on_list_changed(self, kind: ListKind) -> None:
         if kind == "tools":
-            # Not awaited: however long the server takes to list them, what else it tells is heard. Further changes
-            # are one more reading.
+            # Not awaited, so that other notifications are handled while the server lists its tools. Further changes
+            # cause one more listing.
             if not self._is_closed and self._tools.changed():
                 self._following = self._begin(self._tools.follow(self._announce_tools))
             return
@@ -430,13 +434,9 @@ class Host:
         for view in self.views:
             view.tell(lambda machine: machine.list_changed(kind))
         if self._callbacks.list_changed is not None:
-            told = self._callbacks.list_changed(kind)
-            if isawaitable(told):
-                await told
+            await settle(self._callbacks.list_changed(kind))
 
     async def _on_updated(self, uri: str) -> None:
         self._documents.expire()
         if self._callbacks.resource_updated is not None:
-            told = self._callbacks.resource_updated(uri)
-            if isawaitable(told):
-                await told
+            await settle(self._callbacks.resource_updated(uri))

@@ -1,4 +1,4 @@
-"""Settings of a `Host` that seldom change."""
+"""The settings of a `Host`, and of single Views that are to be treated differently."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mcpd.protocol.types.base import Implementation
 
 
 def default_context() -> HostContext:
-    """The surroundings of a host that says nothing about them: our theme, inline only."""
+    """Return the default host context: our theme, inline only."""
     return HostContext(
         styles=styles(), display_mode="inline", available_display_modes=["inline"], user_agent=f"mcpd/{__version__}"
     )
 
 
 class HostOptions(Struct, frozen=True, kw_only=True):
-    """Settings that seldom change.
+    """Settings of a `Host`.
 
-    `context` is merged over `default_context`; `permissions` are the browser features a View may have if it asks
-    (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
-    document is used again without reading it; `version` fixes the protocol version towards the server, and
-    `timeout` is how many seconds the server may be silent; `limits` is how much a View may take, `client_limits` how
-    much the server. `watcher` is told of each frame between the two.
+    `context` is merged over `default_context`. `permissions` are the browser features that a View may use if it asks
+    for them (camera, microphone, geolocation, clipboardWrite). `profile` is that of the policy (`document.Profile`).
+    `fresh_seconds` is how long a document is used without reading it again. `version` fixes the protocol version
+    towards the server. `timeout` is how many seconds the server may be silent. `limits` are for Views, `client_limits`
+    for the server. `watcher` receives each frame between host and server.
     """
 
     info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
@@ -46,12 +46,12 @@ class HostOptions(Struct, frozen=True, kw_only=True):
 
 
 class Treatment(Struct, frozen=True, kw_only=True):
-    """What is None is the host's.
+    """Settings of one View that imitate other hosts, for previews and tests. None means the setting of the host.
 
-    `profile` and `permissions` are those of `HostOptions`. `rewrite` is given the params of each notification about
-    the call that opened the View, with its method, and the results of the View's own `tools/call`: what it gives is
-    told instead, and with None nothing is told. `sends_early` tells them as soon as `ui/initialize` is answered, which
-    the specification forbids.
+    `profile` and `permissions` are those of `HostOptions`. `rewrite` receives the method and params of each
+    notification about the call that opened the View, and the results of `tools/call` of the View. It returns what is
+    sent instead; for a notification None sends nothing. `sends_early` sends the notifications directly after the answer
+    to `ui/initialize`, which the specification forbids.
     """
 
     profile: Profile | None = None

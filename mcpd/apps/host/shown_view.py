@@ -1,7 +1,7 @@
-"""A View on a real channel: the state machine, its clock, and the work that it asks for.
+"""A View on a channel: runs its state machine, keeps its time limits, and carries out its requests with `Hooks`.
 
-Nothing is decided here: what the View may do is the machine's business (`machine`), what becomes of its requests
-that of a `ViewRequestHandler`. All calls come from the event loop's thread.
+The state machine (`view`) has checked each request before: it is valid, allowed to Views, and within the limits. All
+calls come from the thread of the event loop. Rules APP-H-03, -04, -17 to -22, -26 of docs/rules.toml.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ log = logging.getLogger("mcpd.host")
 
 
 class ShownView:
-    """One View that is shown. Made by `Host.open_view`.
+    """A View that is shown. `Host.open_view` creates it.
 
-    `id` names it in its conversation; `ended` is done when it is gone, with the event that says why.
+    `id` is unique in its conversation. `ended` completes when it is gone, with the event that has the reason.
     """
 
     def __init__(self, view_id: str, call: ToolCall, machine: View, handler: ViewRequestHandler) -> None:
@@ -86,7 +86,7 @@ class ShownView:
 
     @property
     def state(self) -> ViewPhase:
-        """Where the View is in its life."""
+        """The state of the View."""
         return self._machine.state
 
     @property
@@ -96,79 +96,79 @@ class ShownView:
 
     @property
     def grant(self) -> Grant:
-        """What the View was granted: its policy, sandbox tokens and `allow` attribute."""
+        """The policy, sandbox tokens and `allow` attribute of the View."""
         return self._machine.grant
 
     @property
     def context(self) -> HostContext:
-        """The host context as it is now."""
+        """The current host context."""
         return self._machine.context
 
     @property
     def app_tools(self) -> Sequence[Tool]:
-        """The tools that the View offers, as it last listed them."""
+        """The tools of the View as it last listed them."""
         return self._machine.app_tools
 
     @property
     def is_over(self) -> bool:
-        """Whether it is gone."""
+        """Whether the View is gone."""
         return self.ended.done()
 
     async def live(self) -> bool:
-        """Wait until the View is initialized: True, or False if it is gone before."""
+        """Wait until the View is initialized. Returns False if it is gone before."""
         return await asyncio.shield(self._live)
 
     # ------------------------------------------------------------------------------ the channel's side
 
     def begin(self, send: Callable[[bytes], object], close: Callable[[], object] | None = None) -> None:
-        """The frame is there: messages for the View go to `send`, its own are to come through `receive`.
-
-        `close` is called once the View is gone.
-        """
+        """Start the View, because its frame exists. `send` sends messages to it; `close` is called once it is gone."""
         self._send, self._close_channel = send, close
         self._machine.start(self._loop.time())
         self._turn()
 
     def receive(self, message: bytes | str) -> None:
-        """A message of the View, or of its proxy."""
+        """Take a message of the View or its proxy."""
         self._machine.receive(message, self._loop.time())
         self._turn()
 
     def lost(self, reason: str = "the channel is closed") -> None:
-        """The frame or the channel is gone."""
+        """Report that the frame or the channel is gone."""
         self._machine.frame_lost(reason)
         self._turn()
 
     # ------------------------------------------------------------------------------- the program's side
 
     def tell(self, say: Callable[[View], object]) -> None:
-        """Let the machine hear of something, and send what comes of it."""
+        """Call a function with the state machine, and send the resulting messages."""
         say(self._machine)
         self._turn()
 
     def change_context(self, delta: HostContext) -> None:
-        """Members of the host context have new values. Raises LocalProtocolError for a mode the View does not know."""
+        """Change members of the host context. Raises LocalProtocolError for a display mode that the View does not
+        support.
+        """
         self.tell(lambda machine: machine.context_changed(delta))
 
     def ping(self) -> asyncio.Future[float]:
-        """Ask whether the View is still there; it fails if it does not answer in time.
+        """Send a ping, and return a future with the seconds until the answer.
 
-        Done with the seconds that the answer took; cancelled if the View is gone.
+        The View fails if it does not answer in time. The future is cancelled if the View is gone.
         """
         answer: asyncio.Future[float] = self._loop.create_future()
         self._machine.ping(self._loop.time())
         self._pings.append((answer, self._loop.time()))
-        self._turn()  # the channel may answer at once
+        # After this, because the channel may answer at once.
+        self._turn()
         return answer
 
     def list_app_tools(self) -> None:
-        """Ask for the View's own tools again; `app_tools` has them when an AppToolsListed event came."""
+        """Request the tools of the View again. `app_tools` has them after an AppToolsListed event."""
         self.tell(lambda machine: machine.list_app_tools(self._loop.time()))
 
     async def call_app_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, confirmed: bool = False
     ) -> CallToolResult:
-        """Call one of the View's own tools; one that does not say it is read-only only once the user `confirmed` it.
+        """Call a tool of the View. One that is not declared read-only needs `confirmed`: the user agreed.
 
         Raises LocalProtocolError if it cannot be called now, RemoteError, RequestTimeout, TransportError.
         """
@@ -184,15 +184,15 @@ class ShownView:
             raise
 
     async def close(self, reason: str = "closed by the host") -> Closed | Failed:
-        """Close the View: it is told, and gone when it answers or its time is up. How it ended."""
+        """Close the View, and return how it ended. It is gone when it answers or its time is up."""
         self.tell(lambda machine: machine.teardown(reason, self._loop.time()))
         return await asyncio.shield(self.ended)
 
     # --------------------------------------------------------------------------------------- the turn
 
     def _turn(self) -> None:
-        """Send what the machine has to say and do what it wants, until it wants nothing more."""
-        # What is done here may call back; the loop below sees to that too.
+        """Send all messages and handle all events of the state machine, including those that result from this."""
+        # A call back from below is handled by the loop that is running.
         if self._is_turning:
             return
         self._is_turning = True
@@ -265,7 +265,7 @@ class ShownView:
             answer.set_exception(event.error or LocalProtocolError("the call ended without a result"))
 
     def _begin_work(self, ask: Ask) -> None:
-        # Ended by a callback: a task that is cancelled before its first step never gets to a `finally` of its own.
+        # A callback ends the work, because a task that is cancelled before its first step runs no `finally`.
         task: asyncio.Task[Any] = self._loop.create_task(self._handler.handle(self, ask))
         self._work[ask.ask_id] = task
         task.add_done_callback(lambda task: self._end_work(ask, task))
@@ -280,7 +280,7 @@ class ShownView:
                 machine.answer(ask_id, task.result())
                 if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
                     self._handler.keep_context(self, update)
-        except LocalProtocolError as impossible:  # a mode that the View does not know
+        except LocalProtocolError as impossible:
             error = impossible
 
         if isinstance(error, Denied):
@@ -290,7 +290,7 @@ class ShownView:
         self._turn()
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
-        """How far a forwarded request is."""
+        """Report the progress of a forwarded request."""
         if ask_id in self._work:
             self.tell(lambda machine: machine.progress(ask_id, progress, total, message))
 
@@ -304,7 +304,7 @@ class ShownView:
 
     def _tick(self) -> None:
         self._timer = None
-        # The loop's clock may wake us a hair early: then there is nothing to do yet, and a new timer is set.
+        # The timer may fire slightly early. Then nothing is due yet, and a new timer is set.
         self.tell(lambda machine: machine.tick(self._loop.time()))
 
     def _end(self, event: Closed | Failed) -> None:
@@ -334,17 +334,21 @@ _Maybe: TypeAlias = T | Awaitable[T]
 
 
 class Hooks(Struct, frozen=True, kw_only=True):
-    """Plain functions or coroutine functions; each is given the View that it is about.
+    """The decisions of the program. Each is a function or a coroutine function, and receives the View in question.
 
-    open_link      open this http(s) address outside the View; without it Views cannot open links
-    download       save these files for the user, who should be asked; without it Views cannot offer any
-    sample         ask the model: the params of `sampling/createMessage` as JSON, its result back
-    display_mode   show the View in this mode: give the mode that came of it; without it the mode stays
-    message        whether this text of the View may stand in the conversation as the user's; default yes
-    model_context  whether the model may be told this; default yes
-    call_tool      whether the View may make this call (the tool is one for Views already); default yes
-    review         whether this document may be shown; asked once for each content and metadata; default yes
-    event          hears of all that happens: sizes, logs, findings, life and end
+    Without a hook the safe answer is given: what has no hook is not offered to Views, except for messages and context
+    for the model, which only wait in the conversation. A hook denies a request by returning False, or by raising
+    `policy.Denied` with a reason for the author of the View.
+
+        open_link      open this http(s) address outside the View; without it Views cannot open links
+        download       save these files for the user, who should be asked; without it Views cannot offer any
+        sample         ask the model: receives the params of `sampling/createMessage` as JSON, returns its result
+        display_mode   show the View in this mode and return the resulting mode; without it the mode stays
+        message        whether this may be added to the conversation as a message of the user; default yes
+        model_context  whether the model may receive this; default yes
+        call_tool      whether the View may make this call of a tool that is visible to Views; default yes
+        review         whether this document may be shown, called once for each content and metadata; default yes
+        event          receives all events: sizes, logs, findings, life and end
     """
 
     open_link: Callable[[ShownView, str], _Maybe[bool | None]] | None = None
@@ -360,12 +364,12 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
 
 async def settle(value: _Maybe[T]) -> T:
-    """What a hook gave, plain or awaited."""
+    """Return the value of a hook, awaited if necessary."""
     return await value if isawaitable(value) else value
 
 
 def offered(hooks: Hooks, server: ServerCapabilities) -> HostCapabilities:
-    """What a host with these hooks offers the Views of this server."""
+    """Return the capabilities that a host with these hooks offers to the Views of a server."""
     tools, resources = server.tools, server.resources
     return HostCapabilities(
         open_links=Empty() if hooks.open_link is not None else None,
@@ -387,9 +391,8 @@ _read_arguments = Decoder(_Arguments).decode
 
 
 class ViewRequestHandler:
-    """Handles the requests of all Views of one host.
-
-    `find_tool` gives a tool as listed; `on_leave` hears of each View that is gone.
+    """Handles the requests of all Views of one host. `find_tool` returns a listed tool; `on_leave` is called for each
+    View that is gone.
     """
 
     def __init__(
@@ -407,7 +410,7 @@ class ViewRequestHandler:
         self._on_leave = on_leave
 
     async def handle(self, view: ShownView, ask: Ask) -> Any:
-        """Carry out a request."""
+        """Carry out an ask and return what `View.answer` takes. Raises Denied to deny it, or the error."""
         hooks = self._hooks
         if isinstance(ask, Forward):
             return await self._forward(view, ask)
@@ -419,7 +422,7 @@ class ViewRequestHandler:
         elif isinstance(ask, ChatMessage):
             if hooks.message is not None:
                 _check(await settle(hooks.message(view, ask.content)), "The host did not take the message")
-            # What cannot be kept is denied, whatever the hook has said.
+            # The conversation may be full, whatever the hook decides.
             self._conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
         elif isinstance(ask, ModelContextUpdate):
             if hooks.model_context is not None:
@@ -437,7 +440,7 @@ class ViewRequestHandler:
         return None
 
     async def _forward(self, view: ShownView, ask: Forward) -> Raw:
-        """To the View's own server and no other: there is only one here (APP-H-04)."""
+        """Send a request to the View's own server, which is the only one here (APP-H-04)."""
         if ask.method == "tools/call" and self._hooks.call_tool is not None:
             tool = self._find_tool(ask.target)
             if tool is None:
@@ -453,11 +456,11 @@ class ViewRequestHandler:
         )
 
     def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
-        """Carry out a request."""
+        """Give an update to the conversation, after the View received the answer."""
         self._conversation.set_context(view.id, view.call.name, update)
 
     def notice(self, view: ShownView, event: Event) -> None:
-        """Carry out a request."""
+        """Pass an event on to the hook."""
         if self._hooks.event is not None:
             try:
                 self._hooks.event(view, event)
@@ -465,11 +468,11 @@ class ViewRequestHandler:
                 log.exception("%s: the hook for events failed", view.id)
 
     def leave(self, view: ShownView) -> None:
-        """Carry out a request."""
+        """Report that a View is gone."""
         self._on_leave(view)
 
 
 def _check(answer: bool | None, reason: str) -> None:
-    """A hook that gives nothing back has said yes: only False is a no."""
+    """Only False denies: a hook without a return value agrees."""
     if answer is False:
         raise Denied(reason)

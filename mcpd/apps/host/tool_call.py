@@ -1,10 +1,15 @@
-"""One call of a tool by the model, and the Views that show it.
+"""One call of a tool by the model, with streamed arguments, and the Views that show it.
 
     call = host.begin_call("forecast")        the model has begun to write the arguments
     call.stream_arguments('{"city": "Os')     as they come
-    await call.run({"city": "Oslo"})          the complete ones: the call is made
+    await call.run({"city": "Oslo"})          the complete arguments: the call is made
 
-A View may be opened at any time; it is told what has happened so far, in the one order there is.
+A View may be opened at any time, and then receives what has happened so far in the order of the specification.
+
+Streamed arguments are unfinished JSON, which `PartialArguments` closes so that a View can show them. Incomplete parts
+are left out: a key without a value, `tru`, half an escape, the `e+` of a number. Nothing is invented: each string is a
+prefix of the final one, each number has the first digits of the final one, arrays and objects lack only their last
+elements.
 
 Spec: MCP Apps 2026-01-26, "Notifications (Host -> View)"; rules APP-H-09 to -12.
 """
@@ -31,15 +36,16 @@ if TYPE_CHECKING:
 
 
 MAX_CHARS: Final = 4 * 1024 * 1024
+"""The length of streamed arguments, in characters. Longer ones are not shown."""
 
-# The text is read anew on each chunk while it is short, and then each time it has grown by 1/256, or may have ended:
-# that keeps the reading linear in the length of the text however small the chunks are.
-_READ_ALWAYS: Final = 4096
+# A short text is parsed again for each chunk. A longer one is parsed when it has grown by 1/256 or may be complete, so
+# that the total work is linear in its length, however small the chunks are.
+_ALWAYS_PARSED: Final = 4096
 _GROWTH: Final = 256
 
 _SPACE: Final = " \t\r\n"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# An escape; in the group one that is half a character, unless the text may go on with its other half.
+# An escape. The group matches half a surrogate pair, unless the text ends where the other half may follow.
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|"
     r"\\(u[dD](?:[89abAB][0-9a-fA-F]{2}(?!(?:\\(?:u(?:[dD](?:[c-fC-F].?)?)?)?)?\Z)|[c-fC-F][0-9a-fA-F]{2}))|"
@@ -49,48 +55,56 @@ _ESCAPE = re.compile(
 
 
 class PartialArguments:
-    """One tool call's arguments as they arrive. Needs jiter, which the extra `apps` brings."""
+    """The arguments of one tool call as they arrive. Requires jiter, from the extra `apps`.
+
+    If the text is not the beginning of a JSON object, or is too long, `broken` is the reason and nothing more is shown.
+    Once the text is complete, the result equals `json.loads(text)`, but a lone surrogate is U+FFFD, which can be sent.
+    What a model writes never raises an exception.
+    """
 
     def __init__(self) -> None:
         self.broken = ""
         self._parts: list[str] = []
         self._count = 0
-        self._seen = 0  # how many characters there were when they were last read
-        self._spent = 0  # how many characters were read, over and over
-        self._half = ""  # a surrogate that ended a chunk as it stands, where a character was cut in two
+        self._parsed = 0
+        """The length of the text when it was last parsed."""
+        self._total_parsed = 0
+        """The sum of the lengths of all parsed texts."""
+        self._half = ""
+        """The first half of a surrogate pair that ended the last chunk."""
         self._shown: dict[str, Any] | None = None
 
     def feed(self, chunk: str) -> dict[str, Any] | None:
-        """Read on; the arguments so far, or None if this chunk changed nothing that can be seen."""
+        """Add a chunk. Returns the arguments so far, or None if the chunk changed nothing visible."""
         if self.broken or not chunk:
             return None
-        chunk = self._with_whole_characters(chunk)
+        chunk = self._joined_surrogates(chunk)
         self._parts.append(chunk)
         self._count += len(chunk)
         if self._count > MAX_CHARS:
             self._break(f"more than {MAX_CHARS} characters")
             return None
 
-        has_grown = self._count <= _READ_ALWAYS or (self._count - self._seen) * _GROWTH >= self._count
-        may_end = chunk.rstrip(_SPACE).endswith("}") and self._spent < 2 * _GROWTH * self._count
-        found = self._read() if has_grown or may_end else None
+        has_grown = self._count <= _ALWAYS_PARSED or (self._count - self._parsed) * _GROWTH >= self._count
+        may_end = chunk.rstrip(_SPACE).endswith("}") and self._total_parsed < 2 * _GROWTH * self._count
+        found = self._parse() if has_grown or may_end else None
         if found is None or found == self._shown:
             return None
         self._shown = found
         return found
 
     def whole(self) -> dict[str, Any] | None:
-        """The arguments, None unless all of them have been written."""
+        """Return the arguments, or None if they are not complete."""
         text = "".join(self._parts)
         try:
             return _from_json(_sendable(text)) if text.lstrip(_SPACE)[:1] == "{" else None
         except ValueError:
             return None
 
-    def _read(self) -> dict[str, Any] | None:
+    def _parse(self) -> dict[str, Any] | None:
         text = "".join(self._parts)
-        self._parts, self._seen = [text], self._count
-        self._spent += self._count
+        self._parts, self._parsed = [text], self._count
+        self._total_parsed += self._count
         start = text.lstrip(_SPACE)[:1]
         if not start:
             return None
@@ -102,21 +116,22 @@ class PartialArguments:
         try:
             return _from_json(data)
         except ValueError as error:
-            # Only the strict reader tells what is wrong from what is unfinished.
+            # Only the strict parser distinguishes invalid from incomplete text.
             reason = str(error)
             if not reason.startswith("EOF"):
                 self._break(reason)
                 return None
             if reason.startswith("EOF while parsing a value"):
-                data = data.rstrip(b"+-.eE")  # of a number there is what stands before
+                # Of a number, the complete digits remain.
+                data = data.rstrip(b"+-.eE")
             return _from_json(data, "trailing-strings")
 
     def _break(self, reason: str) -> None:
         self.broken = reason
         self._parts.clear()
 
-    def _with_whole_characters(self, chunk: str) -> str:
-        """The chunk with its halves of characters joined; one at its end waits, one that is alone becomes U+FFFD."""
+    def _joined_surrogates(self, chunk: str) -> str:
+        """Join surrogate pairs across chunks. A half at the end waits for the next chunk; a lone one becomes U+FFFD."""
         if not self._half and _SURROGATE.search(chunk) is None:
             return chunk
         chunk, self._half = self._half + chunk, ""
@@ -136,7 +151,7 @@ def _from_json(data: bytes, partial_mode: Any = False) -> dict[str, Any]:
 
 
 def _sendable(text: str) -> bytes:
-    """The text with U+FFFD in the place of each escape that is half a character."""
+    """Encode a text with U+FFFD instead of each escape that is half a surrogate pair."""
     if "\\ud" in text or "\\uD" in text:
         text = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
     return text.encode()
@@ -147,20 +162,20 @@ _read_result = Decoder(CallToolResult).decode
 
 
 TellView: TypeAlias = "Callable[[Callable[[View], object]], None]"
-"""Calls a function with the state machine of a View, and sends what comes of it: `ShownView.tell`."""
+"""Calls a function with the state machine of a View, and sends the resulting messages: `ShownView.tell`."""
 
 
 class ToolCall:
-    """A call, from the first character of its arguments to its end."""
+    """One call, from the first character of its arguments to its end."""
 
     def __init__(self, client: Client, tool: Tool) -> None:
         self.tool = tool
         self.view_uri = resource_uri(tool)
         """The `ui://` resource that shows the result; None for a tool without a View."""
         self.result: CallToolResult | None = None
-        """The result, once there is one; a tool that failed gives one with `is_error`."""
+        """The result, once there is one. A tool that failed has one with `is_error`."""
         self.raw_result: Raw | None = None
-        """The same as the server sent it."""
+        """The result as the server sent it."""
         self.error: str = ""
         """Why there will be no result."""
 
@@ -173,7 +188,7 @@ class ToolCall:
 
     @property
     def name(self) -> str:
-        """The tool's name."""
+        """The name of the tool."""
         return self.tool.name
 
     @property
@@ -183,18 +198,20 @@ class ToolCall:
 
     @property
     def partial(self) -> dict[str, Any]:
-        """The arguments as far as they are written, closed; what the Views were last told."""
+        """The arguments that were last sent to the Views, before they were complete."""
         return {} if self._shown_partial is None else _read_arguments(self._shown_partial)
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a result, or will be none."""
+        """Whether there is a result or an error."""
         return self.raw_result is not None or bool(self.error)
 
     def stream_arguments(self, chunk: str) -> dict[str, Any] | None:
-        """More of the arguments' JSON as the model writes it; the Views see it closed. The arguments so far.
+        """Add a chunk of the JSON that the model writes. Returns the arguments so far, or None without a visible
+        change.
 
-        What is no JSON any more is not shown; the complete arguments of `run` are what counts.
+        The Views receive the arguments so far. Invalid JSON is not shown; the arguments of `run` are the ones that
+        count.
         """
         if self._arguments is not None:
             raise LocalProtocolError("the arguments of this call are complete")
@@ -207,9 +224,9 @@ class ToolCall:
     async def run(
         self, arguments: Mapping[str, Any] | Raw | None = None, *, on_progress: OnProgress | None = None
     ) -> CallToolResult:
-        """Make the call with its complete arguments; None takes those that were streamed, or none.
+        """Make the call with its complete arguments. None uses the streamed ones, or none.
 
-        Raises RemoteError and what else a client raises; the Views hear then that the call was cancelled.
+        Raises RemoteError and whatever else a client raises; the Views are then notified that the call was cancelled.
         """
         if self._arguments is not None or self.is_over:
             raise LocalProtocolError("a call is made once; begin another one")
@@ -221,11 +238,12 @@ class ToolCall:
 
         try:
             answer = await self._running
-            if self.error:  # given up while the answer was on its way to us
+            # It was cancelled while the answer arrived.
+            if self.error:
                 raise RequestCancelled(self.error)
             self.result = _read_result(answer)
         except asyncio.CancelledError:
-            # Whose doing it was: `cancel`, which has said why, or who cancels the task that waits here.
+            # Either `cancel` was called, which sets the error, or the task that waits here is being cancelled.
             task = asyncio.current_task()
             if self.error and (task is None or not task.cancelling()):
                 raise RequestCancelled(self.error) from None
@@ -245,7 +263,7 @@ class ToolCall:
         return self.result
 
     def cancel(self, reason: str = "cancelled") -> None:
-        """Give the call up: the server is told, the Views too, and `run` raises RequestCancelled."""
+        """Cancel the call: the server and the Views are notified, and `run` raises RequestCancelled."""
         if self.is_over:
             return
         self._end(reason)
@@ -253,12 +271,12 @@ class ToolCall:
             self._running.cancel()
 
     def follow(self, tool: Tool) -> None:
-        """The tool is listed in another way now: Views that are opened from now on show that one's resource."""
+        """Use a changed tool: Views that are opened from now on show its resource."""
         self.tool = tool
         self.view_uri = resource_uri(tool)
 
     def attach(self, tell: TellView) -> None:
-        """Tell a View what has happened so far, and what happens from now on."""
+        """Send a View what has happened so far, and what happens from now on."""
         self._views.append(tell)
         arguments, partial, result, error = self._arguments, self._shown_partial, self.raw_result, self.error
         if arguments is not None:
@@ -271,7 +289,7 @@ class ToolCall:
             tell(lambda machine: machine.tool_cancelled(error))
 
     def detach(self, tell: TellView) -> None:
-        """Tell a View nothing more, because it is gone."""
+        """Send nothing more to a View, because it is gone."""
         if tell in self._views:
             self._views.remove(tell)
 
