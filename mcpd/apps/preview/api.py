@@ -1,8 +1,7 @@
-"""The page's API: JSON-RPC 2.0 over a WebSocket, one text frame for each message, requests both ways.
+"""The API of the page: JSON-RPC 2.0 over a WebSocket, one text frame for each message, requests in both directions.
 
-Who may connect is decided three times: by the Host of the page, by its exact Origin, and by the token that the user
-opened the page with, in the first message and soon. Another page, on another port too, is refused before it says a
-word.
+A connection needs the Host of the page, its exact Origin and, in the first message and soon, the token of the address
+that the user opened. Another page, even on another port, is refused before it can send a message.
 """
 
 from __future__ import annotations
@@ -13,22 +12,15 @@ from collections.abc import Callable, Coroutine
 from hmac import compare_digest
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import decode as decode_json
 from websockets.frames import CloseCode
 from websockets.http11 import Request as HandshakeRequest
 
-from mcpd.apps.preview.messages import Hello, Nothing
-from mcpd.apps.preview.methods import HEARD, METHODS, PageRequestHandler
+from mcpd.apps.preview.messages import Hello, NoParams
+from mcpd.apps.preview.methods import NOTIFICATIONS, REQUESTS, PageRequestHandler
 from mcpd.apps.preview.session import Page
-from mcpd.errors import (
-    InternalError,
-    InvalidParams,
-    McpdError,
-    MethodNotFound,
-    ProtocolError,
-    RemoteError,
-)
+from mcpd.errors import InternalError, InvalidParams, McpdError, MethodNotFound, ProtocolError, RemoteError
 from mcpd.protocol.channel import Channel, Receiver
 from mcpd.protocol.jsonrpc import (
     MALFORMED,
@@ -57,11 +49,11 @@ HELLO_SECONDS = 5.0
 MAX_PAGES = 16
 
 MakeHandler = Callable[[Page, str], PageRequestHandler]
-"""Makes what a page works on, from its connection and its origin."""
+"""Returns the handler of a page, from the page and its origin."""
 
 
 class ApiEndpoint(Endpoint):
-    """Who may connect. `is_page` is given Host and Origin; `token` is what a page has to say first."""
+    """Decides who may connect. `is_page` receives Host and Origin; a page has to send `token` first."""
 
     def __init__(
         self,
@@ -77,13 +69,13 @@ class ApiEndpoint(Endpoint):
         self._make_handler = make_handler
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
-        """Only the page, which says where it comes from; a program that does not is none."""
+        """Allow the page alone. A program that sends no Origin is refused too."""
         if not self._is_page(headers.get("host"), headers.get("origin")):
             return Refusal(403, "Only the page of this preview may connect here.\n")
         return ANONYMOUS
 
     def refuse(self, request: HandshakeRequest) -> Refusal | None:
-        """There is one path, and there are not many pages."""
+        """Refuse other paths, and too many pages."""
         if request.path != PATH:
             return Refusal(404, f"Connect to {PATH}.\n")
         if len(self.connections) > MAX_PAGES:
@@ -97,7 +89,7 @@ class ApiEndpoint(Endpoint):
 
 
 class PageConnection:
-    """One page that is connected: a receiver of its frames, and the `Page` that others ask and tell."""
+    """The connection of one page: receives its frames and answers its requests."""
 
     def __init__(
         self, channel: WebSocketChannel, token: str, make_handler: Callable[[Page], PageRequestHandler]
@@ -110,36 +102,35 @@ class PageConnection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
 
-        self._timer = self._loop.call_later(HELLO_SECONDS, self._refuse, "the first message is hello, and soon")
-
-    # ------------------------------------------------------------------------- what the page says
+        reason = f"the first message must be hello, within {HELLO_SECONDS:g} seconds"
+        self._timer = self._loop.call_later(HELLO_SECONDS, self._refuse, reason)
 
     def receive(self, frame: bytes) -> None:
-        """One message of the page."""
+        """Take one message of the page."""
         try:
             message = decode(frame)
         except ProtocolError as error:
             if self._handler is None:
-                self._refuse("the first message is hello")
+                self._refuse("the first message must be hello")
             else:
                 self._channel.send(encode(error_answer(error, error.request_id)))
             return
 
         if self._handler is None:
-            self._greet(message)
+            self._on_hello(message)
         elif isinstance(message, Request):
-            self._do(self._serve(self._handler, message))
+            self._start(self._answer(self._handler, message))
         elif isinstance(message, Notification):
-            self._hear(self._handler, message)
+            self._on_notification(self._handler, message)
         elif isinstance(message, (Response, Failure)):
             self._page.receive(message)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """What came was no message."""
+        """Close the connection after an invalid frame."""
         self._refuse(error.message)
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The page is gone."""
+        """End everything that belongs to the page."""
         self._timer.cancel()
         handler, self._handler = self._handler, None
         self._page.closed()
@@ -150,33 +141,33 @@ class PageConnection:
             handler.session.pages.remove(self._page)
             handler.views.end()
 
-    def _greet(self, message: object) -> None:
-        """The first message has the token, or was the last."""
-        if not isinstance(message, Request) or message.method != "hello" or not self._is_token(message.params):
-            self._refuse("the first message is hello, with the token of the address that was printed")
+    def _on_hello(self, message: object) -> None:
+        if not isinstance(message, Request) or message.method != "hello" or not self._has_token(message.params):
+            self._refuse("the first message must be hello, with the token of the address that was printed")
             return
         self._timer.cancel()
         handler = self._handler = self._make_handler(self._page)
         handler.session.pages.append(self._page)
-        self._do(self._serve(handler, message))
+        self._start(self._answer(handler, message))
 
-    def _is_token(self, params: Raw) -> bool:
+    def _has_token(self, params: Raw) -> bool:
         try:
-            said = decode_json(params, type=Hello).token
+            token = decode_json(params, type=Hello).token
         except MALFORMED:
             return False
-        return compare_digest(said.encode("utf-8", "replace"), self._token.encode())
+        return compare_digest(token.encode("utf-8", "replace"), self._token.encode())
 
     def _refuse(self, reason: str) -> None:
         log.warning("A page was refused: %s", printable(reason))
         self._channel.fail(CloseCode.POLICY_VIOLATION, reason)
 
-    async def _serve(self, handler: PageRequestHandler, request: Request) -> None:
+    async def _answer(self, handler: PageRequestHandler, request: Request) -> None:
         try:
-            method = METHODS.get(request.method)
-            if method is None:
-                raise MethodNotFound(f"There is no {request.method!r:.80}")
-            answer: object = Result(request.id, await method.run(handler, _read(method.params, request)))
+            if request.method not in REQUESTS:
+                raise MethodNotFound(f"There is no method {request.method!r:.80}")
+            params_type, handle = REQUESTS[request.method]
+            result = await handle(handler, _decode_params(params_type, request))
+            answer: object = Result(request.id, NoParams() if result is None else result)
         except (ProtocolError, RemoteError) as error:
             answer = error_answer(error, request.id)
         except McpdError as error:
@@ -184,29 +175,28 @@ class PageConnection:
         except Exception:
             log.exception("%s failed", printable(request.method))
             answer = error_answer(InternalError(), request.id)
-
         self._channel.send(encode(answer))
 
-    def _hear(self, handler: PageRequestHandler, told: Notification) -> None:
-        heard = HEARD.get(told.method)
-        if heard is None:
+    def _on_notification(self, handler: PageRequestHandler, notification: Notification) -> None:
+        if notification.method not in NOTIFICATIONS:
             return
+        params_type, handle = NOTIFICATIONS[notification.method]
         try:
-            heard.run(handler, decode_json(told.params, type=heard.params))
+            handle(handler, decode_json(notification.params, type=params_type))
         except MALFORMED as error:
-            log.warning("A page sent a bad %s: %s", printable(told.method), printable(explain(error)))
+            method, why = printable(notification.method), printable(explain(error))
+            log.warning("A page sent an invalid %s: %s", method, why)
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-def _read(kind: type, request: Request) -> Any:
-    """The params as what they are to be; none at all are an empty object."""
-    if kind is Nothing:
-        return None
+def _decode_params(params_type: type[Struct], request: Request) -> Any:
+    if params_type is NoParams:
+        return NoParams()
     try:
-        return decode_json(request.params if bytes(request.params) else b"{}", type=kind)
+        return decode_json(request.params if bytes(request.params) else b"{}", type=params_type)
     except MALFORMED as error:
         raise InvalidParams(f"Invalid params: {explain(error)}") from None

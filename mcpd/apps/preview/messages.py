@@ -1,6 +1,6 @@
-"""Params and results of the page's API, as they stand on the wire: camelCase, absent members left out.
+"""The params and results of the API of the page, as they are on the wire: camelCase, without absent members.
 
-Both ends of it are ours: what is here is what `assets/host` writes and reads.
+The scripts in `assets/host` send and receive these messages.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from mcpd.apps.host.view.context import HostContext
 from mcpd.protocol.types.base import LogLevel, Wire
 from mcpd.server.extensions.ui.csp_sources import UiCsp
 
+# ------------------------------------------------------------------------------------------ session
 
-class Quirks(Wire, kw_only=True):
-    """What other hosts do wrong, for Views opened from now on. `hidden_until_initialized` is the page's to do."""
 
-    drop_meta: bool = False
-    drop_structured_content: bool = False
-    no_tool_input: bool = False
-    input_before_initialized: bool = False
-    hidden_until_initialized: bool = False
-    opaque_origin: bool = False
-    error_result: bool = False
-    openai_global: bool = False
+class NoParams(Wire):
+    """Params or result without members."""
+
+
+class Hello(Wire):
+    """The first message of a page, with the token of the address."""
+
+    token: str
 
 
 class ServerInfo(Wire, kw_only=True):
-    """Who the server is, and how it is spoken to. `era` is "legacy" or "modern"."""
+    """The server and its connection. `era` is "legacy" or "modern"."""
 
     name: str | None = None
     title: str | None = None
@@ -42,101 +41,86 @@ class ServerInfo(Wire, kw_only=True):
     state: str = "lost"
 
 
-class Nothing(Wire):
-    """Params of what needs none."""
-
-
-class Hello(Wire):
-    """The first message of a page."""
-
-    token: str
-
-
-class SandboxInfo(Wire):
-    """`origin` is the source of all frames, as in a policy."""
-
-    origin: str
-
-
-class HelloResult(Wire, kw_only=True):
-    """What a page has to know before anything else."""
-
-    mcpd: str
-    target: str
-    profile: Profile
-    profiles: list[Profile]
-    quirks: Quirks
-    versions: list[str]
-    server: ServerInfo
-    sandbox: SandboxInfo
-    context: HostContext
-
-
 class Connect(Wire):
-    """`version` None agrees on the newest in common."""
+    """Without a version, the newest common one is used."""
 
     version: str | None = None
 
 
-class Uri(Wire):
-    """Of a resource."""
+class Quirks(Wire, kw_only=True):
+    """Faults of other hosts to imitate. `hidden_until_initialized` is up to the page."""
 
+    drop_meta: bool = False
+    drop_structured_content: bool = False
+    no_tool_input: bool = False
+    input_before_initialized: bool = False
+    hidden_until_initialized: bool = False
+    opaque_origin: bool = False
+    error_result: bool = False
+    openai_global: bool = False
+
+
+class SetQuirks(Wire):
+    """For Views that are opened from now on."""
+
+    quirks: Quirks
+
+
+class SetProfile(Wire):
+    """For Views that are opened from now on."""
+
+    profile: Profile
+
+
+# ------------------------------------------------------------------------------------------ server
+
+
+class Uri(Wire):
     uri: str
 
 
 class GetPrompt(Wire):
-    """As on the wire."""
-
     name: str
     arguments: dict[str, str] | None = None
 
 
 class Complete(Wire):
-    """As on the wire."""
-
     ref: Raw
     argument: Raw
     context: Raw | UnsetType = UNSET
 
 
-class CallId(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
-    """A call that the model begins to write. The id is the page's own."""
+class SetLevel(Wire):
+    level: LogLevel
+
+
+class BeginCall(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
+    """A call of which the model has begun to write the arguments. The page chooses the id."""
 
     call_id: str
     name: str
     caller: Literal["model", "app"] = "model"
 
 
-class CallPartial(Wire, kw_only=True):
+class ToolsCall(BeginCall, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
+    """A call with its complete arguments."""
+
+    arguments: dict[str, Any] | None = None
+
+
+class PartialCall(Wire, kw_only=True):
     """All characters of the arguments so far."""
 
     call_id: str
     text: str
 
 
-class Cancel(Wire, kw_only=True):
-    """A call is given up."""
-
+class CancelCall(Wire, kw_only=True):
     call_id: str
     reason: str = "cancelled by the user"
 
 
-class ToolsCall(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
-    """A call with its complete arguments."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, Any] | None = None
-    caller: Literal["model", "app"] = "model"
-
-
-class CallResult(Wire, kw_only=True, omit_defaults=False):
-    """How a call ended. `text` is what a host without Apps shows, `view` the tool's `ui://` resource."""
-
-    result: Raw
-    milliseconds: float
-    view: str | None = None
-    text: list[Any] = []
+# ------------------------------------------------------------------------------------------ Views
 
 
 class OpenView(Wire, kw_only=True):
@@ -147,59 +131,46 @@ class OpenView(Wire, kw_only=True):
 
 
 class ViewId(Wire, kw_only=True):
-    """One View."""
-
     view_id: str
 
 
-class ViewReason(ViewId, kw_only=True):
-    """A View is to be closed."""
-
+class CloseView(ViewId, kw_only=True):
     reason: str = "closed by the user"
 
 
 class ViewLost(ViewId, kw_only=True):
-    """Its frame is gone."""
+    """The frame of the View is gone."""
 
     reason: str = "the frame is gone"
 
 
 class ViewMessage(ViewId, kw_only=True):
-    """A message of a View or its proxy, or for them."""
+    """A message of a View or its proxy."""
 
     message: Raw
 
 
 class ChangeContext(Wire, kw_only=True):
-    """Without a View: for all, and for those to come."""
+    """Without a View, for all Views and future ones."""
 
     view_id: str | None = None
     context: HostContext
 
 
-class ViewToolsCall(ViewId, kw_only=True):
-    """A call of a View's own tool."""
-
+class CallViewTool(ViewId, kw_only=True):
     name: str
     arguments: dict[str, Any] | None = None
     confirmed: bool = False
 
 
-class Permission(ViewId, kw_only=True):
-    """A feature that the View is to have when it is shown again: a name of `_meta.ui.permissions`."""
+class AllowPermission(ViewId, kw_only=True):
+    """A permission for the document of a View, by its name in `_meta.ui.permissions`."""
 
     name: str
 
 
-class Permissions(Wire, kw_only=True):
-    """What the document asks for, and what of it is granted."""
-
-    asked: list[str]
-    granted: list[str]
-
-
 class ViewInfo(Wire, kw_only=True, omit_defaults=False):
-    """What the page frames, and what is in force there. `csp` is the policy's text; `bytes` are of the HTML."""
+    """The frame of a View and its restrictions. `csp` is the text of the policy, `bytes` the size of the HTML."""
 
     view_id: str
     call_id: str
@@ -212,7 +183,8 @@ class ViewInfo(Wire, kw_only=True, omit_defaults=False):
     prefers_border: bool | None
     csp: str
     declared: UiCsp | None
-    permissions: Permissions
+    permissions: dict[str, list[str]]
+    """`asked` and `granted`."""
     domain: str | None
     sha256: str
     bytes: int
@@ -221,26 +193,11 @@ class ViewInfo(Wire, kw_only=True, omit_defaults=False):
     profile: Profile
 
 
-class SetQuirks(Wire):
-    """All of them."""
-
-    quirks: Quirks
-
-
-class SetProfile(Wire):
-    """For Views opened from now on."""
-
-    profile: Profile
-
-
-class SetLevel(Wire):
-    """Of the server's log."""
-
-    level: LogLevel
+# ------------------------------------------------------------------------------------------ trace
 
 
 class TraceFilter(Wire, kw_only=True):
-    """What is shown: `text` anywhere in the message, without case."""
+    """The entries to show. `text` is searched in the whole message, ignoring case."""
 
     parties: list[str] | None = None
     methods: list[str] | None = None
@@ -249,13 +206,13 @@ class TraceFilter(Wire, kw_only=True):
 
 
 class TraceGet(Wire, kw_only=True, rename={"start": "from"}):
-    """`count` entries from the one at place `from` of those that pass the filter; or one of them, `whole`, by its n."""
+    """`count` entries that pass the filter, beginning at place `from`; or the entry with the number `whole`."""
 
     start: int = 0
     count: int = 100
     filter: TraceFilter | None = None
     brief: bool = False
-    """Without the messages, for lists."""
+    """Without messages, for lists."""
     masked: bool = False
-    """Without tokens, passwords and keys, as far as they are known by their names: for files."""
+    """For a file: as records of `mcpd trace`, with known secrets masked."""
     whole: int | None = None

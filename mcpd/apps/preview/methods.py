@@ -1,6 +1,6 @@
-"""The requests of a page, a function for each, and the table of them.
+"""The requests and notifications of a page, and their tables.
 
-What is asked of the server goes there as it is, and comes back so. Errors of the server are the page's to show.
+Requests for the server are sent to it unchanged, and so are its answers to the page.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from msgspec.json import decode
 from mcpd import __version__
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.preview.messages import (
-    CallId,
-    CallPartial,
-    CallResult,
-    Cancel,
+    AllowPermission,
+    BeginCall,
+    CallViewTool,
+    CancelCall,
     ChangeContext,
+    CloseView,
     Complete,
     Connect,
     GetPrompt,
-    HelloResult,
-    Nothing,
+    NoParams,
     OpenView,
-    Permission,
-    SandboxInfo,
+    PartialCall,
     ServerInfo,
     SetLevel,
     SetProfile,
@@ -40,64 +39,100 @@ from mcpd.apps.preview.messages import (
     ViewInfo,
     ViewLost,
     ViewMessage,
-    ViewReason,
-    ViewToolsCall,
 )
 from mcpd.apps.preview.session import PERMISSIONS, Page, PreviewSession
 from mcpd.apps.preview.views import PageViews
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, resource_uri, tool_problems
 from mcpd.client import Client
-from mcpd.client.session import OnProgress
 from mcpd.errors import InvalidParams, InvalidRequest, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.versions import table
 
+FRESH_SECONDS = 2.0
+"""Tools that were listed less than this long ago are not listed again."""
+
+MAX_CALLS = 200
+"""How many calls of a page are remembered. Views can be opened for them."""
+
 MAX_LIST_PAGES = 1000
 
 
-async def read_all(client: Client, method: str, member: str) -> list[Raw]:
-    """All entries of a list. Raises what the client does, ProtocolError for an answer that is none."""
-    entries: list[Raw] = []
-    cursor: str | None = None
-    for _ in range(MAX_LIST_PAGES):
-        raw = await client.request(method, None if cursor is None else {"cursor": cursor})
-        try:
-            page: dict[str, Raw] = decode(raw, type=dict[str, Raw])
-            entries += decode(page[member], type=list[Raw])
-            after: Any = decode(page["nextCursor"]) if "nextCursor" in page else None
-        except (KeyError, *MALFORMED) as error:
-            raise ProtocolError(f"The answer to {method} cannot be read: {explain(error)}") from None
-        if not isinstance(after, str) or after == cursor:
-            break
-        cursor = after
-
-    return entries
-
-
-FRESH_SECONDS = 2.0
-"""The server's tools are not listed again so soon."""
-
-MAX_CALLS = 200
-"""Of the calls of a page so many are remembered: Views can be opened for them."""
-
-
 class PageRequestHandler:
-    """Handles the requests of one page, each by a function of `METHODS`: has its calls and its Views."""
+    """Handles the requests of one page, and has its calls and Views."""
 
     def __init__(self, session: PreviewSession, page: Page, views: PageViews, sandbox_origin: str) -> None:
         self.session = session
         self.page = page
         self.views = views
-        self.sandbox_origin = sandbox_origin
-        self.calls: OrderedDict[str, ToolCall] = OrderedDict()
-        self.written: dict[str, str] = {}
-        """The characters of the arguments so far, of calls that are written bit by bit."""
+        self._sandbox_origin = sandbox_origin
+        self._calls: OrderedDict[str, ToolCall] = OrderedDict()
+        self._written: dict[str, str] = {}
+        """The characters of streamed arguments so far, by the id of the call."""
 
-    def begin(self, call_id: str, name: str, caller: str) -> ToolCall:
-        """A call under the page's own id. Raises InvalidParams for an id that was used, or a tool that is not there."""
-        if call_id in self.calls:
-            raise InvalidParams(f"the call {call_id!r:.80} was begun already")
+    @property
+    def _client(self) -> Client:
+        return self.session.host.client
+
+    async def hello(self, params: NoParams) -> Any:
+        return {
+            "mcpd": __version__,
+            "target": self.session.options.name,
+            "profile": self.views.profile,
+            "profiles": ["opaque"] if self.views.is_plain else ["strict", "compat", "opaque"],
+            "quirks": self.views.quirks,
+            "versions": list(table.SUPPORTED),
+            "server": self.session.info(),
+            "sandbox": {"origin": self._sandbox_origin},
+            "context": self.session.context,
+        }
+
+    async def connect(self, params: Connect) -> ServerInfo:
+        if params.version is not None and params.version not in table.SUPPORTED:
+            raise InvalidParams(f"protocol version {params.version!r:.40}: there are {', '.join(table.SUPPORTED)}")
+        return await self.session.connect(params.version)
+
+    # ------------------------------------------------------------------------------------- server
+
+    async def list_tools(self, params: NoParams) -> Any:
+        # The host lists the tools when it connects and when they change, which may have just happened.
+        entries = await self.session.host.listed_tools(fresh_seconds=FRESH_SECONDS)
+        return {"tools": [_tool_entry(raw) for raw in entries]}
+
+    async def subscribe(self, params: Uri) -> None:
+        await self._client.subscribe(params.uri)
+
+    async def unsubscribe(self, params: Uri) -> None:
+        await self._client.unsubscribe(params.uri)
+
+    async def set_level(self, params: SetLevel) -> None:
+        await self._client.set_log_level(params.level)
+
+    # ------------------------------------------------------------------------------------- calls
+
+    async def call_tool(self, params: ToolsCall) -> Any:
+        call = self._calls.get(params.call_id)
+        if call is None or call.name != params.name:
+            call = self._begin_call(params)
+
+        def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            members = {"progress": progress, "total": total, "message": message}
+            self.page.notify("call/progress", {"callId": params.call_id, **members})
+
+        started = time.perf_counter()
+        result = await call.run(params.arguments or {}, on_progress=on_progress)
+        milliseconds = round((time.perf_counter() - started) * 1000, 1)
+        # `text` is what a host without apps shows.
+        content = list(result.content)
+        return {"result": call.raw_result, "milliseconds": milliseconds, "view": call.view_uri, "text": content}
+
+    async def begin_call(self, params: BeginCall) -> None:
+        self._begin_call(params)
+
+    def _begin_call(self, params: BeginCall) -> ToolCall:
+        name, caller = params.name, params.caller
+        if params.call_id in self._calls:
+            raise InvalidParams(f"the call {params.call_id!r:.80} was begun already")
         host = self.session.host
         tool = host.find_tool(name)
         if tool is None:
@@ -107,275 +142,182 @@ class PageRequestHandler:
         if caller == "model" and not is_for_model(tool):
             raise InvalidParams(f"the tool {name!r:.200} is not for the model (_meta.ui.visibility)")
 
-        call = self.calls[call_id] = ToolCall(host.client, tool)
-        for old in list(self.calls)[: len(self.calls) - MAX_CALLS]:
-            del self.calls[old]
-            self.written.pop(old, None)
-
+        call = self._calls[params.call_id] = ToolCall(host.client, tool)
+        if len(self._calls) > MAX_CALLS:
+            oldest, _ = self._calls.popitem(last=False)
+            self._written.pop(oldest, None)
         return call
 
-    def call(self, call_id: str) -> ToolCall:
-        """One of its calls. Raises InvalidParams."""
-        call = self.calls.get(call_id)
+    def _call(self, call_id: str) -> ToolCall:
+        call = self._calls.get(call_id)
         if call is None:
             raise InvalidParams(f"there is no call {call_id!r:.80}")
         return call
 
+    async def partial_call(self, params: PartialCall) -> Any:
+        """Stream arguments. The page sends all characters each time, a model only the new ones."""
+        call, before = self._call(params.call_id), self._written.get(params.call_id, "")
+        if not params.text.startswith(before):
+            raise InvalidParams("the text must continue the one that was sent before")
+        self._written[params.call_id] = params.text
+        call.stream_arguments(params.text[len(before) :])
+        return {"closed": call.partial}
 
-class Method(Struct, frozen=True):
-    """One request: what its params are, and what it does."""
+    async def cancel_call(self, params: CancelCall) -> None:
+        self._call(params.call_id).cancel(params.reason)
 
-    params: type[Struct]
-    run: Callable[[PageRequestHandler, Any], Awaitable[Any]]
+    # ------------------------------------------------------------------------------------- Views
+
+    async def open_view(self, params: OpenView) -> ViewInfo:
+        call = self._call(params.call_id)
+        if call.view_uri is None:
+            raise InvalidRequest(f"the tool {call.name} has no View")
+        return await self.views.open(call, params.call_id, params.context)
+
+    async def close_view(self, params: CloseView) -> Any:
+        return {"clean": await self.views.close(params.view_id, params.reason)}
+
+    async def reload_view(self, params: ViewId) -> ViewInfo:
+        return await self.views.reload(params.view_id)
+
+    async def ping_view(self, params: ViewId) -> Any:
+        return {"milliseconds": round(await self.views.ping(params.view_id) * 1000, 2)}
+
+    async def change_context(self, params: ChangeContext) -> None:
+        self.views.change_context(params.view_id, params.context)
+
+    async def view_tools(self, params: ViewId) -> Any:
+        return {"tools": self.views.shown(params.view_id).app_tools}
+
+    async def call_view_tool(self, params: CallViewTool) -> Any:
+        view = self.views.shown(params.view_id)
+        return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
+
+    async def allow_permission(self, params: AllowPermission) -> None:
+        if params.name not in PERMISSIONS:
+            raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
+        self.views.allow(params.view_id, params.name)
+
+    async def set_quirks(self, params: SetQuirks) -> None:
+        self.views.quirks = params.quirks
+
+    async def set_profile(self, params: SetProfile) -> None:
+        if self.views.is_plain and params.profile != "opaque":
+            raise InvalidParams("this browser does not resolve the names of the sandbox, so Views must be opaque")
+        self.views.profile = params.profile
+
+    def receive_from_view(self, params: ViewMessage) -> None:
+        self.views.receive(params.view_id, params.message)
+
+    def view_lost(self, params: ViewLost) -> None:
+        self.views.lost(params.view_id, params.reason)
+
+    # ------------------------------------------------------------------------------------- records
+
+    async def conversation(self, params: NoParams) -> Any:
+        conversation = self.session.conversation
+        messages = [
+            {"viewId": message.view, "tool": message.tool, "role": message.role, "content": message.content}
+            for message in conversation.messages
+        ]
+        context = [
+            {"viewId": each.view, "tool": each.tool, "content": each.content,
+             "structuredContent": each.structured_content}
+            for each in conversation.contexts
+        ]  # fmt: skip
+        return {"messages": messages, "context": context}
+
+    async def trace(self, params: TraceGet) -> Any:
+        return self.session.trace.get(params)
 
 
-async def _hello(handler: PageRequestHandler, params: Struct) -> HelloResult:
-    session, views = handler.session, handler.views
-    return HelloResult(
-        mcpd=__version__,
-        target=session.options.name,
-        profile=views.profile,
-        profiles=["opaque"] if views.is_plain else ["strict", "compat", "opaque"],
-        quirks=views.quirks,
-        versions=list(table.SUPPORTED),
-        server=session.info(),
-        sandbox=SandboxInfo(origin=handler.sandbox_origin),
-        context=session.context,
-    )
-
-
-async def _connect(handler: PageRequestHandler, params: Connect) -> ServerInfo:
-    if params.version is not None and params.version not in table.SUPPORTED:
-        raise InvalidParams(f"protocol version {params.version!r:.40}: there are {', '.join(table.SUPPORTED)}")
-    return await handler.session.connect(params.version)
-
-
-# ---------------------------------------------------------------------------------------- the server
-
-
-async def _tools(handler: PageRequestHandler, params: Nothing) -> Any:
-    # What the host has just read, because it has connected or the list has changed, is not asked for again.
-    entries = await handler.session.host.listed_tools(fresh_seconds=FRESH_SECONDS)
-    return {"tools": [_entry(raw) for raw in entries]}
-
-
-def _entry(raw: Raw) -> dict[str, Any]:
-    """A tool as listed, with what a host makes of it; one that no host can read with why."""
+def _tool_entry(raw: Raw) -> dict[str, Any]:
+    """Return a listed tool with its audience and problems, or the reason why no host can decode it."""
     listed = decode(raw)
     try:
         tool = decode(raw, type=Tool)
     except MALFORMED as error:
         members = listed if isinstance(listed, dict) else {"listed": listed}
         name = members.get("name")
-        why = f"no host can read this, and it is left out: {explain(error)}"
-        named = name if isinstance(name, str) else "(without a name)"
-        return {**members, "name": named, "visibility": [], "app": None, "problems": [why]}
+        problem = f"no host can read this tool, and each leaves it out: {explain(error)}"
+        shown = name if isinstance(name, str) else "(without a name)"
+        return {**members, "name": shown, "visibility": [], "app": None, "problems": [problem]}
 
     audience = [who for who, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
     return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": tool_problems(listed)}
 
 
-def _list(method: str, member: str) -> Callable[[PageRequestHandler, Nothing], Awaitable[Any]]:
-    async def run(handler: PageRequestHandler, params: Nothing) -> Any:
-        return {member: await read_all(handler.session.host.client, method, member)}
-
-    return run
-
-
-async def _subscribe(handler: PageRequestHandler, params: Uri) -> Nothing:
-    await handler.session.host.client.subscribe(params.uri)
-    return Nothing()
-
-
-async def _unsubscribe(handler: PageRequestHandler, params: Uri) -> Nothing:
-    await handler.session.host.client.unsubscribe(params.uri)
-    return Nothing()
-
-
-async def _set_level(handler: PageRequestHandler, params: SetLevel) -> Nothing:
-    await handler.session.host.client.set_log_level(params.level)
-    return Nothing()
+async def _read_list(client: Client, method: str, member: str) -> list[Raw]:
+    """Return all entries of a list as the server sent them. Raises ProtocolError for an invalid answer."""
+    entries: list[Raw] = []
+    cursor: str | None = None
+    for _ in range(MAX_LIST_PAGES):
+        raw = await client.request(method, None if cursor is None else {"cursor": cursor})
+        try:
+            page: dict[str, Raw] = decode(raw, type=dict[str, Raw])
+            entries += decode(page[member], type=list[Raw])
+            following: Any = decode(page["nextCursor"]) if "nextCursor" in page else None
+        except (KeyError, *MALFORMED) as error:
+            raise ProtocolError(f"The answer to {method} cannot be read: {explain(error)}") from None
+        if not isinstance(following, str) or following == cursor:
+            break
+        cursor = following
+    return entries
 
 
-async def _read(handler: PageRequestHandler, params: Uri) -> Raw:
-    return await handler.session.host.client.request("resources/read", params)
+Handle = Callable[[PageRequestHandler, Any], Awaitable[Any]]
 
 
-async def _prompt(handler: PageRequestHandler, params: GetPrompt) -> Raw:
-    return await handler.session.host.client.request("prompts/get", params)
+def _list(method: str, member: str) -> Handle:
+    async def handle(handler: PageRequestHandler, params: NoParams) -> Any:
+        return {member: await _read_list(handler.session.host.client, method, member)}
+
+    return handle
 
 
-async def _complete(handler: PageRequestHandler, params: Complete) -> Raw:
-    return await handler.session.host.client.request("completion/complete", params)
+def _forward(method: str) -> Handle:
+    async def handle(handler: PageRequestHandler, params: Struct) -> Raw:
+        return await handler.session.host.client.request(method, params)
+
+    return handle
 
 
-# --------------------------------------------------------------------------------------------- calls
+_Handler = PageRequestHandler
 
-
-async def _call(handler: PageRequestHandler, params: ToolsCall) -> CallResult:
-    call = handler.calls.get(params.call_id)
-    if call is None or call.name != params.name:
-        call = handler.begin(params.call_id, params.name, params.caller)
-
-    began = time.perf_counter()
-    result = await call.run(params.arguments or {}, on_progress=_progress(handler.page, params.call_id))
-    took = round((time.perf_counter() - began) * 1000, 1)
-    assert call.raw_result is not None
-    return CallResult(result=call.raw_result, milliseconds=took, view=call.view_uri, text=list(result.content))
-
-
-async def _begin_call(handler: PageRequestHandler, params: CallId) -> Nothing:
-    handler.begin(params.call_id, params.name, params.caller)
-    return Nothing()
-
-
-async def _partial_call(handler: PageRequestHandler, params: CallPartial) -> Any:
-    """The page sends all characters each time; a model would send those that are new."""
-    call, before = handler.call(params.call_id), handler.written.get(params.call_id, "")
-    if not params.text.startswith(before):
-        raise InvalidParams("the text goes on from what was sent before")
-    handler.written[params.call_id] = params.text
-    call.stream_arguments(params.text[len(before) :])
-    return {"closed": call.partial}
-
-
-async def _cancel_call(handler: PageRequestHandler, params: Cancel) -> Nothing:
-    handler.call(params.call_id).cancel(params.reason)
-    return Nothing()
-
-
-def _progress(page: Page, call_id: str) -> OnProgress:
-    def told(progress: float, total: float | None, message: str | None) -> None:
-        page.notify("call/progress", {"callId": call_id, "progress": progress, "total": total, "message": message})
-
-    return told
-
-
-# --------------------------------------------------------------------------------------------- Views
-
-
-async def _open_view(handler: PageRequestHandler, params: OpenView) -> ViewInfo:
-    call = handler.call(params.call_id)
-    if call.view_uri is None:
-        raise InvalidRequest(f"the tool {call.name} has no View")
-    return await handler.views.open(call, params.call_id, params.context)
-
-
-async def _close_view(handler: PageRequestHandler, params: ViewReason) -> Any:
-    return {"clean": await handler.views.close(params.view_id, params.reason)}
-
-
-async def _reload_view(handler: PageRequestHandler, params: ViewId) -> ViewInfo:
-    return await handler.views.reload(params.view_id)
-
-
-async def _ping_view(handler: PageRequestHandler, params: ViewId) -> Any:
-    return {"milliseconds": round(await handler.views.ping(params.view_id) * 1000, 2)}
-
-
-async def _change_context(handler: PageRequestHandler, params: ChangeContext) -> Nothing:
-    handler.views.change_context(params.view_id, params.context)
-    return Nothing()
-
-
-async def _view_tools(handler: PageRequestHandler, params: ViewId) -> Any:
-    return {"tools": handler.views.shown(params.view_id).app_tools}
-
-
-async def _call_view_tool(handler: PageRequestHandler, params: ViewToolsCall) -> Any:
-    view = handler.views.shown(params.view_id)
-    return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
-
-
-async def _allow(handler: PageRequestHandler, params: Permission) -> Nothing:
-    if params.name not in PERMISSIONS:
-        raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
-    handler.views.allow(params.view_id, params.name)
-    return Nothing()
-
-
-async def _set_quirks(handler: PageRequestHandler, params: SetQuirks) -> Nothing:
-    handler.views.quirks = params.quirks
-    return Nothing()
-
-
-async def _set_profile(handler: PageRequestHandler, params: SetProfile) -> Nothing:
-    if handler.views.is_plain and params.profile != "opaque":
-        raise InvalidParams("where the names of the sandbox are not found, Views are opaque")
-    handler.views.profile = params.profile
-    return Nothing()
-
-
-# ------------------------------------------------------------------------------------------- records
-
-
-async def _conversation(handler: PageRequestHandler, params: Nothing) -> Any:
-    told = handler.session.conversation
-    messages = [
-        {"viewId": one.view, "tool": one.tool, "role": one.role, "content": one.content} for one in told.messages
-    ]
-    context = [
-        {"viewId": one.view, "tool": one.tool, "content": one.content, "structuredContent": one.structured_content}
-        for one in told.contexts
-    ]
-
-    return {"messages": messages, "context": context}
-
-
-async def _trace(handler: PageRequestHandler, params: TraceGet) -> Any:
-    return handler.session.trace.get(params)
-
-
-METHODS: dict[str, Method] = {
-    "hello": Method(Nothing, _hello),
-    "server/connect": Method(Connect, _connect),
-    "tools/list": Method(Nothing, _tools),
-    "resources/list": Method(Nothing, _list("resources/list", "resources")),
-    "resources/templates/list": Method(Nothing, _list("resources/templates/list", "resourceTemplates")),
-    "prompts/list": Method(Nothing, _list("prompts/list", "prompts")),
-    "resources/read": Method(Uri, _read),
-    "prompts/get": Method(GetPrompt, _prompt),
-    "completion/complete": Method(Complete, _complete),
-    "resources/subscribe": Method(Uri, _subscribe),
-    "resources/unsubscribe": Method(Uri, _unsubscribe),
-    "logging/setLevel": Method(SetLevel, _set_level),
-    "tools/call": Method(ToolsCall, _call),
-    "call/begin": Method(CallId, _begin_call),
-    "call/partial": Method(CallPartial, _partial_call),
-    "call/cancel": Method(Cancel, _cancel_call),
-    "view/open": Method(OpenView, _open_view),
-    "view/close": Method(ViewReason, _close_view),
-    "view/reload": Method(ViewId, _reload_view),
-    "view/ping": Method(ViewId, _ping_view),
-    "view/context": Method(ChangeContext, _change_context),
-    "view/tools": Method(ViewId, _view_tools),
-    "view/tools/call": Method(ViewToolsCall, _call_view_tool),
-    "view/permission": Method(Permission, _allow),
-    "quirks/set": Method(SetQuirks, _set_quirks),
-    "profile/set": Method(SetProfile, _set_profile),
-    "conversation/get": Method(Nothing, _conversation),
-    "trace/get": Method(TraceGet, _trace),
+REQUESTS: dict[str, tuple[type[Struct], Handle]] = {
+    "hello": (NoParams, _Handler.hello),
+    "server/connect": (Connect, _Handler.connect),
+    "tools/list": (NoParams, _Handler.list_tools),
+    "resources/list": (NoParams, _list("resources/list", "resources")),
+    "resources/templates/list": (NoParams, _list("resources/templates/list", "resourceTemplates")),
+    "prompts/list": (NoParams, _list("prompts/list", "prompts")),
+    "resources/read": (Uri, _forward("resources/read")),
+    "prompts/get": (GetPrompt, _forward("prompts/get")),
+    "completion/complete": (Complete, _forward("completion/complete")),
+    "resources/subscribe": (Uri, _Handler.subscribe),
+    "resources/unsubscribe": (Uri, _Handler.unsubscribe),
+    "logging/setLevel": (SetLevel, _Handler.set_level),
+    "tools/call": (ToolsCall, _Handler.call_tool),
+    "call/begin": (BeginCall, _Handler.begin_call),
+    "call/partial": (PartialCall, _Handler.partial_call),
+    "call/cancel": (CancelCall, _Handler.cancel_call),
+    "view/open": (OpenView, _Handler.open_view),
+    "view/close": (CloseView, _Handler.close_view),
+    "view/reload": (ViewId, _Handler.reload_view),
+    "view/ping": (ViewId, _Handler.ping_view),
+    "view/context": (ChangeContext, _Handler.change_context),
+    "view/tools": (ViewId, _Handler.view_tools),
+    "view/tools/call": (CallViewTool, _Handler.call_view_tool),
+    "view/permission": (AllowPermission, _Handler.allow_permission),
+    "quirks/set": (SetQuirks, _Handler.set_quirks),
+    "profile/set": (SetProfile, _Handler.set_profile),
+    "conversation/get": (NoParams, _Handler.conversation),
+    "trace/get": (TraceGet, _Handler.trace),
 }
-"""What a page asks."""
+"""The requests of a page: the type of the params and the function. A function without a result is answered with {}."""
 
-
-def _message(handler: PageRequestHandler, params: ViewMessage) -> None:
-    handler.views.receive(params.view_id, params.message)
-
-
-def _lost(handler: PageRequestHandler, params: ViewLost) -> None:
-    handler.views.lost(params.view_id, params.reason)
-
-
-class Heard(Struct, frozen=True):
-    """One notification: what its params are, and what it does."""
-
-    params: type[Struct]
-    run: Callable[[PageRequestHandler, Any], None]
-
-
-HEARD: dict[str, Heard] = {
-    "view/message": Heard(ViewMessage, _message),
-    "view/lost": Heard(ViewLost, _lost),
+NOTIFICATIONS: dict[str, tuple[type[Struct], Callable[[PageRequestHandler, Any], None]]] = {
+    "view/message": (ViewMessage, _Handler.receive_from_view),
+    "view/lost": (ViewLost, _Handler.view_lost),
 }
-"""What a page tells."""
+"""The notifications of a page: the type of the params and the function."""

@@ -1,4 +1,4 @@
-"""One preview, put together: the server's session, and what browsers reach of it."""
+"""A preview: the session with the server, and the ports on which browsers reach it."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ import asyncio
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from mcpd.apps.preview.sandbox import Origins
 from mcpd.apps.preview.session import PreviewSession, SessionOptions
 
 if TYPE_CHECKING:
     from mcpd.apps.preview.front import Front
+    from mcpd.apps.preview.sandbox import Origins
 
-_BEGUN_SECONDS = 0.05
-"""Until then the server's process is there."""
+_STARTED_SECONDS = 0.05
+"""After this time the process of the server has been started."""
 
 
 class Preview:
-    """`async with Preview(options) as preview:` listens and is connected. `folder` has the page's files."""
+    """`async with Preview(options) as preview:` connects to the server and listens.
+
+    `port` is that of the page; 0 uses any free one. `folder` has the files of another page.
+    """
 
     def __init__(self, options: SessionOptions, *, port: int = 0, folder: str | None = None) -> None:
         self.session = PreviewSession(options)
         self.token = token_urlsafe(24)
-        """What a page has to know to be let in."""
+        """A page has to send this token."""
         self.origins: Origins
-        """Where it is listened, once it is."""
+        """The origins of the page and the sandbox, once the ports are open."""
         self._port = port
         self._folder = folder
         self._front: Front | None = None
 
     @property
     def url(self) -> str:
-        """What the user opens."""
+        """The address for the user."""
         return self.origins.url(self.token)
 
     @property
     def plain_url(self) -> str:
-        """The same for browsers that find no names under `localhost`."""
+        """The address for browsers that do not resolve names under `localhost`."""
         return self.origins.url(self.token, is_plain=True)
 
     async def __aenter__(self) -> Preview:
@@ -50,8 +53,8 @@ class Preview:
         """Connect to the server, then listen. Raises what `Host.open` raises, ConfigurationError for the port."""
         connecting = asyncio.create_task(self.session.connect(self.session.options.version))
         try:
-            # The server starts in a process of its own: what listens is loaded when that has begun, and while it does.
-            await asyncio.wait((connecting,), timeout=_BEGUN_SECONDS)
+            # The HTTP server is loaded while the server of the user starts in its process.
+            await asyncio.wait((connecting,), timeout=_STARTED_SECONDS)
             from mcpd.apps.preview.front import Front
 
             await connecting
@@ -64,7 +67,7 @@ class Preview:
             raise
 
     async def aclose(self) -> None:
-        """Close all Views, leave the server, listen no more."""
+        """Close all Views, disconnect from the server, and stop listening."""
         try:
             await self.session.aclose()
         finally:

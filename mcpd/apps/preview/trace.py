@@ -1,7 +1,7 @@
-"""Every message of all three parties, in the order in which it passed: host and server, host and Views.
+"""Every message between host and server and between host and Views, in the order in which they passed.
 
-Bounded: of more than so many messages, or bytes, the oldest are forgotten. Windows of what passes a filter are given by
-their place in it, and found without a look at the others: what passes is noted once, when it comes or is asked for.
+The trace is bounded: when there are too many messages or bytes, the oldest are dropped. A page reads windows of the
+entries that pass a filter. Each entry is tested once for each filter, when it is first needed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_BYTES = 64 * 1024 * 1024
 CUT_BYTES = 64 * 1024
 MAX_WINDOW = 1000
 GIST_CHARACTERS = 160
-_TELL_SECONDS = 0.05
+_NOTIFY_SECONDS = 0.05
 _MAX_OPEN = 1024
 
 
 class TraceEntry(Struct, frozen=True):
-    """One message; `at` in seconds since the trace began. `method` of an answer is that of its request."""
+    """One message. `at` is in seconds since the trace began. The `method` of an answer is the method of its request."""
 
     n: int
     at: float
@@ -45,12 +45,12 @@ class TraceEntry(Struct, frozen=True):
     id: Id | None
     data: bytes
     gist: str = ""
-    """The beginning of its params, result or error, for a list."""
+    """The beginning of the params, result or error, for a list."""
     note: str = ""
 
 
-class _View:
-    """What passes one filter: the numbers of the entries, and up to which was looked."""
+class _FilteredView:
+    """The entries that pass one filter: their numbers, and how many entries have been tested."""
 
     def __init__(self, wanted: TraceFilter) -> None:
         self.numbers: list[int] = []
@@ -61,7 +61,7 @@ class _View:
         self._text = (wanted.text or "").lower().encode()
 
     def passes(self, entry: TraceEntry) -> bool:
-        """Whether it is wanted; the quick questions come first."""
+        """Return whether an entry passes. The fast tests come first."""
         if self._kinds is not None and entry.kind not in self._kinds:
             return False
         if self._parties is not None and not self._concerns(entry):
@@ -73,43 +73,43 @@ class _View:
         return not self._text or self._text in entry.data.lower()
 
     def _concerns(self, entry: TraceEntry) -> bool:
-        """`view` stands for all Views."""
+        """In a filter, `view` means all Views."""
         wanted = self._parties or frozenset()
         ends = (entry.sender, entry.receiver)
         return any(end in wanted or ("view" in wanted and end.startswith("view:")) for end in ends)
 
 
 class Trace:
-    """The messages of one preview. `tell` is called, at most 20 times a second, with how many there have been."""
+    """The messages of one preview. `notify` receives the number of entries, at most 20 times a second."""
 
-    def __init__(self, tell: Callable[[int], None] = lambda total: None) -> None:
+    def __init__(self, notify: Callable[[int], None] = lambda total: None) -> None:
         self.total = 0
-        """How many there have been; the numbers of entries begin at 0."""
-        self._tell = tell
+        """How many entries there have been. Their numbers begin at 0."""
+        self._notify = notify
         self._entries: list[TraceEntry | None] = []
-        self._forgotten = 0
-        """How many of the first are not kept any more."""
+        self._dropped = 0
+        """How many of the first entries have been dropped."""
         self._bytes = 0
         self._began = time.monotonic()
         self._header = header(["mcpd", *sys.argv[1:]], Recording())
         self._open: OrderedDict[tuple[str, str, Id], str] = OrderedDict()
-        """The methods of requests that were not answered yet, by who asked whom."""
-        self._views: OrderedDict[bytes, _View] = OrderedDict()
+        """The methods of unanswered requests, by sender, receiver and id."""
+        self._views: OrderedDict[bytes, _FilteredView] = OrderedDict()
 
         self._timer: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------------------------- writing
 
     def add(self, sender: str, receiver: str, data: bytes, note: str = "") -> None:
-        """A message passes now. `host`, `server` and `view:<id>` are the parties."""
+        """Add a message that passes now. The parties are `host`, `server` and `view:<id>`."""
         head = head_of(data)
-        kind, method, request_id = self._what(sender, receiver, head)
+        kind, method, request_id = self._classify(sender, receiver, head)
         at = round(time.monotonic() - self._began, 4)
         gist = _gist(head)
         self._append(TraceEntry(self.total, at, sender, receiver, kind, method, request_id, data, gist, note))
 
     def say(self, sender: str, receiver: str, note: str) -> None:
-        """Something else happened between the two: what came was no message, or nothing will come."""
+        """Add a note about something other than a message: an invalid frame, or the end of the connection."""
         at = round(time.monotonic() - self._began, 4)
         self._append(TraceEntry(self.total, at, sender, receiver, "invalid", None, None, b"", note=note))
 
@@ -117,24 +117,25 @@ class Trace:
         self.total += 1
         self._entries.append(entry)
         self._bytes += len(entry.data)
-        while self._bytes > MAX_BYTES or self.total - self._forgotten > MAX_ENTRIES:
-            self._forget_first()
+        while self._bytes > MAX_BYTES or self.total - self._dropped > MAX_ENTRIES:
+            self._drop_first()
 
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_TELL_SECONDS, self._tell_now)
+            self._timer = asyncio.get_running_loop().call_later(_NOTIFY_SECONDS, self._notify_now)
 
-    def _forget_first(self) -> None:
-        place = self._forgotten - (self.total - len(self._entries))
+    def _drop_first(self) -> None:
+        place = self._dropped - (self.total - len(self._entries))
         first = self._entries[place]
         assert first is not None
         self._bytes -= len(first.data)
         self._entries[place] = None
-        self._forgotten += 1
+        self._dropped += 1
 
-        if place >= MAX_ENTRIES:  # in one piece, now and then
+        # The list is shortened in large steps.
+        if place >= MAX_ENTRIES:
             del self._entries[: place + 1]
 
-    def _what(self, sender: str, receiver: str, head: Head | None) -> tuple[str, str | None, Id | None]:
+    def _classify(self, sender: str, receiver: str, head: Head | None) -> tuple[str, str | None, Id | None]:
         if head is None:
             return "invalid", None, None
 
@@ -152,19 +153,21 @@ class Trace:
         method = None if request_id is None else self._open.pop((receiver, sender, request_id), None)
         return "error" if bytes(head.error) else "response", method, request_id
 
-    def _tell_now(self) -> None:
+    def _notify_now(self) -> None:
         self._timer = None
-        self._tell(self.total)
+        self._notify(self.total)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Stop notifications."""
         if self._timer is not None:
             self._timer.cancel()
 
     # ------------------------------------------------------------------------------------- reading
 
     def get(self, asked: TraceGet) -> dict[str, Any]:
-        """What a page shows: `total` of those that pass, the place of the `first`, and the `entries`."""
+        """Return a window for the page: the `total` of entries that pass, the place of the `first`, and the
+        `entries`.
+        """
         if asked.masked and asked.whole is None and asked.start == 0:
             return {**self._window(asked), "header": self._header}
         return self._window(asked)
@@ -172,48 +175,48 @@ class Trace:
     def _window(self, asked: TraceGet) -> dict[str, Any]:
         if asked.whole is not None:
             found = self._entry(asked.whole)
-            entries = [] if found is None else [self._whole(found, None, asked)]
+            entries = [] if found is None else [self._entry_json(found, None, asked)]
             return {"total": self.total, "first": asked.whole, "entries": entries}
 
         count = max(0, min(asked.count, MAX_WINDOW))
         wanted = asked.filter
         if wanted is None or wanted == TraceFilter():
-            first = max(asked.start, self._forgotten)
+            first = max(asked.start, self._dropped)
             numbers: Sequence[int] = range(first, min(first + count, self.total))
-            return {"total": self.total, "first": first, "entries": self._all(numbers, asked)}
+            return {"total": self.total, "first": first, "entries": self._entries_json(numbers, asked)}
 
         view = self._view_of(wanted)
-        gone = bisect_left(view.numbers, self._forgotten)
+        gone = bisect_left(view.numbers, self._dropped)
         first = max(asked.start, gone)
         numbers = view.numbers[first : first + count]
-        return {"total": len(view.numbers), "first": first, "entries": self._all(numbers, asked)}
+        return {"total": len(view.numbers), "first": first, "entries": self._entries_json(numbers, asked)}
 
-    def _all(self, numbers: Iterable[int], asked: TraceGet) -> list[dict[str, Any]]:
+    def _entries_json(self, numbers: Iterable[int], asked: TraceGet) -> list[dict[str, Any]]:
         found = [entry for number in numbers if (entry := self._entry(number)) is not None]
         if asked.brief:
-            return [{**_facts(entry), "preview": entry.gist} for entry in found]
-        return [self._whole(entry, CUT_BYTES, asked) for entry in found]
+            return [{**_summary(entry), "preview": entry.gist} for entry in found]
+        return [self._entry_json(entry, CUT_BYTES, asked) for entry in found]
 
-    def _whole(self, entry: TraceEntry, most: int | None, asked: TraceGet) -> dict[str, Any]:
-        """An entry with its message; for a file as `mcpd trace show` reads it, without secrets."""
+    def _entry_json(self, entry: TraceEntry, max_bytes: int | None, asked: TraceGet) -> dict[str, Any]:
+        """Return an entry with its message, or for a file as a record of `mcpd trace` with masked secrets."""
         if not asked.masked:
-            return _shown(entry, most)
-        return {**_recorded(entry, most), "n": entry.n}
+            return _shown(entry, max_bytes)
+        return {**_recorded(entry, max_bytes), "n": entry.n}
 
     def _entry(self, number: int) -> TraceEntry | None:
         place = number - (self.total - len(self._entries))
-        return self._entries[place] if self._forgotten <= number < self.total else None
+        return self._entries[place] if self._dropped <= number < self.total else None
 
-    def _view_of(self, wanted: TraceFilter) -> _View:
+    def _view_of(self, wanted: TraceFilter) -> _FilteredView:
         key = repr(wanted).encode()
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = _View(wanted)
+            view = self._views[key] = _FilteredView(wanted)
             if len(self._views) > 8:
                 self._views.popitem(last=False)
 
         self._views.move_to_end(key)
-        begin, offset = max(view.seen, self._forgotten), self.total - len(self._entries)
+        begin, offset = max(view.seen, self._dropped), self.total - len(self._entries)
         for entry in islice(self._entries, begin - offset, None):
             if entry is not None and view.passes(entry):
                 view.numbers.append(entry.n)
@@ -230,19 +233,19 @@ def _gist(head: Head | None) -> str:
     return ""
 
 
-def _recorded(entry: TraceEntry, most: int | None) -> dict[str, Any]:
-    """An entry as a record of a file, cut to `most` bytes."""
+def _recorded(entry: TraceEntry, max_bytes: int | None) -> dict[str, Any]:
+    """Return an entry as a record of a file, cut to `max_bytes`."""
     parties = {"from": entry.sender, "to": entry.receiver}
     if not entry.data:
         return {"t": entry.at, "event": "note", **parties, "text": entry.note}
     size = len(entry.data)
-    record = to_record(entry.sender, Line(entry.data, size), entry.at, Recording(max_bytes=most or size))
+    record = to_record(entry.sender, Line(entry.data, size), entry.at, Recording(max_bytes=max_bytes or size))
     return {**record, **parties, "note": entry.note} if entry.note else {**record, **parties}
 
 
-def _facts(entry: TraceEntry) -> dict[str, Any]:
-    """An entry as JSON, without its message."""
-    facts: dict[str, Any] = {
+def _summary(entry: TraceEntry) -> dict[str, Any]:
+    """Return an entry as JSON without its message."""
+    summary: dict[str, Any] = {
         "n": entry.n,
         "time": entry.at,
         "from": entry.sender,
@@ -253,15 +256,15 @@ def _facts(entry: TraceEntry) -> dict[str, Any]:
         "bytes": len(entry.data),
     }
     if entry.note:
-        facts["note"] = entry.note
-    return facts
+        summary["note"] = entry.note
+    return summary
 
 
-def _shown(entry: TraceEntry, most: int | None) -> dict[str, Any]:
-    """An entry as JSON, its message cut to `most` bytes; None for the whole."""
-    shown = _facts(entry)
-    if most is not None and len(entry.data) > most:
-        shown |= {"cut": True, "text": entry.data[:most].decode(errors="replace")}
+def _shown(entry: TraceEntry, max_bytes: int | None) -> dict[str, Any]:
+    """Return an entry as JSON with its message, cut to `max_bytes`."""
+    shown = _summary(entry)
+    if max_bytes is not None and len(entry.data) > max_bytes:
+        shown |= {"cut": True, "text": entry.data[:max_bytes].decode(errors="replace")}
     elif _is_json(entry.data):
         shown["message"] = Raw(entry.data)
     else:
@@ -280,7 +283,7 @@ def _is_json(data: bytes) -> bool:
 
 
 class ServerWatcher(ChannelWatcher):
-    """Writes down what host and server say to each other."""
+    """Adds the messages between host and server to a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

@@ -1,8 +1,8 @@
-"""What a policy blocked, as a browser reports it, and what the app would have to declare for it.
+"""What a browser blocked in a View, and what the app has to declare or do instead.
 
-A report comes as JSON to `report-uri`: from the guest, whose policy is the View's, or from the proxy, whose policy
-keeps the View from leaving its place. Anything in it may be the View's own invention: it is shown as text, and does
-nothing.
+Violations of a policy are posted as JSON to `report-uri`: by the guest, which has the policy of the View, or by the
+proxy, whose policy keeps the View in its place. The script of the guest reports what a sandbox stops without an error.
+A View can forge both, so they are shown as text and have no other effect.
 
 Spec: CSP Level 3, 5.3; MCP Apps 2026-01-26, "CSP Construction from Metadata".
 """
@@ -18,7 +18,7 @@ from msgspec.json import Decoder
 
 from mcpd.protocol.jsonrpc import MALFORMED
 
-_MOST_CHARACTERS = 2000
+_MAX_CHARACTERS = 2000
 
 _FIELDS = {
     "connect-src": "connectDomains",
@@ -31,13 +31,21 @@ _FIELDS = {
     "base-uri": "baseUriDomains",
 }
 _SOURCE_SCHEMES = ("http", "https", "ws", "wss")
-_INLINE = {
-    "eval": "the specification grants no eval; a library that only tried it, as zod does, goes on without",
-    "wasm-eval": "the specification grants no WebAssembly",
-    "inline": "this is not granted inline: put it into the document as an element of its own",
-    "blob": "the specification grants no blob: URLs here",
+_ADVICE = {
+    "eval": "the specification allows no eval; a library that only tries it, as zod does, works without",
+    "wasm-eval": "the specification allows no WebAssembly",
+    "inline": "this may not be inline: put it into the document as an element of its own",
+    "blob": "the specification allows no blob: URLs here",
     "data": "data: URLs are for images and media; for others declare data: where the app may name it",
 }
+_STOPPED = {
+    "window": ("It tried to open a window", "hosts open none: ask the host by ui/open-link"),
+    "dialog": ("It tried to open a dialog", "hosts show none, and the call returned at once: ask in the page itself"),
+    "download": ("It tried to save a file", "hosts save none that way: offer it by ui/download-file"),
+    "denied": ("It was denied", "name it in _meta.ui.permissions of the resource, and grant it under “Details”"),
+    "unreachable": ("It could not load something", "check the address, the network and CORS"),
+}
+"""The title and the advice for each report of the script of the guest."""
 
 
 class _Report(Struct, rename="kebab"):
@@ -52,17 +60,6 @@ class _Body(Struct):
     report: _Report = field(name="csp-report")
 
 
-class Violation(Struct, frozen=True, kw_only=True):
-    """One thing that was blocked, and by which directive."""
-
-    directive: str
-    blocked: str
-    source: str | None = None
-    line: int | None = None
-    is_navigation: bool = False
-    """The View wanted to go elsewhere, which no declaration allows."""
-
-
 class _Noted(Struct):
     what: str = ""
     about: str = ""
@@ -72,91 +69,90 @@ class _Note(Struct):
     params: _Noted
 
 
-_STOPPED = {
-    "window": ("It tried to open a window", "no host lets it: ask the host by ui/open-link"),
-    "dialog": ("It tried to open a dialog", "hosts show none, and the call returned at once: ask in the page itself"),
-    "download": ("It tried to save a file", "hosts save none that way: hand it over by ui/download-file"),
-    "denied": ("It was denied", "name it in _meta.ui.permissions of the resource, and grant it under “Details”"),
-    "unreachable": ("It could not load something", "is the address right, reached from here, open to other origins?"),
-}
-"""What the guest's script tells of, and what to do instead."""
+_decode_report = Decoder(_Body).decode
+_decode_note = Decoder(_Note).decode
 
 
-_read = Decoder(_Body).decode
-_read_note = Decoder(_Note).decode
+class Violation(Struct, frozen=True, kw_only=True):
+    """A blocked address or action, and the directive that blocked it."""
+
+    directive: str
+    blocked: str
+    source: str | None = None
+    line: int | None = None
+    is_navigation: bool = False
+    """Whether the View tried to navigate, which no declaration allows."""
 
 
 def read_report(body: bytes, *, of_proxy: bool) -> Violation | None:
-    """A report as it was posted; None for what is none."""
+    """Return the violation in a posted report, or None if the report is invalid."""
     try:
-        report = _read(body).report
+        report = _decode_report(body).report
     except MALFORMED:
         return None
 
     directive = (report.effective_directive or report.violated_directive).split(" ")[0]
     return Violation(
         directive=directive[:100],
-        blocked=report.blocked_uri[:_MOST_CHARACTERS],
-        source=None if report.source_file is None else report.source_file[:_MOST_CHARACTERS],
+        blocked=report.blocked_uri[:_MAX_CHARACTERS],
+        source=None if report.source_file is None else report.source_file[:_MAX_CHARACTERS],
         line=report.line_number,
         is_navigation=of_proxy,
     )
 
 
-def explain_violation(found: Violation) -> dict[str, Any]:
-    """The event of it: `domain` and `field` are what would have to be declared, None if nothing would help.
+def explain_violation(violation: Violation) -> dict[str, Any]:
+    """Return the event of a violation for the page.
 
-    `harmless` is what libraries only try, to go on without it: whether code may be compiled.
+    `domain` and `field` are the declaration that would allow it, None if there is none. `harmless` means that libraries
+    try this and work without it.
     """
-    base = re.sub(r"-(elem|attr)$", "", found.directive)
-    domain = _domain(found.blocked)
-    name = None if found.is_navigation or domain is None else _FIELDS.get(base)
-
+    directive = re.sub(r"-(elem|attr)$", "", violation.directive)
+    domain = _domain(violation.blocked)
+    field_name = None if violation.is_navigation or domain is None else _FIELDS.get(directive)
     return {
         "kind": "violation",
-        "directive": found.directive,
-        "blockedUri": found.blocked,
+        "directive": violation.directive,
+        "blockedUri": violation.blocked,
         "domain": domain,
-        "field": name,
-        "advice": _advice(found, base, domain, name),
-        "sourceFile": found.source,
-        "line": found.line,
-        "harmless": found.blocked == "eval",
+        "field": field_name,
+        "advice": _advice(violation, directive, domain, field_name),
+        "sourceFile": violation.source,
+        "line": violation.line,
+        "harmless": violation.blocked == "eval",
     }
 
 
 def explain_stopped(message: bytes) -> dict[str, Any] | None:
-    """The event of what a sandbox stops without a word, from the proxy's message; None for what is none."""
+    """Return the event of what a sandbox stopped without an error, or None if the message of the proxy is another."""
     try:
-        noted = _read_note(message).params
+        noted = _decode_note(message).params
     except MALFORMED:
         return None
 
     if noted.what not in _STOPPED:
         return None
     title, advice = _STOPPED[noted.what]
-    about = noted.about[:_MOST_CHARACTERS]
+    about = noted.about[:_MAX_CHARACTERS]
     if noted.what == "unreachable" and about.startswith("/"):
-        advice = "an app is one document, with nothing beside it: put it in"
+        advice = "an app is one file: put it into the HTML"
     return {"kind": "stopped", "what": noted.what, "title": title, "about": about, "advice": advice}
 
 
-def _advice(found: Violation, directive: str, domain: str | None, name: str | None) -> str:
-    if found.is_navigation:
+def _advice(violation: Violation, directive: str, domain: str | None, field_name: str | None) -> str:
+    if violation.is_navigation:
         return "an app stays where it is: use ui/open-link to open a page"
-    if name is not None:
-        return f'declare "{domain}" in _meta.ui.csp.{name} of the resource'
+    if field_name is not None:
+        return f'declare "{domain}" in _meta.ui.csp.{field_name} of the resource'
     if directive == "form-action":
-        return "forms are not sent anywhere: take the submit event, and call a tool"
+        return "forms are not sent: listen for the submit event, and call a tool"
     if directive in ("worker-src", "child-src"):
-        return "the specification grants no workers"
-
-    known = _INLINE.get(found.blocked.partition(":")[0])
-    return known if known is not None else "nothing that an app can declare allows this"
+        return "the specification allows no workers"
+    return _ADVICE.get(violation.blocked.partition(":")[0], "no declaration allows this")
 
 
 def _domain(blocked: str) -> str | None:
-    """The source to declare: scheme, host and port; None for what has none."""
+    """Return the source to declare, scheme, host and port; None if the address has none."""
     try:
         parts = urlsplit(blocked)
         port = f":{parts.port}" if parts.port is not None else ""
@@ -164,5 +160,4 @@ def _domain(blocked: str) -> str | None:
         return None
     if parts.scheme not in _SOURCE_SCHEMES or not parts.hostname or ":" in parts.hostname:
         return None
-
     return f"{parts.scheme}://{parts.hostname}{port}"

@@ -73,7 +73,7 @@ async def test_what_was_turned_down_is_not_asked_about_again(answer: Any) -> Non
     server.html = OLD
     async with Host(server.near, hooks=Hooks(review=review)) as host:
         for _ in range(3):
-            with pytest.raises(ConfigurationError, match="turned down"):
+            with pytest.raises(ConfigurationError, match="refused by the review"):
                 await host.prepare_view(host.begin_call("t"))
             host._documents.expire()
         assert asked == [OLD]

@@ -365,7 +365,7 @@ async def test_a_channel_that_breaks(schema: AppsSchema) -> None:
             view = await program.host.open_view(call, channel)
             view.receive(json.dumps(handshake))
             assert isinstance(await view.ended, Failed)
-        with pytest.raises(ConfigurationError, match="no channel for a View"):
+        with pytest.raises(ConfigurationError, match="is not a channel for a View"):
             await program.host.open_view(call, 7)
         assert program.host.views == []
 
@@ -444,7 +444,7 @@ async def test_a_document_that_is_turned_down() -> None:
     async with Host(make_server(), hooks=Hooks(review=lambda document: "plain" in document.uri)) as host:
         assert [name_of(document) for document in await host.prefetch()] == ["plain"]
         call = await host.call_tool("forecast")
-        with pytest.raises(ConfigurationError, match="turned down"):
+        with pytest.raises(ConfigurationError, match="refused by the review"):
             await host.open_view(call, lambda message: None)
         assert call.result is not None
 
