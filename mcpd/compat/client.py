@@ -21,8 +21,11 @@ from mcpd.errors import RemoteError
 M = TypeVar("M", bound=BaseModel)
 
 
-class _Requests:
-    """Sends requests over mcpd's client, and returns their results as models."""
+# -- the official SDK ------------------------------------------------------------------------
+
+
+class ClientSession:
+    """`ClientSession` of the official SDK. It does not answer requests of the server."""
 
     def __init__(self, client: McpdClient) -> None:
         self._client = client
@@ -32,13 +35,6 @@ class _Requests:
             return result.model_validate(decode(bytes(await self._client.request(method, params))))
         except RemoteError as error:
             raise McpError(error.code, error.message, error.data) from error
-
-
-# -- the official SDK ------------------------------------------------------------------------
-
-
-class ClientSession(_Requests):
-    """`ClientSession` of the official SDK. It does not answer requests of the server."""
 
     async def initialize(self) -> None:
         """The client is connected already."""
@@ -115,7 +111,7 @@ class CallToolResult:
     is_error: bool = False
 
 
-class Client(_Requests):
+class Client:
     """`fastmcp.Client` for a server in this process, or at an address. Raises NotHere for other transports."""
 
     def __init__(self, transport: Any, **options: Any) -> None:
@@ -123,7 +119,8 @@ class Client(_Requests):
             transport = transport.__mcpd_server__()
         elif not isinstance(transport, str) or "://" not in transport:
             refuse(f"Client({type(transport).__name__})", "fastmcp")
-        super().__init__(McpdClient(transport))
+        self._client = McpdClient(transport)
+        self._session = ClientSession(self._client)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -136,31 +133,30 @@ class Client(_Requests):
         await self._client.ping()
         return True
 
-    async def _all(self, method: str, member: str, result: type[M]) -> list[Any]:
+    async def _all(self, list_page: Callable[..., Any], member: str) -> list[Any]:
         found: list[Any] = []
-        params: dict[str, Any] = {}
+        cursor: str | None = None
         while True:
-            page: Any = await self._send(method, params, result)
+            page = await list_page(cursor)
             found += getattr(page, member)
-            if page.nextCursor is None:
+            cursor = page.nextCursor
+            if cursor is None:
                 return found
-            params = {"cursor": page.nextCursor}
 
     async def list_tools(self) -> list[features.Tool]:
-        return await self._all("tools/list", "tools", features.ListToolsResult)
+        return await self._all(self._session.list_tools, "tools")
 
     async def list_resources(self) -> list[Resource]:
-        return await self._all("resources/list", "resources", features.ListResourcesResult)
+        return await self._all(self._session.list_resources, "resources")
 
     async def list_resource_templates(self) -> list[features.ResourceTemplate]:
-        return await self._all("resources/templates/list", "resourceTemplates", features.ListResourceTemplatesResult)
+        return await self._all(self._session.list_resource_templates, "resourceTemplates")
 
     async def list_prompts(self) -> list[features.Prompt]:
-        return await self._all("prompts/list", "prompts", features.ListPromptsResult)
+        return await self._all(self._session.list_prompts, "prompts")
 
     async def call_tool_mcp(self, name: str, arguments: dict[str, Any] | None = None) -> features.CallToolResult:
-        """Call a tool and return the protocol's result."""
-        return await self._send("tools/call", {"name": name, "arguments": arguments or {}}, features.CallToolResult)
+        return await self._session.call_tool(name, arguments)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any] | None = None, *, raise_on_error: bool = True, **_: Any
@@ -176,9 +172,7 @@ class Client(_Requests):
         return CallToolResult(found.content, structured, found.meta, data, found.isError)
 
     async def read_resource(self, uri: Any) -> list[Any]:
-        found = await self._send("resources/read", {"uri": str(uri)}, features.ReadResourceResult)
-        return found.contents
+        return (await self._session.read_resource(uri)).contents
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> features.GetPromptResult:
-        texts = {key: str(value) for key, value in (arguments or {}).items()}
-        return await self._send("prompts/get", {"name": name, "arguments": texts}, features.GetPromptResult)
+        return await self._session.get_prompt(name, {key: str(value) for key, value in (arguments or {}).items()})

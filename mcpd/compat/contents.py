@@ -117,7 +117,6 @@ class FastMCPImage(Image):
         return mimetypes.guess_type(self.path, strict=False)[0] or _UNKNOWN if self.path else "image/png"
 
     def to_data_uri(self, mime_type: str | None = None) -> str:
-        """Return the image as a `data:` URI."""
         return f"data:{mime_type or self._mime_type};base64,{self._base64()}"
 
 
@@ -275,7 +274,6 @@ def file_names(files: Iterable[Path], folder: Path) -> str:
 
 
 async def read_in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function that reads files."""
     from anyio.to_thread import run_sync  # few servers have files
 
     return await run_sync(function, *arguments)

@@ -23,13 +23,6 @@ class AcceptedElicitation(BaseModel, Generic[ElicitSchemaModelT]):
     data: ElicitSchemaModelT
 
 
-class AcceptedValue(BaseModel, Generic[T]):
-    """The user filled in a form of `fastmcp`, whose data may be any value."""
-
-    action: Literal["accept"] = "accept"
-    data: T
-
-
 class DeclinedElicitation(BaseModel):
     """The user refused."""
 
@@ -90,7 +83,6 @@ async def elicit_with_validation(
 async def elicit_url(
     session: Any, message: str, url: str, elicitation_id: str, related_request_id: Any = None
 ) -> UrlElicitationResult:
-    """Ask the user to visit a page."""
     response = await session.elicit_url(message, url, elicitation_id, related_request_id)
     return AcceptedUrlElicitation() if response.action == "accept" else _not_accepted(response.action)
 
@@ -169,7 +161,7 @@ async def elicit(session: Any, message: str, response_type: Any, title: str | No
     _check(form.schema)
     response = await session.elicit_form(message, form.schema)
     if response.action == "accept":
-        return AcceptedValue[Any](data=form.read(response.content))
+        return AcceptedElicitation[Any](data=form.read(response.content))
     return DeclinedElicitation() if response.action == "decline" else CancelledElicitation()
 
 

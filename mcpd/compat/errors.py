@@ -29,18 +29,7 @@ class McpError(Exception):
             error = ErrorData(code=code if error is None else error, message=message, data=data)
         super().__init__(error.message)
         self.error = error
-
-    @property
-    def code(self) -> int:
-        return self.error.code
-
-    @property
-    def message(self) -> str:
-        return self.error.message
-
-    @property
-    def data(self) -> Any:
-        return self.error.data
+        self.code, self.message, self.data = error.code, error.message, error.data
 
 
 class UrlElicitationRequiredError(McpError):
@@ -107,8 +96,8 @@ class ResourceError(FastMCPError):
     """A resource cannot be read."""
 
 
-class ResourceNotFoundError(ResourceError):
-    """There is no resource with this URI."""
+class ResourceNotFoundError(ResourceError, ValueError):
+    """No resource has this URI."""
 
 
 class UnexpectedResourceError(ResourceError):

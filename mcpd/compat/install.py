@@ -1,6 +1,6 @@
 """Makes `import mcp.types` and its like find modules whose names are defined here.
 
-A finder in front of all others answers for the modules in the tables of `names`, and for nothing else. It returns
+A finder in front of all others answers for the modules in the tables of `names` only. It returns
 modules without code that look up each name when it is first used, so that only what a server uses is loaded. A name
 that is missing in the tables raises an error of one line.
 """
@@ -77,7 +77,7 @@ class _Loader:
         return Facade(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is no code to run."""
+        """These modules have no code."""
 
 
 _LOADER: Any = _Loader()

@@ -42,12 +42,10 @@ class NotHere(NotImplementedError):
 
 
 def missing_text(name: str, library: str) -> str:
-    """Return the message of these errors."""
     return f"{name} is not supported by mcpd.compat; run the server with {library} itself, as in: python server.py"
 
 
 def refuse(name: str, library: str) -> NoReturn:
-    """Raise NotHere."""
     raise NotHere(missing_text(name, library))
 
 

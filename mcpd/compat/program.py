@@ -1,7 +1,7 @@
 """Who serves a server when its program calls `run()`: `mcpd serve` if it loaded the program, or the program itself.
 
 `mcpd serve` takes over before the program's own code runs. Its options for transports and addresses then override
-those of the program.
+the program's options.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.timeout(900)
 SERVERS: list[dict[str, Any]] = tomllib.loads((HERE / "published.toml").read_text(encoding="utf-8"))["server"]
 LIBRARY = ("mcp", "mcp-types", "fastmcp", "fastmcp-slim")
 # What comes with the library, and servers import without depending on it.
-WITH_LIBRARY = ("httpx", "starlette", "python-dotenv", "pydantic-settings", "typer", "rich", "pyyaml", "exceptiongroup")
+WITH_LIBRARY = (
+    "httpx", "starlette", "uvicorn", "python-dotenv", "pydantic-settings", "typer", "rich", "pyyaml", "exceptiongroup",
+)  # fmt: skip
 PETS = {
     "openapi": "3.0.0",
     "info": {"title": "Pets", "version": "1"},

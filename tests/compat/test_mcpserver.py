@@ -212,3 +212,20 @@ def test_the_types_are_found_by_both_names() -> None:
 def test_what_there_is_not_says_so_in_a_line() -> None:
     with pytest.raises(NotImplementedError, match="extensions=…. is not supported by mcpd.compat"):
         served("from mcp.server.mcpserver import MCPServer; MCPServer(extensions=[1])")
+
+
+async def test_log_messages_are_data_of_any_kind() -> None:
+    server = served("""
+        from mcp.server.mcpserver import Context, MCPServer
+        mcp = MCPServer("x")
+
+        @mcp.tool()
+        async def work(ctx: Context) -> str:
+            await ctx.log("warning", data={"step": 1})
+            await ctx.warning("half")
+            return "done"
+    """)
+    heard: list[Any] = []
+    async with Client(server, Callbacks(log=lambda params: heard.append(params.data)), version=LATEST) as client:
+        await client.call_tool("work", {})
+    assert heard == [{"step": 1}, "half"]

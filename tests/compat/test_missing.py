@@ -91,6 +91,12 @@ def test_a_name_that_a_module_has_from_its_neighbour_is_found() -> None:
     assert LATEST_PROTOCOL_VERSION
 
 
+def test_the_version_of_a_library_can_be_imported() -> None:
+    from fastmcp import __version__  # type: ignore[import-not-found]
+
+    assert __version__.split(".")[0] == "4"
+
+
 def test_private_methods_that_list_less_are_refused(child: Child, tmp_path: Path) -> None:
     done = check(child, tmp_path, """
 from fastmcp import FastMCP

@@ -9,7 +9,8 @@ import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pydantic_core
 
@@ -25,14 +26,22 @@ from mcpd.protocol.printable import printable
 # -- timing and logging ----------------------------------------------------------------------
 
 
-class TimingMiddleware(Middleware):
+class _Logs(Middleware):
+    logger: Any = None
+    _logger_name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        self.logger = self.logger or logging.getLogger(self._logger_name)
+
+
+@dataclass(eq=False)
+class TimingMiddleware(_Logs):
     """Logs how long each request takes."""
 
-    _name = "fastmcp.timing"
+    logger: Any = None
+    log_level: int = logging.INFO
 
-    def __init__(self, logger: logging.Logger | None = None, log_level: int = logging.INFO) -> None:
-        self.logger = logger or logging.getLogger(self._name)
-        self.log_level = log_level
+    _logger_name = "fastmcp.timing"
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         return await self._timed(context, call_next, f"Request {context.method or 'unknown'}")
@@ -53,7 +62,7 @@ class TimingMiddleware(Middleware):
 class DetailedTimingMiddleware(TimingMiddleware):
     """The same, with the name of the tool, resource or prompt."""
 
-    _name = "fastmcp.timing.detailed"
+    _logger_name = "fastmcp.timing.detailed"
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         name = getattr(context.message, "name", None) or getattr(context.message, "uri", "unknown")
@@ -63,32 +72,21 @@ class DetailedTimingMiddleware(TimingMiddleware):
         return await self._timed(context, call_next, f"{kind} '{name}'" if kind else lists)
 
 
-class LoggingMiddleware(Middleware):
+@dataclass(eq=False, kw_only=True)
+class LoggingMiddleware(_Logs):
     """Logs each message, and how its handling ends."""
 
-    _name = "fastmcp.middleware.logging"
-    _is_json = False
+    logger: Any = None
+    log_level: int = logging.INFO
+    include_payloads: bool = False
+    include_payload_length: bool = False
+    estimate_payload_tokens: bool = False
+    max_payload_length: int | None = 1000
+    methods: list[str] | None = None
+    payload_serializer: Callable[[Any], str] | None = None
 
-    def __init__(
-        self,
-        *,
-        logger: logging.Logger | None = None,
-        log_level: int = logging.INFO,
-        include_payloads: bool = False,
-        include_payload_length: bool = False,
-        estimate_payload_tokens: bool = False,
-        max_payload_length: int | None = 1000,
-        methods: list[str] | None = None,
-        payload_serializer: Callable[[Any], str] | None = None,
-    ) -> None:
-        self.logger = logger or logging.getLogger(self._name)
-        self.log_level = log_level
-        self.include_payloads = include_payloads
-        self.include_payload_length = include_payload_length
-        self.estimate_payload_tokens = estimate_payload_tokens
-        self.max_payload_length = None if self._is_json else max_payload_length
-        self.methods = methods
-        self.payload_serializer = payload_serializer
+    _logger_name = "fastmcp.middleware.logging"
+    _is_json: ClassVar[bool] = False
 
     def _payload(self, message: Any) -> str:
         if self.payload_serializer is not None:
@@ -107,7 +105,7 @@ class LoggingMiddleware(Middleware):
             if self.include_payload_length:
                 about["payload_length"] = len(payload)
             if self.include_payloads:
-                limit = self.max_payload_length
+                limit = None if self._is_json else self.max_payload_length
                 about["payload"] = payload[:limit] + "..." if limit and len(payload) > limit else payload
                 about["payload_type"] = type(context.message).__name__
         return about
@@ -139,7 +137,7 @@ class LoggingMiddleware(Middleware):
 class StructuredLoggingMiddleware(LoggingMiddleware):
     """The same, as JSON."""
 
-    _name = "fastmcp.middleware.structured_logging"
+    _logger_name = "fastmcp.middleware.structured_logging"
     _is_json = True
 
 
@@ -150,21 +148,17 @@ def _since(start: float) -> float:
 # -- errors and retries ----------------------------------------------------------------------
 
 
-class ErrorHandlingMiddleware(Middleware):
+@dataclass(eq=False)
+class ErrorHandlingMiddleware(_Logs):
     """Logs and counts errors, and turns them into error responses. The code depends on the exception."""
 
-    def __init__(
-        self,
-        logger: logging.Logger | None = None,
-        include_traceback: bool = False,
-        error_callback: Callable[[Exception, MiddlewareContext[Any]], None] | None = None,
-        transform_errors: bool = True,
-    ) -> None:
-        self.logger = logger or logging.getLogger("fastmcp.errors")
-        self.include_traceback = include_traceback
-        self.error_callback = error_callback
-        self.transform_errors = transform_errors
-        self.error_counts: Counter[str] = Counter()
+    logger: Any = None
+    include_traceback: bool = False
+    error_callback: Callable[[Exception, MiddlewareContext[Any]], None] | None = None
+    transform_errors: bool = True
+    error_counts: Counter[str] = field(default_factory=Counter, init=False)
+
+    _logger_name = "fastmcp.errors"
 
     async def on_message(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         try:
@@ -206,33 +200,25 @@ def _error_response(error: Exception, method: str) -> McpError:
     return McpError(code, f"{text}: {error}")
 
 
-class RetryMiddleware(Middleware):
+@dataclass(eq=False)
+class RetryMiddleware(_Logs):
     """Retries requests that fail because of a connection or a timeout. Delays are in seconds."""
 
-    def __init__(
-        self,
-        max_retries: int = 3,
-        base_delay: float = 1.0,
-        max_delay: float = 60.0,
-        backoff_multiplier: float = 2.0,
-        retry_exceptions: tuple[type[Exception], ...] = (ConnectionError, TimeoutError),
-        logger: logging.Logger | None = None,
-    ) -> None:
-        self.max_retries = max_retries
-        self.base_delay = base_delay
-        self.max_delay = max_delay
-        self.backoff_multiplier = backoff_multiplier
-        self.retry_exceptions = retry_exceptions
-        self.logger = logger or logging.getLogger("fastmcp.retry")
+    max_retries: int = 3
+    base_delay: float = 1.0
+    max_delay: float = 60.0
+    backoff_multiplier: float = 2.0
+    retry_exceptions: tuple[type[Exception], ...] = (ConnectionError, TimeoutError)
+    logger: Any = None
+
+    _logger_name = "fastmcp.retry"
 
     async def on_request(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         for attempt in range(self.max_retries):
             try:
                 return await call_next(context)
             except Exception as error:
-                if not isinstance(error, self.retry_exceptions) and not isinstance(
-                    error.__cause__, self.retry_exceptions
-                ):
+                if not any(isinstance(each, self.retry_exceptions) for each in (error, error.__cause__)):
                     raise
                 delay = min(self.base_delay * self.backoff_multiplier**attempt, self.max_delay)
                 self.logger.warning(
@@ -355,21 +341,17 @@ class SlidingWindowRateLimitingMiddleware(_Limiting):
         return await call_next(context)
 
 
+@dataclass(eq=False, kw_only=True)
 class ResponseLimitingMiddleware(Middleware):
     """Truncates the results of tools that are larger than `max_size` bytes to a text."""
 
-    def __init__(
-        self,
-        *,
-        max_size: int = 1_000_000,
-        truncation_suffix: str = "\n\n[Response truncated due to size limit]",
-        tools: list[str] | None = None,
-    ) -> None:
-        if max_size <= 0:
-            raise ValueError(f"max_size must be positive, got {max_size}")
-        self.max_size = max_size
-        self.truncation_suffix = truncation_suffix
-        self.tools = None if tools is None else set(tools)
+    max_size: int = 1_000_000
+    truncation_suffix: str = "\n\n[Response truncated due to size limit]"
+    tools: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_size <= 0:
+            raise ValueError(f"max_size must be positive, got {self.max_size}")
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         result = await call_next(context)

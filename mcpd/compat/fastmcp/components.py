@@ -159,7 +159,7 @@ class Store:
         return component
 
     def remove(self, identity: str, version: str | None = None) -> bool:
-        """Remove a version of a component, or all. Returns False if there is none."""
+        """Remove a version of a component, or all versions. Returns False for an unknown one."""
         keys = [key for key in self._by_key if key[0] == identity and version in (None, key[1])]
         for key in keys:
             del self._by_key[key]
@@ -267,7 +267,7 @@ def unmarked(function: Any) -> Any:
 
 
 def mark(kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
-    """Mark a function, or return a decorator that does. Raises TypeError for anything else."""
+    """Mark a function, or return a decorator that does. Raises TypeError for other objects."""
 
     def put(function: Any) -> Any:
         target: Any = function.__func__ if isinstance(function, (staticmethod, MethodType)) else function
@@ -373,7 +373,6 @@ class ComposedLifespan(Lifespan):
 
 
 def lifespan(fn: Callable[[Any], Any]) -> Lifespan:
-    """Return a generator function as a lifespan."""
     return Lifespan(fn)
 
 

@@ -58,7 +58,7 @@ def session_visibility() -> Visibility | None:
 
 
 class Context(SharedContext):
-    """What a function can do in the request that it serves: `ctx: Context`."""
+    """Gives a function access to the request that it serves: `ctx: Context`."""
 
     is_background_task = False
     task_id: str | None = None
@@ -86,7 +86,6 @@ class Context(SharedContext):
 
     @property
     def fastmcp(self) -> Any:
-        """The server."""
         return self._fastmcp
 
     @property
@@ -96,7 +95,6 @@ class Context(SharedContext):
 
     @property
     def lifespan_context(self) -> Any:
-        """The value of the server's lifespan."""
         request = request_ctx.get(None)
         return {} if request is None else request.lifespan_context
 
@@ -164,7 +162,6 @@ class Context(SharedContext):
         return [one.to_mcp_prompt() for one in await self._fastmcp.list_prompts()]
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> features.GetPromptResult:
-        """Return the messages of a prompt of this server."""
         result: features.GetPromptResult = (await self._fastmcp.render_prompt(name, arguments)).to_mcp_prompt_result()
         return result
 
@@ -177,7 +174,6 @@ class Context(SharedContext):
         logger_name: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Send a log message to the client."""
         await self.session.send_log_message(
             level=level or "info",
             data={"msg": message, "extra": None if extra is None else {**extra}},
@@ -225,17 +221,7 @@ class Context(SharedContext):
         return list((await self.session.list_roots()).roots)
 
     async def send_notification(self, notification: Any) -> None:
-        """Send any notification."""
         await self.session.send_notification(notification, related_request_id=self.request_id)
-
-    async def send_tool_list_changed(self) -> None:
-        await self.session.send_tool_list_changed()
-
-    async def send_resource_list_changed(self) -> None:
-        await self.session.send_resource_list_changed()
-
-    async def send_prompt_list_changed(self) -> None:
-        await self.session.send_prompt_list_changed()
 
     # -- state -------------------------------------------------------------------------------
 
@@ -246,7 +232,7 @@ class Context(SharedContext):
         values[key] = value
 
     async def get_state(self, key: str) -> Any:
-        """Return a value that `set_state` kept, None if there is none."""
+        """Return a value that `set_state` kept, or None."""
         return self._values[key] if key in self._values else _session_state().values.get(key)
 
     async def delete_state(self, key: str) -> None:
@@ -258,7 +244,6 @@ class Context(SharedContext):
         await self._change_visibility(True, filters)
 
     async def disable_components(self, **filters: Any) -> None:
-        """Disable components for this session."""
         await self._change_visibility(False, filters)
 
     async def reset_visibility(self) -> None:

@@ -155,12 +155,10 @@ def OptionalCurrentContext() -> Any:  # noqa: N802
 
 
 def CurrentFastMCP() -> Any:  # noqa: N802
-    """Inject the server."""
     return _Returned(get_server)
 
 
 def CurrentRequest() -> Any:  # noqa: N802
-    """Inject the HTTP request."""
     return _Returned(get_http_request)
 
 

@@ -85,7 +85,7 @@ class Function:
 
     @cached_property
     def returns(self) -> Any:
-        """The return annotation; `inspect.Signature.empty` if there is none."""
+        """The return annotation, or `inspect.Signature.empty`."""
         written = self.signature.return_annotation
         return None if written is None else self.hints.get("return", written)
 

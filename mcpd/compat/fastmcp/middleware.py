@@ -35,7 +35,6 @@ class MiddlewareContext(Generic[T]):
     timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def copy(self, **changed: Any) -> MiddlewareContext[T]:
-        """Return a copy with some members changed."""
         return replace(self, **changed)
 
 

@@ -14,6 +14,7 @@ from mcpd.compat.errors import FastMCPError, PromptError, ValidationError
 from mcpd.compat.fastmcp.components import Component, mark, mark_of, public_meta, unmarked
 from mcpd.compat.fastmcp.functions import Function, described
 from mcpd.compat.fastmcp.results import pruned
+from mcpd.compat.sdk.prompts import PromptArgument
 from mcpd.compat.types import features
 from mcpd.compat.types.base import ContentBlock, TextContent
 
@@ -33,16 +34,7 @@ class Message(BaseModel):
         super().__init__(role=role, content=content)
 
     def to_mcp_prompt_message(self) -> PromptMessage:
-        """Return the protocol's message."""
         return PromptMessage(role=self.role, content=self.content)
-
-
-class PromptArgument(BaseModel):
-    """An argument of a prompt."""
-
-    name: str
-    description: str | None = None
-    required: bool = False
 
 
 class PromptResult(BaseModel):
@@ -66,7 +58,6 @@ class PromptResult(BaseModel):
         super().__init__(messages=messages, description=description, meta=meta)
 
     def to_mcp_prompt_result(self) -> features.GetPromptResult:
-        """Return the protocol's result."""
         messages = [message.to_mcp_prompt_message() for message in self.messages]
         return features.GetPromptResult(description=self.description, messages=messages, meta=self.meta)
 
@@ -87,7 +78,6 @@ class Prompt(Component):
         raise NotImplementedError("Subclasses must implement render()")
 
     def convert_result(self, raw_value: Any) -> PromptResult:
-        """Return the value of a function as a result."""
         if isinstance(raw_value, PromptResult):
             return raw_value
         if isinstance(raw_value, (str, Message, PromptMessage)):
@@ -99,11 +89,9 @@ class Prompt(Component):
         return PromptResult(messages, description=self.description, meta=public_meta(self.meta))
 
     async def result(self, arguments: dict[str, Any] | None) -> PromptResult:
-        """Return what `render` returns as a result."""
         return self.convert_result(await self.render(arguments))
 
     def to_mcp_prompt(self, **changed: Any) -> features.Prompt:
-        """Return the prompt as clients see it."""
         return features.Prompt(
             name=changed.get("name", self.name),
             title=self.title,

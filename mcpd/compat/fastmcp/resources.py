@@ -44,7 +44,6 @@ class ResourceContent(BaseModel):
         super().__init__(content=content, mime_type=mime_type or default, meta=meta)
 
     def to_mcp_resource_contents(self, uri: Any) -> Any:
-        """Return the protocol's contents."""
         return resource_contents(str(uri), self.content, self.mime_type, self.meta)
 
 
@@ -68,13 +67,11 @@ class ResourceResult(BaseModel):
         super().__init__(contents=contents, meta=meta)
 
     def to_mcp_result(self, uri: Any) -> features.ReadResourceResult:
-        """Return the protocol's result."""
         contents = [content.to_mcp_resource_contents(uri) for content in self.contents]
         return features.ReadResourceResult(contents=contents, meta=self.meta)
 
 
 def _result(value: Any, mime_type: str | None, meta: dict[str, Any] | None) -> ResourceResult:
-    """Return the value of a function as a result."""
     if isinstance(value, ResourceResult):
         return value
 
@@ -136,18 +133,15 @@ class Resource(Component):
 
     @classmethod
     def from_function(cls, fn: Any, uri: Any, *, name: str | None = None, **options: Any) -> FunctionResource:
-        """Return a function without parameters as a resource."""
         return FunctionResource.made_of(fn, uri, name=name, **options)
 
     async def read(self) -> Any:
         raise NotImplementedError("Subclasses must implement read()")
 
     async def result(self) -> ResourceResult:
-        """Return what `read` returns as a result."""
         return _result(await self.read(), self.mime_type, self.meta)
 
     def to_mcp_resource(self, **changed: Any) -> ListedResource:
-        """Return the resource as clients see it."""
         return ListedResource(uri=changed.get("uri", str(self.uri)), **_listed_members(self, changed))
 
 
@@ -158,7 +152,6 @@ class FunctionResource(Resource):
 
     @classmethod
     def made_of(cls, fn: Any, uri: Any, *, name: str | None = None, **options: Any) -> FunctionResource:
-        """Return a function without parameters as a resource."""
         function = Function(unmarked(fn), "resources", name=name)
         made = cls(uri=uri, **_members(function, options))
         made._function = function
@@ -198,7 +191,6 @@ class FileResource(AtPath, Resource):
         return self
 
     async def read(self) -> Any:
-        """Read the file. Raises ResourceError."""
         try:
             if self.is_binary:
                 return await read_in_thread(self.path.read_bytes)
@@ -220,7 +212,6 @@ class DirectoryResource(AtPath, Resource):
         return [file for file in found if file.is_file()]
 
     async def read(self) -> Any:
-        """Return the names. Raises ResourceError."""
         try:
             return file_names(await self.list_files(), self.path)
         except Exception as error:
@@ -355,7 +346,6 @@ class ResourceTemplate(Component):
         return _result(await self.read(variables), self.mime_type, self.meta)
 
     def to_mcp_template(self, **changed: Any) -> features.ResourceTemplate:
-        """Return the template as clients see it."""
         uri_template = changed.get("uriTemplate", self.uri_template)
         return features.ResourceTemplate(uriTemplate=uri_template, **_listed_members(self, changed))
 

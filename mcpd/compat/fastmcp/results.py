@@ -63,7 +63,6 @@ class ToolResult(BaseModel):
         super().__init__(content=_blocks(content), structured_content=structured_content, meta=meta, is_error=is_error)
 
     def to_mcp_result(self) -> CallToolResult:
-        """Return the protocol's result."""
         return CallToolResult(
             content=self.content, structuredContent=self.structured_content, isError=self.is_error, meta=self.meta
         )
@@ -222,7 +221,6 @@ def _references(node: Any) -> set[str]:
 
 
 def is_object(schema: dict[str, Any]) -> bool:
-    """Return whether a schema describes objects."""
     found: dict[str, Any] | None = schema
     seen = []
     while found is not None and found not in seen:
@@ -260,7 +258,7 @@ class _ByName(GenerateJsonSchema):
 
 
 def output_schema(hint: Any) -> dict[str, Any] | None:
-    """Return the schema of structured results for a return annotation, None if there are none."""
+    """Return the schema of structured results for a return annotation, None for other results."""
     if hint is None or hint is Any or hint is ... or isinstance(hint, str) or _is_untyped_list(hint):
         return None
     if _includes(hint, (bytes, CallToolResult, ToolResult)):

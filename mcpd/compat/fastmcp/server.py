@@ -87,29 +87,35 @@ _UNUSED: dict[str, Any] = {
 class _Kind(NamedTuple):
     """How a server lists components of a kind, its own and those of mounted servers."""
 
-    noun: str
     method: str
     request: Callable[[], BaseRequest]
+    result: type[Any]
+    member: str
     list_name: str
     get_name: str
+    to_mcp: str
     own_name: str
     renamed: Callable[[Mount, Any], dict[str, Any]]
 
 
 _TOOLS = _Kind(
-    "tool", "tools/list", features.ListToolsRequest, "list_tools", "get_tool", "own_tool_name",
+    "tools/list", features.ListToolsRequest, features.ListToolsResult, "tools",
+    "list_tools", "get_tool", "to_mcp_tool", "own_tool_name",
     lambda mount, tool: {"name": mount.tool_name(tool.name)},
 )  # fmt: skip
 _RESOURCES = _Kind(
-    "resource", "resources/list", features.ListResourcesRequest, "list_resources", "get_resource", "own_uri",
+    "resources/list", features.ListResourcesRequest, features.ListResourcesResult, "resources",
+    "list_resources", "get_resource", "to_mcp_resource", "own_uri",
     lambda mount, resource: {"uri": mount.uri(str(resource.uri))},
 )  # fmt: skip
 _TEMPLATES = _Kind(
-    "resource template", "resources/templates/list", features.ListResourceTemplatesRequest, "list_resource_templates",
-    "get_resource_template", "own_uri", lambda mount, template: {"uri_template": mount.uri(template.uri_template)},
+    "resources/templates/list", features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult,
+    "resourceTemplates", "list_resource_templates", "get_resource_template", "to_mcp_template", "own_uri",
+    lambda mount, template: {"uri_template": mount.uri(template.uri_template)},
 )  # fmt: skip
 _PROMPTS = _Kind(
-    "prompt", "prompts/list", features.ListPromptsRequest, "list_prompts", "get_prompt", "own_prompt_name",
+    "prompts/list", features.ListPromptsRequest, features.ListPromptsResult, "prompts",
+    "list_prompts", "get_prompt", "to_mcp_prompt", "own_prompt_name",
     lambda mount, prompt: {"name": mount.prompt_name(prompt.name)},
 )  # fmt: skip
 
@@ -191,7 +197,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     @property
     def settings(self) -> Any:
-        """`fastmcp.settings`."""
         return all_settings.settings
 
     async def run_async(self, transport: str | None = None, show_banner: bool | None = None, **options: Any) -> None:
@@ -347,7 +352,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self.mounts.append(Mount(server, namespace or prefix, tool_names))
 
     async def import_server(self, server: Any, prefix: Any = None) -> None:
-        """The same as `mount`."""
         self.mount(server, prefix)
 
     # -- lists -------------------------------------------------------------------------------
@@ -385,19 +389,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return await self._list(_PROMPTS, run_middleware)
 
     async def get_tools(self) -> dict[str, Any]:
-        """Return the tools by name."""
         return {tool.identity: tool for tool in await self.list_tools()}
 
     async def get_resources(self) -> dict[str, Any]:
-        """Return the resources by URI."""
         return {resource.identity: resource for resource in await self.list_resources()}
 
     async def get_resource_templates(self) -> dict[str, Any]:
-        """Return the templates by URI template."""
         return {template.identity: template for template in await self.list_resource_templates()}
 
     async def get_prompts(self) -> dict[str, Any]:
-        """Return the prompts by name."""
         return {prompt.identity: prompt for prompt in await self.list_prompts()}
 
     # -- single components -------------------------------------------------------------------
@@ -418,22 +418,19 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return None, "", None
 
     async def get_tool(self, name: str, version: Any = None) -> Any:
-        """Return a tool, None for an unknown one."""
         return self._own(_TOOLS, name, version) or (await self._mounted(_TOOLS, name))[2]
 
     async def get_resource(self, uri: Any, version: Any = None) -> Any:
-        """Return a resource, None for an unknown one."""
         return self._own(_RESOURCES, str(uri), version) or (await self._mounted(_RESOURCES, str(uri)))[2]
 
     async def get_resource_template(self, uri: Any, version: Any = None) -> Any:
-        """Return the template that a URI matches, None if there is none."""
+        """Return the template that a URI matches, or None."""
         for template in self._enabled(self._stores[_TEMPLATES].all()):
             if template.matches(str(uri)) is not None or template.uri_template == str(uri):
                 return template
         return (await self._mounted(_TEMPLATES, str(uri)))[2]
 
     async def get_prompt(self, name: str, version: Any = None) -> Any:
-        """Return a prompt, None for an unknown one."""
         return self._own(_PROMPTS, name, version) or (await self._mounted(_PROMPTS, name))[2]
 
     # -- calls -------------------------------------------------------------------------------
@@ -529,10 +526,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             {
                 features.ListToolsRequest: self._handle_list_tools,
                 features.CallToolRequest: self._handle_call_tool,
-                features.ListResourcesRequest: self._handle_list_resources,
-                features.ListResourceTemplatesRequest: self._handle_list_templates,
+                features.ListResourcesRequest: partial(self._handle_list, _RESOURCES),
+                features.ListResourceTemplatesRequest: partial(self._handle_list, _TEMPLATES),
                 features.ReadResourceRequest: self._handle_read_resource,
-                features.ListPromptsRequest: self._handle_list_prompts,
+                features.ListPromptsRequest: partial(self._handle_list, _PROMPTS),
                 features.GetPromptRequest: self._handle_get_prompt,
             }
         )
@@ -550,20 +547,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         found, cursor = self._page(listed if isinstance(listed, list) else listed.tools, request)
         return features.ListToolsResult(tools=found, nextCursor=cursor)
 
-    async def _handle_list_resources(self, request: Any) -> features.ListResourcesResult:
-        listed = [resource.to_mcp_resource() for resource in newest(await self.list_resources())]
-        found, cursor = self._page(listed, request)
-        return features.ListResourcesResult(resources=found, nextCursor=cursor)
-
-    async def _handle_list_templates(self, request: Any) -> features.ListResourceTemplatesResult:
-        listed = [template.to_mcp_template() for template in newest(await self.list_resource_templates())]
-        found, cursor = self._page(listed, request)
-        return features.ListResourceTemplatesResult(resourceTemplates=found, nextCursor=cursor)
-
-    async def _handle_list_prompts(self, request: Any) -> features.ListPromptsResult:
-        listed = [prompt.to_mcp_prompt() for prompt in newest(await self.list_prompts())]
-        found, cursor = self._page(listed, request)
-        return features.ListPromptsResult(prompts=found, nextCursor=cursor)
+    async def _handle_list(self, kind: _Kind, request: Any) -> Any:
+        components = newest(await getattr(self, kind.list_name)())
+        found, cursor = self._page([getattr(component, kind.to_mcp)() for component in components], request)
+        return kind.result(**{kind.member: found}, nextCursor=cursor)
 
     async def _handle_call_tool(self, request: Any) -> Any:
         name, arguments, version = request.params.name, request.params.arguments or {}, _requested_version(request)

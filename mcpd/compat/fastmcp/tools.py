@@ -75,7 +75,6 @@ class Tool(Component):
             ) from error
 
     def to_mcp_tool(self, **changed: Any) -> features.Tool:
-        """Return the tool as clients see it."""
         title = self.title or (self.annotations.title if self.annotations else None)
         members = {
             "name": self.name,

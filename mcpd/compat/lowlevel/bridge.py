@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from inspect import isawaitable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from msgspec import Raw
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
@@ -18,7 +16,7 @@ from mcpd import __version__
 from mcpd.compat.errors import McpError, WireError
 from mcpd.compat.lowlevel.context import RequestContext, current_exchange, lifespan, request_ctx, request_of
 from mcpd.compat.lowlevel.session import ServerSession
-from mcpd.compat.lowlevel.wire import as_json, result_of, struct_of
+from mcpd.compat.lowlevel.wire import REQUESTS, as_json, result_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     URL_ELICITATION_REQUIRED,
@@ -39,15 +37,12 @@ from mcpd.errors import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import EmptyResult
-from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt
+from mcpd.protocol.types.prompts import ListPromptsResult
 from mcpd.protocol.types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
 )
-from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, Tool
+from mcpd.protocol.types.tools import ListToolsResult
 from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
@@ -60,19 +55,7 @@ from mcpd.server.registry.tools import failed
 
 log = logging.getLogger("mcpd")
 
-_REQUESTS: dict[str, type[BaseRequest]] = {
-    "tools/list": features.ListToolsRequest,
-    "tools/call": features.CallToolRequest,
-    "resources/list": features.ListResourcesRequest,
-    "resources/templates/list": features.ListResourceTemplatesRequest,
-    "resources/read": features.ReadResourceRequest,
-    "prompts/list": features.ListPromptsRequest,
-    "prompts/get": features.GetPromptRequest,
-    "completion/complete": features.CompleteRequest,
-    "logging/setLevel": features.SetLevelRequest,
-    "resources/subscribe": features.SubscribeRequest,
-    "resources/unsubscribe": features.UnsubscribeRequest,
-}
+_REQUESTS = {method: request for method, request in REQUESTS.items() if method != "ping"}  # mcpd answers pings itself
 
 _NOTIFICATIONS: dict[str, type[BaseNotification]] = {
     "notifications/progress": features.ProgressNotification,
@@ -293,8 +276,6 @@ async def _awaited(result: Any) -> Any:
 
 # -- the lists of a server that serves nobody ------------------------------------------------
 
-_NOT_CALLED = "this entry is for inspection only; the handlers of its server serve it"
-
 
 async def _entries(app: Any) -> Entries:
     tools: list[ToolEntry] = []
@@ -302,13 +283,14 @@ async def _entries(app: Any) -> Entries:
     templates: list[TemplateEntry] = []
     prompts: list[PromptEntry] = []
     for page in await _pages(app, features.ListToolsRequest):
-        tools += map(_Tool, struct_of(page, ListToolsResult).tools)
+        tools += [_Tool(one.name, one) for one in struct_of(page, ListToolsResult).tools]
     for page in await _pages(app, features.ListResourcesRequest):
-        resources += map(_Resource, struct_of(page, ListResourcesResult).resources)
+        resources += [_Resource(one.uri, one) for one in struct_of(page, ListResourcesResult).resources]
     for page in await _pages(app, features.ListResourceTemplatesRequest):
-        templates += map(_Template, struct_of(page, ListResourceTemplatesResult).resource_templates)
+        listed = struct_of(page, ListResourceTemplatesResult).resource_templates
+        templates += [_Template(one.uri_template, one) for one in listed]
     for page in await _pages(app, features.ListPromptsRequest):
-        prompts += map(_Prompt, struct_of(page, ListPromptsResult).prompts)
+        prompts += [_Prompt(one.name, one) for one in struct_of(page, ListPromptsResult).prompts]
     return Entries(
         tools=tools or None, resources=resources or None, templates=templates or None, prompts=prompts or None
     )
@@ -329,48 +311,33 @@ async def _pages(app: Any, request: type[BaseRequest]) -> list[dict[str, Any]]:
     return pages
 
 
-class _Tool(ToolEntry):
-    def __init__(self, item: Tool) -> None:
-        self.key, self._item = item.name, item
+class _Inspected:
+    """An entry that is listed and never called."""
 
-    def listed(self, active: ActiveExtensions) -> Tool:
+    def __init__(self, key: str, item: Any) -> None:
+        self.key, self._item = key, item
+
+    def listed(self, active: ActiveExtensions) -> Any:
         return self._item
 
-    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
-        raise LocalProtocolError(_NOT_CALLED)
+    def match(self, uri: str) -> None:
+        """Templates match nothing here."""
+
+    def run(self, *_: Any) -> Any:
+        raise LocalProtocolError("this entry is for inspection only; the handlers of its server serve it")
 
 
-class _Resource(ResourceEntry):
-    def __init__(self, item: Resource) -> None:
-        self.key, self._item = item.uri, item
-
-    def listed(self, active: ActiveExtensions) -> Resource:
-        return self._item
-
-    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        raise LocalProtocolError(_NOT_CALLED)
+class _Tool(_Inspected, ToolEntry):
+    pass
 
 
-class _Template(TemplateEntry):
-    def __init__(self, item: ResourceTemplate) -> None:
-        self.key, self._item = item.uri_template, item
-
-    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        return self._item
-
-    def match(self, uri: str) -> dict[str, str] | None:
-        return None
-
-    def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
-        raise LocalProtocolError(_NOT_CALLED)
+class _Resource(_Inspected, ResourceEntry):
+    pass
 
 
-class _Prompt(PromptEntry):
-    def __init__(self, item: Prompt) -> None:
-        self.key, self._item = item.name, item
+class _Template(_Inspected, TemplateEntry):
+    pass
 
-    def listed(self, active: ActiveExtensions) -> Prompt:
-        return self._item
 
-    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
-        raise LocalProtocolError(_NOT_CALLED)
+class _Prompt(_Inspected, PromptEntry):
+    pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
 
 
 class SharedContext(ABC):
-    """What the `Context` classes of all libraries offer to the function that serves a request."""
+    """The methods that the `Context` classes of all libraries share."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -99,6 +99,15 @@ class SharedContext(ABC):
     async def error(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
         await self._log("error", message, logger_name, extra)
 
+    async def send_tool_list_changed(self) -> None:
+        await self.session.send_tool_list_changed()
+
+    async def send_prompt_list_changed(self) -> None:
+        await self.session.send_prompt_list_changed()
+
+    async def send_resource_list_changed(self) -> None:
+        await self.session.send_resource_list_changed()
+
     async def close_sse_stream(self) -> None:
         """Close the connection on which the client waits. It reconnects for the response."""
         request = self._current()
@@ -109,22 +118,16 @@ class SharedContext(ABC):
 # -- the HTTP request ------------------------------------------------------------------------
 
 
-class _Headers(Mapping[str, str]):
+class _Headers(dict[str, str]):
     # Names are compared without regard to case.
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        self._fields = fields
-
     def __getitem__(self, name: str) -> str:
-        return self._fields[name.lower()]
+        return super().__getitem__(name.lower())
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._fields)
-
-    def __len__(self) -> int:
-        return len(self._fields)
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name.lower(), default)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._fields
+        return isinstance(name, str) and super().__contains__(name.lower())
 
 
 class HttpRequest:

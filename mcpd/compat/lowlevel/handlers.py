@@ -24,10 +24,9 @@ from mcpd.compat.lowlevel.context import (
     current_exchange,
     request_ctx,
 )
-from mcpd.compat.lowlevel.wire import question_of
+from mcpd.compat.lowlevel.wire import REQUESTS, question_of
 from mcpd.compat.missing import refuse
-from mcpd.compat.types import features
-from mcpd.compat.types.base import BaseRequest, Result
+from mcpd.compat.types.base import Result
 from mcpd.errors import LocalProtocolError
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.input_required import InputRequired
@@ -36,21 +35,6 @@ S = TypeVar("S")
 
 HandlerResult: TypeAlias = Any
 CallNext: TypeAlias = Callable[[Any], Awaitable[Any]]
-
-REQUESTS: dict[str, type[BaseRequest]] = {
-    "ping": features.PingRequest,
-    "tools/list": features.ListToolsRequest,
-    "tools/call": features.CallToolRequest,
-    "resources/list": features.ListResourcesRequest,
-    "resources/templates/list": features.ListResourceTemplatesRequest,
-    "resources/read": features.ReadResourceRequest,
-    "resources/subscribe": features.SubscribeRequest,
-    "resources/unsubscribe": features.UnsubscribeRequest,
-    "prompts/list": features.ListPromptsRequest,
-    "prompts/get": features.GetPromptRequest,
-    "completion/complete": features.CompleteRequest,
-    "logging/setLevel": features.SetLevelRequest,
-}
 
 _OPTIONS = {
     "on_ping": "ping",

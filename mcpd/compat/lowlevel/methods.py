@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from mcpd.compat.lowlevel.handlers import REQUESTS
+from mcpd.compat.lowlevel.wire import REQUESTS
 from mcpd.compat.types import features
 from mcpd.protocol.versions import table
 

@@ -45,7 +45,7 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
 class NotificationOptions:
-    """Lists of which a server announces changes. mcpd may always announce them, whatever this says."""
+    """Lists whose changes a server announces. mcpd may announce all of them, whatever this says."""
 
     def __init__(
         self, prompts_changed: bool = False, resources_changed: bool = False, tools_changed: bool = False
@@ -56,7 +56,7 @@ class NotificationOptions:
 
 
 class InitializationOptions(Model):
-    """What a server sends in the handshake."""
+    """The members that a server sends in the handshake."""
 
     server_name: str
     server_version: str
@@ -307,17 +307,12 @@ class Server(Generic[LifespanResultT, RequestT]):
         """Return what the server sends in the handshake."""
         from mcpd import __version__
 
-        capabilities = self.get_capabilities(
+        options = self.identity
+        options.server_version = self.version or __version__
+        options.capabilities = self.get_capabilities(
             notification_options or NotificationOptions(), experimental_capabilities or {}
         )
-        return InitializationOptions(
-            server_name=self.name,
-            server_version=self.version or __version__,
-            capabilities=capabilities,
-            instructions=self.instructions,
-            website_url=self.website_url,
-            icons=self.icons,
-        )
+        return options
 
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, dict[str, Any]]

@@ -55,7 +55,7 @@ class ServerSession:
 
     @property
     def client_params(self) -> features.InitializeRequestParams | None:
-        """What the client sent in the handshake."""
+        """The params of the client's handshake."""
         client = self._exchange.client
         return features.InitializeRequestParams.model_validate(
             {
@@ -122,7 +122,6 @@ class ServerSession:
         requestedSchema: dict[str, Any],  # noqa: N803 - the library's name
         related_request_id: RequestId | None = None,
     ) -> client_requests.ElicitResult:
-        """The same as `elicit_form`."""
         return await self.elicit_form(message, requestedSchema, related_request_id)
 
     async def elicit_form(
@@ -140,7 +139,6 @@ class ServerSession:
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, related_request_id: RequestId | None = None
     ) -> client_requests.ElicitResult:
-        """Ask the user to visit a page."""
         from mcpd.compat.types import client_requests
 
         params = client_requests.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
@@ -260,7 +258,6 @@ class ServerSession:
         notification: BaseNotification | client_requests.ServerNotification,
         related_request_id: RequestId | None = None,
     ) -> None:
-        """Send any notification."""
         message: Any = notification if isinstance(notification, BaseNotification) else notification.root
         method: str = message.method
         params = {} if message.params is None else as_json(message.params)

@@ -1,9 +1,8 @@
-"""Names of the official SDK's transports. mcpd has the transports itself, so these stand in for them."""
+"""Names of the official SDK's transports. They are placeholders, since mcpd has the transports itself."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -78,13 +77,5 @@ class EventMessage:
 EventCallback: TypeAlias = Callable[[EventMessage], Awaitable[None]]
 
 
-class EventStore(ABC):
-    """A server's own store of events. It is not used: mcpd resumes streams from its own memory."""
-
-    @abstractmethod
-    async def store_event(self, stream_id: StreamId, message: Any) -> EventId:
-        """Store a message and return its id."""
-
-    @abstractmethod
-    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
-        """Send the messages after an event, and return the id of their stream."""
+class EventStore:
+    """The base class of a server's own store of events. It is not used: mcpd resumes streams from its own memory."""

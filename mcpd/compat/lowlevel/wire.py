@@ -13,6 +13,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode
 from pydantic import BaseModel
 
+from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseRequest
 from mcpd.errors import InternalError, LocalProtocolError
 from mcpd.protocol.jsonrpc import explain
@@ -35,6 +36,22 @@ log = logging.getLogger("mcpd")
 
 S = TypeVar("S", bound=Struct)
 
+REQUESTS: dict[str, type[BaseRequest]] = {
+    "ping": features.PingRequest,
+    "tools/list": features.ListToolsRequest,
+    "tools/call": features.CallToolRequest,
+    "resources/list": features.ListResourcesRequest,
+    "resources/templates/list": features.ListResourceTemplatesRequest,
+    "resources/read": features.ReadResourceRequest,
+    "resources/subscribe": features.SubscribeRequest,
+    "resources/unsubscribe": features.UnsubscribeRequest,
+    "prompts/list": features.ListPromptsRequest,
+    "prompts/get": features.GetPromptRequest,
+    "completion/complete": features.CompleteRequest,
+    "logging/setLevel": features.SetLevelRequest,
+}
+"""The requests that a client may send, by method."""
+
 _RESULTS: dict[str, type[Result]] = {
     "tools/list": ListToolsResult,
     "tools/call": CallToolResult,
@@ -54,7 +71,6 @@ _EXTENSIBLE = (ToolAnnotations, Annotations, TextContent, ImageContent, AudioCon
 
 
 def as_json(model: BaseModel) -> Any:
-    """Return a model as JSON values."""
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
@@ -157,7 +173,7 @@ _warned: set[str] = set()
 def schema_problem(value: Any, schema: dict[str, Any]) -> str | None:
     """Return what is wrong with a value, in the words of `jsonschema`, or None. Raises an error for a bad schema.
 
-    Without that package nothing is checked, and the log says so once.
+    Without that package nothing is checked. The log mentions this once.
     """
     found = _checkers.get(id(schema))
     if found is None or found[0] is not schema:

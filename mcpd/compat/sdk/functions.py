@@ -8,7 +8,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
@@ -21,6 +21,7 @@ from mcpd.server.functions.annotations import untyped_context
 
 if TYPE_CHECKING:
     from mcpd.compat.sdk.results import OutputPlan
+    from mcpd.compat.types.base import Icon
 
 log = logging.getLogger("mcpd")
 
@@ -60,7 +61,6 @@ class FuncMetadata:
 
     @property
     def returns(self) -> Any:
-        """The return annotation."""
         return self._signature.return_annotation
 
     @cached_property
@@ -80,7 +80,7 @@ class FuncMetadata:
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The schema of structured results, None if there are none."""
+        """The schema of structured results, or None."""
         return self._plan.schema
 
     @property
@@ -181,6 +181,53 @@ def _field(parameter: inspect.Parameter) -> tuple[str, Any]:
     return name, hint if parameter.default is inspect.Parameter.empty else (hint, parameter.default)
 
 
+class Component:
+    """A function as a tool, prompt or template, and what clients see of it. Members are passed by keyword."""
+
+    fn: Callable[..., Any]
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+    annotations: Any = None
+    meta: dict[str, Any] | None = None
+    context_kwarg: str | None = None
+
+    is_second: ClassVar[bool] = False
+    """Whether it behaves like version 2, where clients do not receive the messages of unexpected exceptions."""
+
+    def __init__(self, **members: Any) -> None:
+        vars(self).update(members)
+
+    @classmethod
+    def _of_function(
+        cls,
+        fn: Callable[..., Any],
+        name: str | None,
+        description: str | None,
+        context_kwarg: str | None,
+        **members: Any,
+    ) -> Self:
+        return cls(
+            fn=fn,
+            name=function_name(fn, name),
+            description=description or fn.__doc__ or "",
+            context_kwarg=context_kwarg or context_parameter(fn),
+            **members,
+        )
+
+    async def _call(self, values: dict[str, Any], context: Any) -> Any:
+        if self.context_kwarg and context is not None:
+            values = {**values, self.context_kwarg: context}
+        function = functools.partial(self.fn, **values)
+        return await call(function, is_async=is_async(self.fn), in_thread=self.is_second)
+
+    @property
+    def _skipped(self) -> list[str]:
+        """The parameters that clients do not see."""
+        return [self.context_kwarg] if self.context_kwarg else []
+
+
 def function_name(function: Callable[..., Any], name: str | None) -> str:
     """Return the given name or the function's. Raises ValueError for a lambda without a name."""
     found = name or function.__name__
@@ -208,7 +255,7 @@ def context_parameter(function: Callable[..., Any]) -> str | None:
 def warn_of_untyped_context(function: Callable[..., Any], name: Any) -> None:
     """Log that a parameter looks like the context but lacks the annotation."""
     if context := untyped_context(function, "Context"):
-        text = "function %s: parameter %s has no annotation, so clients are asked for it; %s"
+        text = "function %s: parameter %s has no annotation, so clients must fill it in; %s"
         log.warning(text, printable(name), printable(context[0]), printable(context[1]))
 
 
@@ -220,12 +267,11 @@ def is_async(function: Any) -> bool:
 
 
 async def call(function: Callable[[], Any], *, is_async: bool, in_thread: bool) -> Any:
-    """Call a function. A plain function runs in a thread, or blocks the event loop so that calls follow each other."""
-    if is_async:
-        return await function()
-    if not in_thread:
-        return function()
+    """Call a function, and await what it returns. A plain function runs in a thread, or blocks the event loop."""
+    if is_async or not in_thread:
+        result = function()
+    else:
+        from mcpd.server.functions.threads import run_in_thread
 
-    from mcpd.server.functions.threads import run_in_thread
-
-    return await run_in_thread(function, exchange=current_exchange.get(None))
+        result = await run_in_thread(function, exchange=current_exchange.get(None))
+    return await result if inspect.isawaitable(result) else result

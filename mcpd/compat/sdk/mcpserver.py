@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mcpd.compat.errors import (
@@ -40,14 +40,13 @@ _UNUSED = frozenset(("cache_hints", "request_state_security", "subscriptions"))
 
 
 class Context(Context1[Any, Any, Any]):
-    """What a function can do in the request that it serves."""
+    """Gives a function access to the request that it serves: `ctx: Context`."""
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         return cls
 
     @property
     def mcp_server(self) -> Any:
-        """The server."""
         return self.fastmcp
 
     @property
@@ -79,14 +78,9 @@ class Context(Context1[Any, Any, Any]):
         inputs = current_inputs.get()
         return None if inputs is None else inputs.state
 
-    async def notify_tools_changed(self) -> None:
-        await self.session.send_tool_list_changed()
-
-    async def notify_prompts_changed(self) -> None:
-        await self.session.send_prompt_list_changed()
-
-    async def notify_resources_changed(self) -> None:
-        await self.session.send_resource_list_changed()
+    notify_tools_changed = Context1.send_tool_list_changed
+    notify_prompts_changed = Context1.send_prompt_list_changed
+    notify_resources_changed = Context1.send_resource_list_changed
 
     async def notify_resource_updated(self, uri: Any) -> None:
         """Notify clients that subscribe to a resource of its change."""
@@ -135,12 +129,14 @@ class MCPServer(FastMCP[LifespanResultT]):
             lifespan=self._lifespan(),
             title=title,
             description=description,
-            on_list_tools=self._on_list_tools,
+            on_list_tools=self._lists(features.ListToolsResult, "tools", "list_tools"),
             on_call_tool=self._on_call_tool,
-            on_list_resources=self._on_list_resources,
-            on_list_resource_templates=self._on_list_templates,
+            on_list_resources=self._lists(features.ListResourcesResult, "resources", "list_resources"),
+            on_list_resource_templates=self._lists(
+                features.ListResourceTemplatesResult, "resourceTemplates", "list_resource_templates"
+            ),
             on_read_resource=self._on_read_resource,
-            on_list_prompts=self._on_list_prompts,
+            on_list_prompts=self._lists(features.ListPromptsResult, "prompts", "list_prompts"),
             on_get_prompt=self._on_get_prompt,
         )
         self._mcp_server.middleware.extend(middleware or ())
@@ -164,7 +160,7 @@ class MCPServer(FastMCP[LifespanResultT]):
 
     @property
     def _lowlevel_server(self) -> Server[LifespanResultT, Any]:
-        # Version 2 calls it so, and servers change it because there is no public way.
+        # The name in version 2. Servers change this object, since the library has no public attribute for it.
         return self._mcp_server
 
     @property
@@ -179,10 +175,15 @@ class MCPServer(FastMCP[LifespanResultT]):
             request = None
         return Context(request_context=request, fastmcp=self)
 
-    # -- tools -------------------------------------------------------------------------------
+    def _lists(self, result: type[Any], member: str, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Return a handler of a list request. It calls a method that a subclass may override."""
 
-    async def _on_list_tools(self, ctx: Any, params: Any) -> features.ListToolsResult:
-        return features.ListToolsResult(tools=await self.list_tools())
+        async def handle(ctx: Any, params: Any) -> Any:
+            return result(**{member: await getattr(self, method)()})
+
+        return handle
+
+    # -- tools -------------------------------------------------------------------------------
 
     async def _on_call_tool(self, ctx: Any, params: Any) -> Any:
         try:
@@ -221,12 +222,6 @@ class MCPServer(FastMCP[LifespanResultT]):
 
         return register
 
-    async def _on_list_resources(self, ctx: Any, params: Any) -> features.ListResourcesResult:
-        return features.ListResourcesResult(resources=await self.list_resources())
-
-    async def _on_list_templates(self, ctx: Any, params: Any) -> features.ListResourceTemplatesResult:
-        return features.ListResourceTemplatesResult(resourceTemplates=await self.list_resource_templates())
-
     async def _on_read_resource(self, ctx: Any, params: Any) -> Any:
         uri = str((ctx.params or {}).get("uri", params.uri))  # as the client sent it: a model normalizes URIs
         try:
@@ -261,9 +256,6 @@ class MCPServer(FastMCP[LifespanResultT]):
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt. Raises ValueError for an unknown one."""
         self._prompt_manager.remove_prompt(name)
-
-    async def _on_list_prompts(self, ctx: Any, params: Any) -> features.ListPromptsResult:
-        return features.ListPromptsResult(prompts=await self.list_prompts())
 
     async def _on_get_prompt(self, ctx: Any, params: Any) -> Any:
         return await self.get_prompt(params.name, params.arguments)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, Self
@@ -14,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
 from mcpd.compat.contents import Audio, Image
 from mcpd.compat.errors import McpError
 from mcpd.compat.lowlevel.handlers import is_input_required
-from mcpd.compat.sdk.functions import call, context_parameter, func_metadata, function_name, is_async
+from mcpd.compat.sdk.functions import Component, func_metadata
 from mcpd.compat.types.base import ContentBlock, Icon, Role, TextContent
 from mcpd.protocol.printable import printable
 
@@ -22,7 +20,7 @@ log = logging.getLogger("mcpd")
 
 
 class Message(BaseModel):
-    """A message. A string becomes a text block."""
+    """A message. A string, an image or a sound becomes a block."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -30,7 +28,7 @@ class Message(BaseModel):
     content: ContentBlock
 
     def __init__(self, content: Any, **members: Any) -> None:
-        super().__init__(content=TextContent(text=content) if isinstance(content, str) else content, **members)
+        super().__init__(content=_block(content), **members)
 
 
 class UserMessage(Message):
@@ -52,28 +50,11 @@ class AssistantMessage(Message):
 
 
 def _block(content: Any) -> Any:
+    if isinstance(content, str):
+        return TextContent(text=content)
     if isinstance(content, Image):
         return content.to_image_content()
     return content.to_audio_content() if isinstance(content, Audio) else content
-
-
-class Message2(Message):
-    """A message of version 2, where images and sounds become blocks, too."""
-
-    def __init__(self, content: Any, **members: Any) -> None:
-        super().__init__(_block(content), **members)
-
-
-class UserMessage2(Message2, UserMessage):
-    """A message of the user."""
-
-    role: Role = "user"
-
-
-class AssistantMessage2(Message2, AssistantMessage):
-    """A message of the assistant."""
-
-    role: Role = "assistant"
 
 
 class PromptArgument(BaseModel):
@@ -86,27 +67,10 @@ class PromptArgument(BaseModel):
     required: bool = False
 
 
-class Prompt:
+class Prompt(Component):
     """A function as a prompt."""
 
-    def __init__(
-        self,
-        *,
-        fn: Callable[..., Any],
-        name: str,
-        title: str | None = None,
-        description: str | None = None,
-        arguments: list[PromptArgument] | None = None,
-        icons: list[Icon] | None = None,
-        context_kwarg: str | None = None,
-    ) -> None:
-        self.fn = fn
-        self.name = name
-        self.title = title
-        self.description = description
-        self.arguments = arguments
-        self.icons = icons
-        self.context_kwarg = context_kwarg
+    arguments: list[PromptArgument] | None = None
 
     @classmethod
     def from_function(
@@ -119,68 +83,49 @@ class Prompt:
         context_kwarg: str | None = None,
     ) -> Self:
         """Return a function as a prompt. Its parameters are the arguments."""
-        name = function_name(fn, name)
-        context_kwarg = context_kwarg or context_parameter(fn)
-        schema = func_metadata(fn, [context_kwarg] if context_kwarg else []).arg_model.model_json_schema()
+        made = cls._of_function(fn, name, description, context_kwarg, title=title, icons=icons)
+        schema = func_metadata(fn, made._skipped).arg_model.model_json_schema()
         required = schema.get("required", ())
-        arguments = [
+        made.arguments = [
             PromptArgument(name=key, description=member.get("description"), required=key in required)
             for key, member in schema.get("properties", {}).items()
         ]
-        return cls(
-            fn=validate_call(fn),
-            name=name,
-            title=title,
-            description=description or fn.__doc__ or "",
-            arguments=arguments,
-            icons=icons,
-            context_kwarg=context_kwarg,
-        )
+        made.fn = validate_call(fn)
+        return made
 
-    def _values(self, arguments: dict[str, Any] | None, context: Any) -> dict[str, Any]:
+    async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Return the messages. Raises ValueError for missing arguments and failures; version 2 also McpError."""
         values = dict(arguments or {})
         missing = {argument.name for argument in self.arguments or () if argument.required} - set(values)
         if missing:
             raise ValueError(f"Missing required arguments: {missing}")
 
-        if self.context_kwarg and context is not None:
-            values[self.context_kwarg] = context
-        return values
-
-    async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
-        """Return the messages. Raises ValueError for missing arguments, and with the message of an exception."""
-        values = self._values(arguments, context)
         try:
-            result = self.fn(**values)
-            if inspect.isawaitable(result):
-                result = await result
-            return [_message(item) for item in (result if isinstance(result, (list, tuple)) else [result])]
+            result = await self._call(values, context)
+            if is_input_required(result):
+                return result
+            items = result if isinstance(result, (list, tuple)) else [result]
+            return [_message(item, self.is_second) for item in items]
         except Exception as error:
-            raise ValueError(f"Error rendering prompt {self.name}: {error}") from error
+            if self.is_second and isinstance(error, McpError):
+                raise
+            detail = "" if self.is_second else f": {error}"
+            raise ValueError(f"Error rendering prompt {self.name}{detail}") from error
 
 
 class Prompt2(Prompt):
     """A prompt of version 2."""
 
-    async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
-        """Return the messages. Raises ValueError, and McpError unchanged."""
-        values = self._values(arguments, context)
-        try:
-            function = functools.partial(self.fn, **values)
-            result = await call(function, is_async=is_async(self.fn), in_thread=True)
-            if is_input_required(result):
-                return result
-            return [_message2(item) for item in (result if isinstance(result, (list, tuple)) else [result])]
-        except McpError:
-            raise
-        except Exception as error:
-            raise ValueError(f"Error rendering prompt {self.name}") from error
+    is_second = True
 
 
 _adapters: list[TypeAdapter[Any]] = []
 
 
-def _message(item: Any) -> Message:
+def _message(item: Any, is_second: bool) -> Message:
+    blocks: tuple[Any, ...] = (Image, Audio, *ContentBlock.__args__)
+    if is_second and isinstance(item, blocks):
+        return UserMessage(content=item)
     try:
         if isinstance(item, Message):
             return item
@@ -194,11 +139,6 @@ def _message(item: Any) -> Message:
         return Message(content=pydantic_core.to_json(item, fallback=str, indent=2).decode(), role="user")
     except Exception as error:
         raise ValueError(f"Could not convert prompt result to message: {item}") from error
-
-
-def _message2(item: Any) -> Message:
-    kinds: tuple[Any, ...] = (Image, Audio, *ContentBlock.__args__)
-    return UserMessage2(content=_block(item)) if isinstance(item, kinds) else _message(item)
 
 
 class PromptManager:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import re
@@ -19,7 +18,7 @@ from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, field
 from mcpd.compat.contents import AtAddress, AtPath, HoldsBytes, HoldsText, file_names, files_below, read_in_thread
 from mcpd.compat.errors import McpError, ResourceError, ResourceNotFoundError, UnexpectedResourceError
 from mcpd.compat.lowlevel.handlers import is_input_required
-from mcpd.compat.sdk.functions import call, context_parameter, func_metadata, function_name, is_async
+from mcpd.compat.sdk.functions import Component, func_metadata, function_name
 from mcpd.compat.types.base import Annotations, Icon, Uri
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.uri_template import UriTemplate
@@ -96,11 +95,8 @@ class FunctionResource(Resource):
         title: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: dict[str, Any] | None = None,
+        **members: Any,
     ) -> FunctionResource:
-        """Return a function without parameters as a resource."""
         return cls(
             uri=AnyUrl(uri),
             name=function_name(fn, name),
@@ -108,9 +104,7 @@ class FunctionResource(Resource):
             description=description or fn.__doc__ or "",
             mime_type=mime_type or "text/plain",
             fn=validate_call(fn),
-            icons=icons,
-            annotations=annotations,
-            meta=meta,
+            **members,
         )
 
 
@@ -127,7 +121,6 @@ class FileResource(AtPath, Resource):
         return is_binary or not mime_type.startswith("text/")
 
     async def read(self) -> str | bytes:
-        """Read the file. Raises ValueError."""
         try:
             return await (
                 read_in_thread(self.path.read_bytes) if self.is_binary else read_in_thread(self.path.read_text)
@@ -148,7 +141,6 @@ class DirectoryResource(AtPath, Resource):
         return files_below(self.path, self.pattern, is_recursive=self.recursive)
 
     async def read(self) -> str:
-        """Return the names. Raises ValueError."""
         try:
             return file_names(await read_in_thread(self.list_files), self.path)
         except Exception as error:
@@ -184,35 +176,17 @@ def _matcher(template: str) -> Callable[[str], dict[str, Any] | None]:
     return groups
 
 
-class ResourceTemplate:
+class ResourceTemplate(Component):
     """A function whose parameters are the variables of a URI."""
 
-    def __init__(
-        self,
-        *,
-        fn: Callable[..., Any],
-        uri_template: str,
-        name: str,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str = "text/plain",
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: dict[str, Any] | None = None,
-        context_kwarg: str | None = None,
-    ) -> None:
-        self._metadata = func_metadata(fn, [context_kwarg] if context_kwarg else [])
-        self.fn = validate_call(fn)
-        self.uri_template = uri_template
-        self.name = name
-        self.title = title
-        self.description = description
-        self.mime_type = mime_type
-        self.icons = icons
-        self.annotations = annotations
-        self.meta = meta
-        self.context_kwarg = context_kwarg
-        self._match = self._matcher(uri_template)
+    uri_template: str
+    mime_type: str = "text/plain"
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__(**members)
+        self._metadata = func_metadata(self.fn, self._skipped)
+        self.fn = validate_call(self.fn)
+        self._match = self._matcher(self.uri_template)
 
     @staticmethod
     def _matcher(uri_template: str) -> Callable[[str], dict[str, Any] | None]:
@@ -220,7 +194,6 @@ class ResourceTemplate:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON schema of the variables."""
         return self._metadata.arg_model.model_json_schema()
 
     @classmethod
@@ -232,52 +205,34 @@ class ResourceTemplate:
         title: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
-        icons: list[Icon] | None = None,
-        annotations: Annotations | None = None,
-        meta: dict[str, Any] | None = None,
         context_kwarg: str | None = None,
+        **members: Any,
     ) -> Self:
-        """Return a function as a template."""
-        return cls(
-            fn=fn,
-            uri_template=uri_template,
-            name=function_name(fn, name),
-            title=title,
-            description=description or fn.__doc__ or "",
-            mime_type=mime_type or "text/plain",
-            icons=icons,
-            annotations=annotations,
-            meta=meta,
-            context_kwarg=context_kwarg or context_parameter(fn),
-        )
+        members |= {"uri_template": uri_template, "title": title, "mime_type": mime_type or "text/plain"}
+        return cls._of_function(fn, name, description, context_kwarg, **members)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """Return the variables in a URI, None if it does not match."""
         return self._match(uri)
 
     def _resource(self, uri: str, result: Any) -> FunctionResource:
-        return FunctionResource(
-            uri=uri,  # type: ignore[arg-type]  # pydantic parses it
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            mime_type=self.mime_type,
-            icons=self.icons,
-            annotations=self.annotations,
-            meta=self.meta,
-            fn=lambda: result,
-        )
+        members: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("name", "title", "description", "mime_type", "icons", "annotations", "meta")
+        }
+        return FunctionResource(uri=uri, fn=lambda: result, **members)  # type: ignore[arg-type]  # pydantic parses it
 
     async def create_resource(self, uri: str, params: dict[str, Any], context: Any = None) -> Any:
-        """Call the function and return the resource. Raises ValueError with the message of an exception."""
-        direct = {self.context_kwarg: context} if self.context_kwarg and context is not None else {}
+        """Call the function and return the resource. Raises ValueError; version 2 ResourceError and McpError."""
         try:
-            result = self.fn(**params, **direct)
-            if inspect.isawaitable(result):
-                result = await result
-            return self._resource(uri, result)
+            result = await self._call(params, context)
+            return result if is_input_required(result) else self._resource(uri, result)
         except Exception as error:
-            raise ValueError(f"Error creating resource from template: {error}") from error
+            if not self.is_second:
+                raise ValueError(f"Error creating resource from template: {error}") from error
+            if isinstance(error, (ResourceError, McpError)):
+                raise
+            raise UnexpectedResourceError(f"Error creating resource from template {uri}") from error
 
 
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -293,7 +248,7 @@ class ResourceSecurity:
     exempt_params: Iterable[str] = field(default_factory=frozenset)
 
     def validate(self, params: dict[str, Any]) -> str | None:
-        """Return the name of a variable with a rejected value, None if there is none."""
+        """Return the name of a variable with a rejected value, or None."""
         for name, value in params.items():
             for text in value if isinstance(value, list) else [value]:
                 if name not in self.exempt_params and self._rejects(text):
@@ -323,6 +278,7 @@ def _leads_out(value: str) -> bool:
 class ResourceTemplate2(ResourceTemplate):
     """A template of version 2: of RFC 6570, with values that are checked."""
 
+    is_second = True
     security: ResourceSecurity = DEFAULT_RESOURCE_SECURITY
 
     @staticmethod
@@ -335,19 +291,6 @@ class ResourceTemplate2(ResourceTemplate):
         if found is not None and self.security.validate(found) is not None:
             raise ResourceNotFoundError(f"Unknown resource: {uri}")
         return found
-
-    async def create_resource(self, uri: str, params: dict[str, Any], context: Any = None) -> Any:
-        """Call the function and return the resource. Raises ResourceError, and McpError unchanged."""
-        values = {**params, self.context_kwarg: context} if self.context_kwarg else params
-        try:
-            function = functools.partial(self.fn, **values)
-            result = await call(function, is_async=is_async(self.fn), in_thread=True)
-        except (ResourceError, McpError):
-            raise
-        except Exception as error:
-            raise UnexpectedResourceError(f"Error creating resource from template {uri}") from error
-
-        return result if is_input_required(result) else self._resource(uri, result)
 
 
 class ResourceManager:
@@ -368,25 +311,27 @@ class ResourceManager:
         return self._resources.setdefault(key, resource)
 
     def add_template(self, fn: Callable[..., Any], uri_template: str, **options: Any) -> Any:
-        """Add a function as a template."""
         template = self.template_type.from_function(fn, uri_template, **options)
         self._templates[template.uri_template] = template
         return template
 
     async def get_resource(self, uri: Any, context: Any = None) -> Any:
-        """Return the resource of a URI, which may match a template. Raises ValueError for an unknown one."""
+        """Return the resource of a URI, which may match a template. Raises ResourceNotFoundError, and ValueError."""
         key = str(uri)
         found = self._resources.get(key)
         if found is not None:
             return found
         for template in self._templates.values():
             variables = template.matches(key)
-            if variables:
-                try:
-                    return await template.create_resource(key, variables, context=context)
-                except Exception as error:
-                    raise ValueError(f"Error creating resource from template: {error}") from error
-        raise ValueError(f"Unknown resource: {uri}")
+            if variables is None:
+                continue
+            try:
+                return await template.create_resource(key, variables, context=context)
+            except Exception as error:
+                if template.is_second:
+                    raise
+                raise ValueError(f"Error creating resource from template: {error}") from error
+        raise ResourceNotFoundError(f"Unknown resource: {uri}")
 
     def list_resources(self) -> list[Resource]:
         return list(self._resources.values())
@@ -399,24 +344,3 @@ class ResourceManager2(ResourceManager):
     """The resources and templates of a server of version 2."""
 
     template_type = ResourceTemplate2
-
-    def add_template(
-        self, fn: Callable[..., Any], uri_template: str, security: ResourceSecurity | None = None, **options: Any
-    ) -> Any:
-        """Add a function as a template. `security` applies to its variables."""
-        template = super().add_template(fn, uri_template, **options)
-        if security is not None:
-            template.security = security
-        return template
-
-    async def get_resource(self, uri: Any, context: Any = None) -> Any:
-        """Return the resource of a URI, which may match a template. Raises ResourceNotFoundError, ResourceError."""
-        key = str(uri)
-        found = self._resources.get(key)
-        if found is not None:
-            return found
-        for template in self._templates.values():
-            variables = template.matches(key)
-            if variables is not None:
-                return await template.create_resource(key, variables, context=context)
-        raise ResourceNotFoundError(f"Unknown resource: {uri}")

@@ -54,7 +54,7 @@ def content_blocks(result: Any) -> list[Any]:
 
 
 def output_plan(annotation: Any, name: str, is_wanted: bool | None) -> OutputPlan:
-    """Return the plan for a return annotation. With `is_wanted` it raises InvalidSignature if there is none."""
+    """Return the plan for a return annotation. Raises InvalidSignature if `is_wanted` but not possible."""
     if is_wanted is False:
         return OutputPlan()
     if annotation is inspect.Signature.empty and is_wanted:

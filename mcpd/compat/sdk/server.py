@@ -33,7 +33,7 @@ _NO_REQUEST = "Context is not available outside of a request"
 
 
 class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
-    """What a function can do in the request that it serves: `ctx: Context`."""
+    """Gives a function access to the request that it serves: `ctx: Context`."""
 
     def __init__(
         self,
@@ -54,7 +54,6 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
 
     @property
     def fastmcp(self) -> Any:
-        """The server."""
         if self._fastmcp is None:
             raise ValueError(_NO_REQUEST)
         return self._fastmcp
@@ -75,7 +74,6 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
         return str(self.request_context.request_id)
 
     async def read_resource(self, uri: Any) -> Iterable[ReadResourceContents]:
-        """Read a resource of this server."""
         found: Iterable[ReadResourceContents] = await self.fastmcp.read_resource(uri)
         return found
 
@@ -86,7 +84,6 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
         return await elicit_with_validation(self.session, message, schema, self.request_context.request_id)
 
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> Any:
-        """Ask the user to visit a page."""
         from mcpd.compat.elicitation import elicit_url
 
         return await elicit_url(self.session, message, url, elicitation_id, self.request_context.request_id)
@@ -94,11 +91,12 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
     async def _log(self, level: Any, message: Any, logger_name: str | None, extra: Any) -> None:
         await self.log(level, message, logger_name=logger_name)
 
-    async def log(self, level: Any, message: Any, *, logger_name: str | None = None, **extra: Any) -> None:
-        """Send a log message to the client."""
-        await self.session.send_log_message(
-            level=level, data=message, logger=logger_name, related_request_id=self.request_id
-        )
+    async def log(
+        self, level: Any, message: Any = None, *, data: Any = None, logger_name: str | None = None, **extra: Any
+    ) -> None:
+        # Version 2 calls the second parameter `data`.
+        data = message if data is None else data
+        await self.session.send_log_message(level=level, data=data, logger=logger_name)
 
     async def close_standalone_sse_stream(self) -> None:
         """Has no effect: servers cannot close that stream here."""
@@ -248,7 +246,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._tool_manager.remove_tool(name)
 
     async def list_tools(self) -> list[features.Tool]:
-        """Return the tools as clients see them."""
         return [
             features.Tool(name=tool.name, inputSchema=tool.parameters, outputSchema=tool.output_schema, **_shown(tool))
             for tool in self._tool_manager.list_tools()
@@ -295,14 +292,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._resource_manager.add_resource(resource)
 
     async def list_resources(self) -> list[ListedResource]:
-        """Return the resources as clients see them."""
         return [
             ListedResource(uri=one.uri, name=one.name or "", mimeType=one.mime_type, **_shown(one))
             for one in self._resource_manager.list_resources()
         ]
 
     async def list_resource_templates(self) -> list[features.ResourceTemplate]:
-        """Return the templates as clients see them."""
         return [
             features.ResourceTemplate(
                 uriTemplate=one.uri_template, name=one.name, mimeType=one.mime_type, **_shown(one)
@@ -341,7 +336,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._prompt_manager.add_prompt(prompt)
 
     async def list_prompts(self) -> list[features.Prompt]:
-        """Return the prompts as clients see them."""
         found = []
         for prompt in self._prompt_manager.list_prompts():
             arguments = [features.PromptArgument(**argument.model_dump()) for argument in prompt.arguments or ()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -21,53 +20,31 @@ from mcpd.compat.errors import (
     UrlElicitationRequiredError,
 )
 from mcpd.compat.lowlevel.handlers import is_input_required
-from mcpd.compat.sdk.functions import FuncMetadata, FuncMetadata2, call, context_parameter, function_name, is_async
-from mcpd.compat.types.base import ContentBlock, Icon
-from mcpd.compat.types.features import CallToolResult, ToolAnnotations
+from mcpd.compat.sdk.functions import (
+    Component,
+    FuncMetadata,
+    FuncMetadata2,
+    is_async,
+)
+from mcpd.compat.types.base import ContentBlock
+from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 
 
-class Tool:
+class Tool(Component):
     """A function as a tool."""
 
-    def __init__(
-        self,
-        *,
-        fn: Callable[..., Any],
-        name: str,
-        description: str,
-        fn_metadata: FuncMetadata,
-        is_async: bool,
-        title: str | None = None,
-        context_kwarg: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: list[Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        parameters: dict[str, Any] | None = None,
-    ) -> None:
-        self.fn = fn
-        self.name = name
-        self.title = title
-        self.description = description
-        self.fn_metadata = fn_metadata
-        self.is_async = is_async
-        self.context_kwarg = context_kwarg
-        self.annotations = annotations
-        self.icons = icons
-        self.meta = meta
-        if parameters is not None:
-            self.parameters = parameters
+    fn_metadata: FuncMetadata
+    is_async: bool = False
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
         return self.fn_metadata.arg_model.model_json_schema(by_alias=True)
 
     @cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON schema of structured results."""
         return self.fn_metadata.output_schema
 
     @classmethod
@@ -78,35 +55,16 @@ class Tool:
         title: str | None = None,
         description: str | None = None,
         context_kwarg: str | None = None,
-        annotations: ToolAnnotations | None = None,
-        icons: list[Icon] | None = None,
-        meta: dict[str, Any] | None = None,
         structured_output: bool | None = None,
+        **members: Any,
     ) -> Self:
         """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name."""
-        name = function_name(fn, name)
-        context_kwarg = context_kwarg or context_parameter(fn)
-        made = cls(
-            fn=fn,
-            name=name,
-            title=title,
-            description=description or fn.__doc__ or "",
-            fn_metadata=cls._metadata(fn, [context_kwarg] if context_kwarg else [], structured_output),
-            is_async=is_async(fn),
-            context_kwarg=context_kwarg,
-            annotations=annotations,
-            icons=icons,
-            meta=meta,
-        )
-        made._find_resolvers()
+        made = cls._of_function(fn, name, description, context_kwarg, title=title, is_async=is_async(fn), **members)
+        made._set_metadata(structured_output)
         return made
 
-    @classmethod
-    def _metadata(cls, fn: Callable[..., Any], skipped: list[str], structured_output: bool | None) -> FuncMetadata:
-        return FuncMetadata(fn, skipped, structured_output)
-
-    def _find_resolvers(self) -> None:
-        """Version 1 has no parameters that functions resolve."""
+    def _set_metadata(self, structured_output: bool | None) -> None:
+        self.fn_metadata = FuncMetadata(self.fn, self._skipped, structured_output)
 
     async def run(self, arguments: dict[str, Any], context: Any = None, convert_result: bool = False) -> Any:
         """Call the function. Raises ToolError with a message for the model."""
@@ -123,22 +81,17 @@ class Tool:
 class Tool2(Tool):
     """A tool of version 2, which may have parameters with `Resolve`."""
 
+    is_second = True
     _resolver: Any = None
 
-    @classmethod
-    def _metadata(cls, fn: Callable[..., Any], skipped: list[str], structured_output: bool | None) -> FuncMetadata:
+    def _set_metadata(self, structured_output: bool | None) -> None:
         from mcpd.compat.sdk.resolve import Resolver
 
-        metadata = FuncMetadata2(fn, [*Resolver(fn).parameters, *skipped], structured_output)
-        if structured_output is None and _is_content(metadata.returns):
-            return FuncMetadata2(fn, [*Resolver(fn).parameters, *skipped], False)
-        return metadata
-
-    def _find_resolvers(self) -> None:
-        from mcpd.compat.sdk.resolve import Resolver
-
-        resolver = Resolver(self.fn)
-        self._resolver = resolver if resolver.parameters else None
+        self._resolver = Resolver(self.fn)
+        skipped = [*self._resolver.parameters, *self._skipped]
+        self.fn_metadata = FuncMetadata2(self.fn, skipped, structured_output)
+        if structured_output is None and _is_content(self.fn_metadata.returns):
+            self.fn_metadata = FuncMetadata2(self.fn, skipped, False)
 
     async def run(self, arguments: dict[str, Any], context: Any = None, convert_result: bool = False) -> Any:
         """Call the function. Raises ToolError with a message for the model, and McpError unchanged."""
@@ -149,11 +102,8 @@ class Tool2(Tool):
             raise ToolError(f"{prefix}: {error}") from error
 
         try:
-            if self._resolver is not None:
-                values |= await self._resolver.values(values, context)
-            if self.context_kwarg:
-                values[self.context_kwarg] = context
-            result = await call(functools.partial(self.fn, **values), is_async=self.is_async, in_thread=True)
+            values |= await self._resolver.values(values, context)
+            result = await self._call(values, context)
             return self._converted(result) if convert_result else result
         except McpError:
             raise

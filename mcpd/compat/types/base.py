@@ -115,14 +115,10 @@ META: Any = Field(
 
 
 class MetaModel(Model):
-    """A model with a `_meta`."""
-
     meta: dict[str, Any] | None = META
 
 
 class Named(Model):
-    """A model with a name, and a title for people."""
-
     name: str
     title: str | None = None
 
@@ -156,8 +152,6 @@ class NamedRequestParams(RequestParams):
 
 
 class PaginatedRequestParams(RequestParams):
-    """Params of a list request."""
-
     cursor: Cursor | None = None
 
 
@@ -171,15 +165,11 @@ class NotificationParams(Model):
 
 
 class BaseRequest(Model):
-    """A request: its method and its params."""
-
     method: str
     params: Any
 
 
 class BaseNotification(Model):
-    """A notification: its method and its params."""
-
     method: str
     params: Any
 
@@ -196,15 +186,11 @@ class Request(BaseRequest, Generic[ParamsT, MethodT]):
 
 
 class Notification(BaseNotification, Generic[ParamsT, MethodT]):
-    """A custom notification."""
-
     method: MethodT
     params: ParamsT
 
 
 class PaginatedRequest(BaseRequest):
-    """A list request."""
-
     params: PaginatedRequestParams | None = None
 
 
@@ -225,8 +211,6 @@ class Result(MetaModel):
 
 
 class PaginatedResult(Result):
-    """One page of a list."""
-
     nextCursor: Cursor | None = None
 
 
@@ -249,8 +233,6 @@ class Icon(Model):
 
 
 class TextContent(TaggedModel, MetaModel):
-    """A text block."""
-
     type: Literal["text"] = "text"
     text: str
     annotations: Annotations | None = None
@@ -275,15 +257,11 @@ class AudioContent(TaggedModel, MetaModel):
 
 
 class ResourceContents(MetaModel):
-    """The contents of one resource."""
-
     uri: Uri
     mimeType: str | None = None
 
 
 class TextResourceContents(ResourceContents):
-    """Contents that are text."""
-
     text: str
 
 
@@ -294,16 +272,12 @@ class BlobResourceContents(ResourceContents):
 
 
 class EmbeddedResource(TaggedModel, MetaModel):
-    """The contents of a resource inside a message."""
-
     type: Literal["resource"] = "resource"
     resource: TextResourceContents | BlobResourceContents
     annotations: Annotations | None = None
 
 
 class Resource(Named, MetaModel):
-    """A resource in a list."""
-
     uri: Uri
     description: str | None = None
     mimeType: str | None = None
@@ -333,8 +307,6 @@ INTERNAL_ERROR = -32603
 
 
 class ErrorData(Model):
-    """The `error` member of an error response."""
-
     code: int
     message: str
     data: Any | None = None

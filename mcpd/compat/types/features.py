@@ -118,6 +118,10 @@ class ReadResourceRequestParams(RequestParams):
     uri: Uri
 
 
+SubscribeRequestParams = ReadResourceRequestParams
+UnsubscribeRequestParams = ReadResourceRequestParams
+
+
 class ReadResourceRequest(BaseRequest):
     method: Literal["resources/read"] = "resources/read"
     params: ReadResourceRequestParams
@@ -127,17 +131,9 @@ class ReadResourceResult(Result):
     contents: list[TextResourceContents | BlobResourceContents]
 
 
-class SubscribeRequestParams(RequestParams):
-    uri: Uri
-
-
 class SubscribeRequest(BaseRequest):
     method: Literal["resources/subscribe"] = "resources/subscribe"
     params: SubscribeRequestParams
-
-
-class UnsubscribeRequestParams(RequestParams):
-    uri: Uri
 
 
 class UnsubscribeRequest(BaseRequest):
