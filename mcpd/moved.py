@@ -25,6 +25,9 @@ MOVED = {
     "mcpd.registry": "mcpd.server.registry",
     "mcpd.registry.signature": "mcpd.server.functions.signature",
     "mcpd.sources.starter": "mcpd.sources.demo",
+    "mcpd.trace.channel": "mcpd.client.channels",
+    "mcpd.trace.files": "mcpd.transports.recorder",
+    "mcpd.trace.recorder": "mcpd.transports.recorder",
     "mcpd.transports.websocket_server": "mcpd.transports.websocket.server",
 }
 """Old name -> new name, of a module or of a package with all that is in it."""

@@ -21,8 +21,8 @@ from mcpd.transports.files import replacing
 IGNORE = ".mcpbignore"
 """A file with further patterns of files to leave out, one per line, as the official tool reads it."""
 
-MOST_BYTES = 512 * 1024 * 1024
-MOST_FILES = 50_000
+MAX_BYTES = 512 * 1024 * 1024
+MAX_FILES = 50_000
 
 _LITTER = ("__pycache__", "node_modules", "*.pyc", "*.pyo", "*.egg-info", "*.mcpb", "*.dxt", "*.log", "*.tmp", "*.swp",
            "Thumbs.db", "uv.lock")  # fmt: skip
@@ -55,18 +55,18 @@ class Selection(Struct, frozen=True):
     """Patterns of files to take although they are hidden, ignored, not imported, or look like secrets."""
     excluded: tuple[str, ...] = ()
 
-    def why_not(self, inside: str, path: str, *, is_folder: bool = False) -> str:
+    def reason_left_out(self, inside: str, path: str, *, is_folder: bool = False) -> str:
         """Return why a file or folder is left out; "" if it is taken."""
         name = os.path.basename(path)
-        if is_meant(inside, name, self.excluded):
+        if matches_pattern(inside, name, self.excluded):
             return "excluded"
-        if is_meant(inside, name, self.included) or any(_is_below(inside, one) for one in self.included):
+        if matches_pattern(inside, name, self.included) or any(_is_below(inside, one) for one in self.included):
             return ""
         if is_folder and any(_is_below(one.strip("/"), inside) for one in self.included):
             return ""  # something in it is included
-        if why := _why_not(inside, name):
+        if why := _default_reason(inside, name):
             return why
-        if is_meant(inside, name, self.ignored):
+        if matches_pattern(inside, name, self.ignored):
             return f"named in {IGNORE}"
         if is_folder and self.code is not None and os.path.isfile(os.path.join(path, "mcpd.toml")):
             has_code = any(one.startswith(path + os.sep) for one in self.code)
@@ -87,20 +87,20 @@ def collect(root: str, selection: Selection | None = None) -> Collected:
         for name in sorted(names):
             path = os.path.join(folder, name)
             inside = _inside(path, root)
-            why = selection.why_not(inside, path, is_folder=True) or _why_no_folder(path, root)
-            if not why and not selection.has_data and not _may_hold(path, inside, selection):
+            why = selection.reason_left_out(inside, path, is_folder=True) or _folder_reason(path, root)
+            if not why and not selection.has_data and not _may_contain_files(path, inside, selection):
                 why = "in a folder with files of all kinds; --include takes it"
             if why:
                 found.left_out[f"{inside}/"] = why
                 names.remove(name)
         names.sort()
         for name in sorted(files):
-            _take(os.path.join(folder, name), root, selection, found)
+            _add_file(os.path.join(folder, name), root, selection, found)
 
     return found
 
 
-def _may_hold(path: str, inside: str, selection: Selection) -> bool:
+def _may_contain_files(path: str, inside: str, selection: Selection) -> bool:
     """Return whether a folder has code of the server, or included files."""
     for one in selection.code or ():
         if one == path or one.startswith(path + os.sep) or path.startswith(one + os.sep):
@@ -120,23 +120,23 @@ def ignored_here(root: str) -> tuple[str, ...]:
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-def _take(path: str, root: str, selection: Selection, found: Collected) -> None:
+def _add_file(path: str, root: str, selection: Selection, found: Collected) -> None:
     inside = _inside(path, root)
-    why = selection.why_not(inside, path) or _why_no_file(path, root)
+    why = selection.reason_left_out(inside, path) or _file_reason(path, root)
     if why:
         found.left_out[inside] = why
         return
     found.files[inside] = path
     found.bytes += os.path.getsize(path)
-    if found.bytes > MOST_BYTES or len(found.files) > MOST_FILES:
+    if found.bytes > MAX_BYTES or len(found.files) > MAX_FILES:
         raise ConfigurationError(
-            f"{root}: its files are more than a bundle takes ({MOST_BYTES // 1024 // 1024} MiB, "
-            f"{MOST_FILES} files); list files that do not belong to the server in {IGNORE}, one pattern "
+            f"{root}: its files are more than a bundle takes ({MAX_BYTES // 1024 // 1024} MiB, "
+            f"{MAX_FILES} files); list files that do not belong to the server in {IGNORE}, one pattern "
             "per line"
         )
 
 
-def _why_not(inside: str, name: str) -> str:
+def _default_reason(inside: str, name: str) -> str:
     """Why a file of this name is left out by default; "" if it is taken."""
     if name.startswith("."):
         return "hidden"
@@ -148,7 +148,7 @@ def _why_not(inside: str, name: str) -> str:
     return ""
 
 
-def is_meant(inside: str, name: str, patterns: tuple[str, ...]) -> bool:
+def matches_pattern(inside: str, name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a pattern matches this name or, if it has a slash, this path below the folder."""
     for pattern in patterns:
         bare = pattern.strip("/")
@@ -162,7 +162,7 @@ def _is_below(inside: str, folder: str) -> bool:
     return inside.startswith(folder.strip("/") + "/")
 
 
-def _why_no_folder(path: str, root: str) -> str:
+def _folder_reason(path: str, root: str) -> str:
     if os.path.islink(path):
         return "a link to a folder"
     if os.path.isfile(os.path.join(path, "pyvenv.cfg")):
@@ -171,7 +171,7 @@ def _why_no_folder(path: str, root: str) -> str:
     return ""
 
 
-def _why_no_file(path: str, root: str) -> str:
+def _file_reason(path: str, root: str) -> str:
     if os.path.islink(path):
         target = os.path.realpath(path)
         if not target.startswith(os.path.realpath(root) + os.sep):

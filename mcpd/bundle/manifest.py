@@ -135,20 +135,20 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 
 
-class Asked(Struct, frozen=True):
+class UserQuestions(Struct, frozen=True):
     """The questions by their keys, and the key of each variable."""
 
     questions: dict[str, Question]
     keys: dict[str, str]
 
 
-def questions(said: Iterable[str], environment: Mapping[str, str] = os.environ) -> Asked:
+def make_questions(said: Iterable[str], environment: Mapping[str, str] = os.environ) -> UserQuestions:
     """Make questions from NAME, which the user must enter, and NAME=VALUE, which has a default. Raises
     ConfigurationError.
 
     The value of a variable in `environment` determines the kind of the question. It does not go into the bundle.
     """
-    found = Asked({}, {})
+    found = UserQuestions({}, {})
     for word in said:
         name, has_default, value = word.partition("=")
         if not _NAME.fullmatch(name):

@@ -19,9 +19,16 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import encode
 
 from mcpd import __version__
-from mcpd.bundle.files import Selection, collect, distributions_of, ignored_here, imported_names, is_meant, local_files
+from mcpd.bundle.files import (
+    Selection,
+    collect,
+    distributions_of,
+    ignored_here,
+    imported_names,
+    local_files,
+    matches_pattern,
+)
 from mcpd.bundle.manifest import (
-    Asked,
     Author,
     Compatibility,
     Icon,
@@ -31,8 +38,9 @@ from mcpd.bundle.manifest import (
     Manifest,
     Repository,
     ServerPart,
+    UserQuestions,
     checked,
-    questions,
+    make_questions,
 )
 from mcpd.bundle.project import Project, normalized, read_project, requirement_name
 from mcpd.client.targets.named import CommandTarget, FileTarget
@@ -57,7 +65,7 @@ main(["serve", "--stdio", {where}])
 '''
 _PYTHON = ">=3.11"
 _PNG = b"\x89PNG\r\n\x1a\n"
-_MOST_ICON_BYTES = 5 * 1024 * 1024
+_MAX_ICON_BYTES = 5 * 1024 * 1024
 _COMPATIBLE = ("mcp", "fastmcp")
 """Libraries whose servers mcpd runs without them."""
 _LIBRARIES = {"mcpd", *_COMPATIBLE}
@@ -144,7 +152,7 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
     if folder_at(folder).file:
         return folder, ()
     names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
-    paths = [os.path.join(folder, name) for name in sorted(names) if not is_meant(name, name, exclude)]
+    paths = [os.path.join(folder, name) for name in sorted(names) if not matches_pattern(name, name, exclude)]
     paths = [path for path in paths if {name.partition(".")[0] for name in imported_names(path)} & _LIBRARIES]
     imported = {each for path in paths for each in local_files(path) if each != path}
     servers = [path for path in paths if path not in imported]
@@ -194,7 +202,7 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
     project, files = gathered.project, dict(gathered.files)
     warnings = list(gathered.warnings)
     requirements = _requirements(gathered, offers, said, warnings)
-    asked = questions(said.env, environment)
+    asked = make_questions(said.env, environment)
     icon, icons = _icon(said.icon, gathered.root, offers)
     if icon:
         files[_ICON] = icon
@@ -204,7 +212,7 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
         name=name,
         display_name=offers.title or ("" if offers.name == name else offers.name),
         version=_version(said.version or project.version or offers.version, warnings),
-        description=said.description or project.description or _described(offers, name),
+        description=said.description or project.description or _description(offers, name),
         long_description=offers.instructions if "\n" in offers.instructions.strip() else "",
         author=_author(said, project, warnings),
         repository=_repository(project),
@@ -328,7 +336,7 @@ def _node_range(specifiers: str) -> str:
     return " ".join(found)
 
 
-def _described(offers: Offers, name: str) -> str:
+def _description(offers: Offers, name: str) -> str:
     first = offers.instructions.strip().partition("\n")[0]
     if first:
         return first
@@ -354,7 +362,7 @@ def _url(project: Project, *labels: str) -> str | UnsetType:
     return next((project.urls[label] for label in labels if "://" in project.urls.get(label, "")), UNSET)
 
 
-def _server(asked: Asked) -> ServerPart:
+def _server(asked: UserQuestions) -> ServerPart:
     """The program, which a host starts directly or as `mcp_config` says."""
     env = {name: f"${{user_config.{key}}}" for name, key in asked.keys.items()}
     words = ("run", "--directory", "${__dirname}", _MAIN)
@@ -392,10 +400,10 @@ def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]
     if path or os.path.isfile(beside):
         try:
             with open(path or beside, "rb") as file:
-                data = file.read(_MOST_ICON_BYTES + 1)
+                data = file.read(_MAX_ICON_BYTES + 1)
         except OSError as error:
             raise ConfigurationError(f"{path or beside}: {error.strerror}") from None
-        if not data.startswith(_PNG) or len(data) > _MOST_ICON_BYTES or len(data) < 24:
+        if not data.startswith(_PNG) or len(data) > _MAX_ICON_BYTES or len(data) < 24:
             raise ConfigurationError(f"{path or beside}: an icon must be a PNG file of up to 5 MiB, best 512 by 512")
     for icon in () if data else offers.icons:
         data = data or _of_data_url(str(icon.get("src")))
@@ -414,4 +422,4 @@ def _of_data_url(url: str) -> bytes:
     except (ValueError, binascii.Error):
         return b""
 
-    return data if data.startswith(_PNG) and 24 <= len(data) <= _MOST_ICON_BYTES else b""
+    return data if data.startswith(_PNG) and 24 <= len(data) <= _MAX_ICON_BYTES else b""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mcpd.errors import ConfigurationError
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 
 
 class Project(Struct, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ def _of_requirements(path: str) -> tuple[str, ...] | None:
 def _text(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return file.read(_MOST_BYTES)
+            return file.read(_MAX_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

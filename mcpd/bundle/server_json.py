@@ -18,7 +18,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-MOST_DESCRIPTION = 100
+MAX_DESCRIPTION = 100
 
 _FORGES = {"github.com": "github", "gitlab.com": "gitlab"}
 _Url = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/]+\S*$")]
@@ -81,7 +81,7 @@ class ServerJson(_Part, frozen=True, kw_only=True):
     schema: _Url = field(name="$schema")
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", min_length=3, max_length=200)]
     title: Annotated[str, Meta(max_length=100)] = ""
-    description: Annotated[str, Meta(min_length=1, max_length=MOST_DESCRIPTION)]
+    description: Annotated[str, Meta(min_length=1, max_length=MAX_DESCRIPTION)]
     version: Annotated[str, Meta(min_length=1, max_length=255)]
     website_url: _UrlOrNone = ""
     repository: Repository | None = None
@@ -158,7 +158,7 @@ def variables(names: tuple[str, ...]) -> tuple[Input, ...]:
     return tuple(found)
 
 
-def shortened(text: str, most: int = MOST_DESCRIPTION) -> str:
+def shortened(text: str, most: int = MAX_DESCRIPTION) -> str:
     """Return the first sentence, or as many whole words as fit."""
     text = " ".join(text.split())
     if len(text) <= most:
@@ -176,5 +176,5 @@ def _in_words(error: msgspec.ValidationError, found: ServerJson) -> str:
         return f"the name {printable(found.name)!r} must be NAMESPACE/NAME, as io.github.you/weather: use --name"
     if "$.description" in text:
         count = len(found.description)
-        return f"its description has {count} characters, but needs 1 to {MOST_DESCRIPTION}: use --description"
+        return f"its description has {count} characters, but needs 1 to {MAX_DESCRIPTION}: use --description"
     return text

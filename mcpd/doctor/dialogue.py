@@ -25,7 +25,7 @@ from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
 
-MOST_LINE_BYTES = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 """A line that is longer is not read to its end."""
 
 _READ_BYTES = 65536
@@ -138,8 +138,8 @@ class Child:
                         return
                 parts.append(rest)
                 size += len(rest)
-                if size > MOST_LINE_BYTES:
-                    self.flood = f"it wrote a line of more than {MOST_LINE_BYTES // 1024 // 1024} MiB"
+                if size > MAX_LINE_BYTES:
+                    self.flood = f"it wrote a line of more than {MAX_LINE_BYTES // 1024 // 1024} MiB"
                     return
             if rest := b"".join(parts):
                 self._on_line(rest)
@@ -218,13 +218,13 @@ def advice_for_ending(lines: list[str], code: int) -> str:
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 """The versions in which a server is greeted: the one that most hosts speak, and the newest."""
 
-MOST_GARBAGE_BYTES = 1024 * 1024
+MAX_GARBAGE_BYTES = 1024 * 1024
 """A server that writes more bytes than this to stdout which are not messages is no longer read."""
 
 MAX_PAGES = 1000
 """A list with more pages is taken to be endless."""
 
-_MOST_SHOWN = 5
+_MAX_SHOWN = 5
 _END_SECONDS = 0.5
 _OURSELVES = {"name": "mcpd-doctor", "version": __version__}
 
@@ -354,7 +354,7 @@ class Dialogue:
                 self._take_message(each, len(line))
             else:
                 self._note_garbage(line)
-        return self._garbage_bytes <= MOST_GARBAGE_BYTES
+        return self._garbage_bytes <= MAX_GARBAGE_BYTES
 
     def _take_message(self, message: dict[str, Any], size: int) -> None:
         if "method" in message:
@@ -379,7 +379,7 @@ class Dialogue:
     def _note_garbage(self, line: bytes) -> None:
         self.garbage_lines += 1
         self._garbage_bytes += len(line) + 1
-        if len(self.garbage) < _MOST_SHOWN:
+        if len(self.garbage) < _MAX_SHOWN:
             self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
 
 

@@ -18,7 +18,7 @@ from mcpd.doctor.dialogue import (
 )
 from mcpd.doctor.login import judge_refusal, walk_discovery
 from mcpd.doctor.report import Report
-from mcpd.doctor.web import MOST_BYTES, Reply, Web
+from mcpd.doctor.web import MAX_BYTES, Reply, Web
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.transports.client_authorization import advice_on
@@ -99,8 +99,8 @@ def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
 async def _guess(web: Web, reply: Reply, report: Report) -> None:
     """Report what is wrong with the response, and try the paths that other servers use."""
     said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
-    if len(reply.body) >= MOST_BYTES:
-        said = f", and with more than {MOST_BYTES // 1024 // 1024} MiB"
+    if len(reply.body) >= MAX_BYTES:
+        said = f", and with more than {MAX_BYTES // 1024 // 1024} MiB"
 
     path = urlsplit(web.target.url).path or "/"
     for guess in _GUESSES:

@@ -13,7 +13,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 _SLOW_SECONDS = 5.0
 
 _LISTS = (
@@ -50,7 +50,7 @@ def report_extensions(capabilities: Sequence[Any], report: Report) -> None:
     for each in capabilities:
         extensions = each.get("extensions") if isinstance(each, dict) else None
         found |= set(extensions) if isinstance(extensions, dict) else set()
-    shown = ", ".join(printable(each) for each in sorted(found)[:_MOST_SHOWN])
+    shown = ", ".join(printable(each) for each in sorted(found)[:_MAX_SHOWN])
     report.ok("extensions", shown or "none", extensions=sorted(found))
 
 
@@ -104,10 +104,10 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
     problems += list_problems(names, len(encode(tools)))
 
     problems.sort(key=lambda problem: not problem.is_error)
-    for problem in problems[:_MOST_SHOWN]:
+    for problem in problems[:_MAX_SHOWN]:
         (report.fail if problem.is_error else report.warn)("schemas", *_split(problem))
-    if len(problems) > _MOST_SHOWN:
-        rest = problems[_MOST_SHOWN:]
+    if len(problems) > _MAX_SHOWN:
+        rest = problems[_MAX_SHOWN:]
         worst = report.fail if rest[0].is_error else report.warn
         worst(
             "schemas", f"{len(rest)} more like these", "--json lists all of them", problems=[str(each) for each in rest]

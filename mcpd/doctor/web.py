@@ -18,7 +18,7 @@ from mcpd.doctor.dialogue import NoAnswer, has_handshake, initialize_params, mod
 from mcpd.errors import ConfigurationError, HttpError, TransportError
 from mcpd.transports.client_authorization import said_in
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"
 
 
@@ -137,7 +137,7 @@ class Web:
         data = b""
         try:
             async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
-                while len(data) < MOST_BYTES and (chunk := await body.read()):
+                while len(data) < MAX_BYTES and (chunk := await body.read()):
                     data += chunk
                     if until is not None and until(data):
                         break

@@ -18,7 +18,7 @@ from mcpd.install.entry import Entry
 from mcpd.install.files import Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
 from mcpd.install.hosts import has_folder, is_here
 from mcpd.install.plan import Plan, entries_of, holds_secrets
-from mcpd.install.shapes import essence, same_server
+from mcpd.install.shapes import launch_words, same_server
 from mcpd.protocol.printable import printable
 from mcpd.transports.child import run_program
 
@@ -26,7 +26,7 @@ _SECONDS = 60.0
 _SCOPE = ("--scope", "user")
 
 
-def has_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> str | None:
+def find_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the path of the host's own command for such changes; None if it has no such command.
 
     Claude Code rewrites its file while it runs, so a change by another program could be lost.
@@ -36,7 +36,7 @@ def has_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> 
     return shutil.which(host.program, path=environment.get("PATH"))
 
 
-def tell(program: str, plan: Plan) -> None:
+def change_by_host(program: str, plan: Plan) -> None:
     """Let the host's command make the change. Raises ConfigurationError if it fails, or if the file does not show
     it.
     """
@@ -72,7 +72,7 @@ _WITH = {"cline": "cline-legacy"}
 """Hosts whose older version, with another file, may be installed as well."""
 
 
-class Done(Struct, frozen=True):
+class AppliedChange(Struct, frozen=True):
     """A change that was made."""
 
     path: str
@@ -89,25 +89,27 @@ def apply(
     is_project: bool = False,
     by_host: bool = True,
     environment: Mapping[str, str] = os.environ,
-) -> Done:
+) -> AppliedChange:
     """Make the change. Raises ConfigurationError, and then leaves the file as it was.
 
     The copy is beside the file, or in the state folder for a project's file, which other people may share. With
     `by_host` the host's own command is used, if it has one.
     """
     if plan.change == "none":
-        return Done(plan.before.path)
-    with journal.alone():
+        return AppliedChange(plan.before.path)
+    with journal.locked():
         return _apply(plan, journal, is_project=is_project, by_host=by_host, environment=environment)
 
 
-def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, environment: Mapping[str, str]) -> Done:
+def _apply(
+    plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, environment: Mapping[str, str]
+) -> AppliedChange:
     check(plan.before)
     backup = back_up(plan.before, os.path.join(journal.folder, "backups") if is_project else None)
-    program = is_told(plan.host, is_project=is_project, by_host=by_host, environment=environment)
+    program = own_command_for(plan.host, is_project=is_project, by_host=by_host, environment=environment)
     if program is not None:
         try:
-            tell(program, plan)
+            change_by_host(program, plan)
         except (ConfigurationError, KeyboardInterrupt):
             _bring_back(plan)
             raise
@@ -125,15 +127,17 @@ def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, env
             after=fingerprint(after.data),
             backup=backup,
             made=plan.makes_key,
-            entry=entry_fingerprint(essence(plan.entry) or []),
+            entry=entry_fingerprint(launch_words(plan.entry) or []),
         )
     )
-    return Done(plan.before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
+    return AppliedChange(plan.before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
 
 
-def is_told(host: Host, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ) -> str | None:
+def own_command_for(
+    host: Host, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ
+) -> str | None:
     """Return the path of the host's own command, if that makes the change; None if the file is written."""
-    return has_own_command(host, environment) if by_host and not is_project else None
+    return find_own_command(host, environment) if by_host and not is_project else None
 
 
 def _bring_back(plan: Plan) -> None:
@@ -169,7 +173,7 @@ def notes(
         yield f"now: {host.notice.format(host=host.name)}{asks}"
 
 
-def exposed(plan: Plan) -> Iterator[str]:
+def secret_warnings(plan: Plan) -> Iterator[str]:
     """Yield warnings about a file with secrets that was written."""
     if sys.platform == "win32" or plan.change == "removed" or not holds_secrets(plan.entry):
         return

@@ -242,12 +242,12 @@ _CUT = frozenset(("claude-code", "xcode-claude"))
 
 _NO_RESOURCES = frozenset(("zed",))
 _NO_PROMPTS = frozenset(("codex", "cline", "cline-legacy", "xcode-codex"))
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 _SLOW_SHARE = 0.5
 """A server that needs more than this share of the limit is too late on a slower day."""
 
 
-def bites(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list[str]:
+def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list[str]:
     """Return warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
     start.
     """
@@ -311,8 +311,8 @@ def _bytes(text: Any) -> int:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-    return ", ".join(names[:_MOST_SHOWN]) + more
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more
 
 
 def look_at_entry(target: str, report: Report) -> None:

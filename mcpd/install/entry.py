@@ -41,7 +41,7 @@ def serving_command(
     """
     # The Python of a script with a header runs mcpd from another installation.
     executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
-    maker = made_for_one_run_by(executable, environment)
+    maker = temporary_environment(executable, environment)
     again = shutil.which(maker, path=environment.get("PATH")) if maker in _AGAIN else None
     if again is not None:
         text = f"this mcpd is in an environment that {maker} made for one run, so the host starts it with {maker}"
@@ -59,7 +59,7 @@ def serving_command(
     return command, (text,)
 
 
-def made_for_one_run_by(executable: str, environment: Mapping[str, str] = os.environ) -> str:
+def temporary_environment(executable: str, environment: Mapping[str, str] = os.environ) -> str:
     """Return `uvx` or `pipx` for an interpreter in their caches, `temporary` for one below a temporary folder, else
     "".
     """
@@ -89,7 +89,7 @@ def _beside(executable: str) -> str | None:
     return None
 
 
-def plain_words(
+def without_spaces(
     words: Sequence[str], *, platform: str = sys.platform, short: Callable[[str], str] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words of a command with short names (`PROGRA~1`) for paths with spaces, and warnings about other
@@ -156,7 +156,7 @@ SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer n
 APPS_OFF = SWITCHES["--no-apps"][0]
 
 _IS_EMPTY = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
-_MOST_NAME = 40
+_MAX_NAME = 40
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ def make_entry(
         if not _is_text(word):
             raise ConfigurationError(f"{printable(word)} is not UTF-8, as hosts' files require; rename it")
     named = _named(target, command, url)
-    copied = _copied(named)
+    copied = _copy_warnings(named)
     if isinstance(named, UrlTarget):
         reached = _of_url(named, added, dict(headers or {}))
         return Made(reached.entry, reached.name, copied)
@@ -226,9 +226,9 @@ def make_entry(
 
     if isinstance(named, CommandTarget):
         program, *args = named.command
-        whole, warnings = _whole(args) if command else (tuple(args), ())
-        plain, spaces = plain_words([_program(program, named.cwd), *whole])
-        words = as_started(plain[0], plain[1:])
+        whole, warnings = _with_absolute_paths(args) if command else (tuple(args), ())
+        plain, spaces = without_spaces([_program(program, named.cwd), *whole])
+        words = start_words(plain[0], plain[1:])
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
         return Made(made, server_name(named), (*copied, *warnings, *spaces))
     is_guess = target is None and named.path == DEMO
@@ -243,7 +243,7 @@ def as_target(entry: Entry) -> CommandTarget | UrlTarget:
     return CommandTarget((entry.command, *entry.args), dict(entry.env) or None, entry.cwd)
 
 
-def as_started(
+def start_words(
     program: str, args: Sequence[str], *, platform: str = sys.platform, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
     """Return the words that start a program. On Windows only the shell starts batch files, such as npx."""
@@ -279,7 +279,7 @@ def server_name(named: NamedTarget) -> str:
 
 def entry_name(name: str) -> str:
     """Return the name in characters that every host accepts: letters, digits, `-` and `_`; "" if nothing is left."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_MOST_NAME]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_MAX_NAME]
 
 
 def _named(target: str | None, command: Sequence[str], url: str | None) -> NamedTarget:
@@ -300,7 +300,7 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     return named
 
 
-def _copied(named: NamedTarget) -> tuple[str, ...]:
+def _copy_warnings(named: NamedTarget) -> tuple[str, ...]:
     """The warning for an entry that is copied from another configuration, where variables may hold secrets."""
     values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
     if not named.name or not values:
@@ -336,7 +336,7 @@ def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, sai
     found = dict(env)
     if any(not (os.path.isabs(each.path) or each.path == DEMO or _is_installed(each.path)) for each in named):
         found = {"PYTHONPATH": os.getcwd(), **found}
-    plain, spaces = plain_words([*command, *(each.words for each in named)])
+    plain, spaces = without_spaces([*command, *(each.words for each in named)])
     made = Entry(command=plain[0], args=plain[1:], env=found)
     return Made(made, server_name(named[0]), (*said, *warnings, *spaces), is_own=not named[0].name)
 
@@ -355,7 +355,7 @@ def _is_installed(module: str) -> bool:
         sys.path[:] = before
 
 
-def _whole(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words with absolute paths for existing files, and warnings about the changes.
 
     A word without a dot or a slash is more likely an argument than a file.

@@ -21,10 +21,10 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.transports.files import locked, replacing, state_folder
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """A larger file is not a configuration."""
 
-_MOST_BACKUPS = 5
+_MAX_BACKUPS = 5
 _MARK = b"\xef\xbb\xbf"
 _NEW_MODE = 0o600
 
@@ -56,13 +56,13 @@ def read(path: str) -> Content:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigurationError(f"{path} is not a file")
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return Content(path, target, None)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(data) > MOST_BYTES:
-        raise ConfigurationError(f"{path} is not a configuration: it has more than {MOST_BYTES} bytes")
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"{path} is not a configuration: it has more than {MAX_BYTES} bytes")
     try:
         text = data.removeprefix(_MARK).decode()
     except UnicodeDecodeError as error:
@@ -118,7 +118,7 @@ def back_up(before: Content, folder: str | None = None) -> str:
         old = sorted(
             each for each in os.listdir(place) if each.startswith(f"{name}.") and each.endswith(".mcpd-backup")
         )
-        for each in old[:-_MOST_BACKUPS]:
+        for each in old[:-_MAX_BACKUPS]:
             os.unlink(os.path.join(place, each))
     except OSError as error:
         raise ConfigurationError(f"{before.path} cannot be copied to {place}: {error.strerror or error}") from None
@@ -142,7 +142,7 @@ def _put(before: Content, data: bytes) -> None:
         file.write(data)
 
 
-_MOST_RECORDS = 200
+_MAX_RECORDS = 200
 
 
 class Record(Struct, omit_defaults=True):
@@ -170,16 +170,16 @@ class Journal:
         self.folder = state_folder(environment)
         self._path = os.path.join(self.folder, "installed.json")
         self.records: list[Record] = []
-        self._is_alone = False
+        self._is_locked = False
         self._load()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock the journal against other processes of mcpd, and load what they have recorded.
 
         Without a writable state folder nothing is locked. May be nested.
         """
-        if self._is_alone:
+        if self._is_locked:
             yield
             return
         with ExitStack() as stack:
@@ -187,15 +187,15 @@ class Journal:
                 os.makedirs(self.folder, mode=0o700, exist_ok=True)
                 stack.enter_context(locked(self._path + ".lock"))
                 self._load()
-                self._is_alone = True
+                self._is_locked = True
             try:
                 yield
             finally:
-                self._is_alone = False
+                self._is_locked = False
 
     def add(self, record: Record) -> None:
-        """Add a record, while `alone`. It is not an error if the state folder cannot be written."""
-        self.records = [*self.records, record][-_MOST_RECORDS:]
+        """Add a record, while `locked`. It is not an error if the state folder cannot be written."""
+        self.records = [*self.records, record][-_MAX_RECORDS:]
         self._save()
 
     def forget(self, record: Record) -> None:
@@ -209,17 +209,17 @@ class Journal:
             each for each in reversed(self.records) if (each.path, each.name, each.action) == (path, name, "install")
         ]
 
-    def vanished(self, path: str, present: Collection[str]) -> list[str]:
+    def missing_entries(self, path: str, present: Collection[str]) -> list[str]:
         """Return names that were installed into this file and not uninstalled, but are missing now."""
         newest = {each.name: each.action for each in self.records if each.path == path}
         return [name for name, action in newest.items() if action == "install" and name not in present]
 
-    def give_up(self, path: str, name: str) -> None:
+    def forget_entry(self, path: str, name: str) -> None:
         """Forget the records of an entry that somebody else has removed."""
         self.records = [each for each in self.records if (each.path, each.name) != (path, name)]
         self._save()
 
-    def bytes_before(self, now: Content, name: str) -> tuple[bool, bytes | None]:
+    def previous_bytes(self, now: Content, name: str) -> tuple[bool, bytes | None]:
         """Return whether only mcpd has changed the file since this entry was added, and the bytes of before; None if
         there was no file.
         """
@@ -240,7 +240,7 @@ class Journal:
 
     def undo(self, host: str, path: str, *, force: bool = False) -> Record:
         """Undo the last change of this host's file. Raises ConfigurationError if it was changed since."""
-        with self.alone():
+        with self.locked():
             return self._undo(host, path, force=force)
 
     def _undo(self, host: str, path: str, *, force: bool) -> Record:

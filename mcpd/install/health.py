@@ -20,11 +20,11 @@ from mcpd.client.targets.entries import Variables, read_entry
 from mcpd.client.targets.hosts import Host, project_places
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
-from mcpd.install.checks import Finding, bites, entry_findings, is_off, key_findings, strictness_findings
+from mcpd.install.checks import Finding, entry_findings, is_off, key_findings, limit_warnings, strictness_findings
 from mcpd.install.files import Journal, read
 from mcpd.install.formats import format_named
 from mcpd.install.hosts import found_hosts
-from mcpd.install.launch import Verdict, passed_on, stripped, verify_target
+from mcpd.install.launch import Verdict, passed_variables, verify_target, withheld_variables
 from mcpd.protocol.printable import printable
 
 State: TypeAlias = Literal["works", "broken", "off", "not started"]
@@ -112,11 +112,11 @@ async def _check_file(
         text = content.text
         document = format_named(host.format).parse(text, place.path)
     except ConfigurationError as error:
-        checked.findings.append(_unread(str(error)))
+        checked.findings.append(_unreadable_file(str(error)))
         return checked
     entries = servers_in(host, document)
     checked.findings += [*strictness_findings(host, content), *key_findings(host, document)]
-    checked.findings += _gone(host, Journal(environment).vanished(content.target, entries))
+    checked.findings += _missing_entries(host, Journal(environment).missing_entries(content.target, entries))
     servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
 
     async def check(name: str, entry: Any) -> CheckedServer:
@@ -124,11 +124,11 @@ async def _check_file(
             return await _check_server(place, name, entry, timeout, until, environment)
 
     checked.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers)))
-    _find_doubles(host, dict(servers), checked)
+    _find_duplicates(host, dict(servers), checked)
     return checked
 
 
-def _gone(host: Host, names: list[str]) -> list[Finding]:
+def _missing_entries(host: Host, names: list[str]) -> list[Finding]:
     """Entries that the host may have removed by writing its file from memory."""
     found = []
 
@@ -139,7 +139,7 @@ def _gone(host: Host, names: list[str]) -> list[Finding]:
     return found
 
 
-def _unread(why: str) -> Finding:
+def _unreadable_file(why: str) -> Finding:
     """The finding for a file that the host cannot read either, or that only mcpd cannot read without a library."""
     what, _, advice = why.rpartition(": ")
     if advice.startswith("pip install"):
@@ -174,7 +174,7 @@ async def _check_server(
     )
     _judge(checked, place.host, target, verdict)
     if not verdict.works and isinstance(target, CommandTarget):
-        await _blame_surroundings(checked, place.host, target, names, environment, timeout)
+        await _try_full_environment(checked, place.host, target, names, environment, timeout)
     return checked
 
 
@@ -192,14 +192,14 @@ def _judge(checked: CheckedServer, host: Host, target: CommandTarget | UrlTarget
     if not verdict.works:
         _fail(checked, verdict.error, verdict.advice)
         checked.stderr_tail = verdict.stderr_tail
-        if isinstance(target, CommandTarget) and _is_dead_one_of_ours(target):
+        if isinstance(target, CommandTarget) and _is_stale(target):
             text = "mcpd wrote this entry, for a server that no longer exists"
             checked.findings.append(Finding(text, f"mcpd uninstall {host.id} --name {checked.name}"))
         return
     checked.tools, checked.seconds = len(verdict.tools), verdict.seconds
     if checked.state != "broken":
         checked.state = "works"
-    warnings = [*verdict.warnings, *bites(host, checked.name, verdict.offers, verdict.seconds)]
+    warnings = [*verdict.warnings, *limit_warnings(host, checked.name, verdict.offers, verdict.seconds)]
     checked.findings += [Finding(warning, is_problem=False) for warning in warnings]
 
 
@@ -209,7 +209,7 @@ def _fail(checked: CheckedServer, text: str, advice: str) -> None:
         checked.findings.append(Finding(text, advice))
 
 
-async def _blame_surroundings(
+async def _try_full_environment(
     checked: CheckedServer,
     host: Host,
     target: CommandTarget,
@@ -218,7 +218,7 @@ async def _blame_surroundings(
     timeout: float,
 ) -> None:
     """Find out whether the server works with all of the user's variables, so that it lacks some of them in the host."""
-    given = passed_on(host, environment, names=names)
+    given = passed_variables(host, environment, names=names)
     kept_back = {name: value for name, value in environment.items() if given.get(name) != value}
     if not kept_back:
         return
@@ -226,7 +226,9 @@ async def _blame_surroundings(
     if not (await verify_target(whole, host, environment=environment, timeout=timeout)).works:
         return
     said = " ".join(checked.stderr_tail)
-    named = [name for name in kept_back if name in said] or stripped(host, environment, names=names) or ["PATH"]
+    named = (
+        [name for name in kept_back if name in said] or withheld_variables(host, environment, names=names) or ["PATH"]
+    )
     shown = ", ".join(printable(name) for name in sorted(named)[:5])
     where = "env_vars" if host.environment == "codex" else "env"
     text = f"it starts with your own variables, but {host.name} passes only some of them"
@@ -236,7 +238,7 @@ async def _blame_surroundings(
 # ------------------------------------------------------------------------------------------- entries
 
 
-def _find_doubles(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
+def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
     """Report entries with the same command or URL."""
     first: dict[object, str] = {}
     for server in checked.servers:
@@ -258,7 +260,7 @@ def _is_builtin(entry: Any) -> bool:
     return isinstance(entry, dict) and entry.get("type") in ("builtin", "platform", "frontend", "inline_python")
 
 
-def _is_dead_one_of_ours(target: CommandTarget) -> bool:
+def _is_stale(target: CommandTarget) -> bool:
     """Whether it starts mcpd, but the program or the served file does not exist."""
     words = target.command
     if "serve" not in words[1:]:

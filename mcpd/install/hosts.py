@@ -174,7 +174,7 @@ def _of_proc() -> Iterator[Process]:
 
             words = _fields(place, "cmdline")
             (comm,) = _fields(place, "comm")
-            yield Process(int(entry), frozenset({comm.strip(), *_called(words)}), _home(place))
+            yield Process(int(entry), frozenset({comm.strip(), *_process_names(words)}), _home(place))
 
 
 def _fields(place: str, name: str) -> list[str]:
@@ -191,23 +191,23 @@ def _home(place: str) -> str:
 
 def _of_ps() -> Iterator[Process]:
     """Processes of this user; `ps` prints the absolute path of each program, which may contain spaces."""
-    for line in _said("ps", "-xo", "pid=,comm=").splitlines():
+    for line in _output_of("ps", "-xo", "pid=,comm=").splitlines():
         pid, _, path = line.strip().partition(" ")
         if pid.isdecimal():
-            yield Process(int(pid), frozenset(_called([path.strip()])))
+            yield Process(int(pid), frozenset(_process_names([path.strip()])))
 
 
 def _of_tasklist() -> Iterator[Process]:
-    for row in csv.reader(_said("tasklist", "/fo", "csv", "/nh").splitlines()):
+    for row in csv.reader(_output_of("tasklist", "/fo", "csv", "/nh").splitlines()):
         if len(row) > 1 and row[1].isdecimal():
-            yield Process(int(row[1]), frozenset(_called([row[0]])))
+            yield Process(int(row[1]), frozenset(_process_names([row[0]])))
 
 
-def _said(*words: str) -> str:
+def _output_of(*words: str) -> str:
     return run_program(words, seconds=_SECONDS).stdout
 
 
-def _called(words: list[str]) -> list[str]:
+def _process_names(words: list[str]) -> list[str]:
     """The names of a process with these words as its command."""
     names = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in words[:2]]
     return names if names[0].rstrip("0123456789.") in _INTERPRETERS else names[:1]

@@ -48,7 +48,7 @@ _WITHOUT_SHELL = frozenset(("claude-desktop", "lm-studio", "xcode-claude", "xcod
 """These hosts are started from the desktop, so on macOS they do not have the variables of a shell's profile."""
 
 
-def passed_on(
+def passed_variables(
     host: Host | None,
     environment: Mapping[str, str] = os.environ,
     *,
@@ -74,9 +74,9 @@ def passed_on(
     return found
 
 
-def stripped(host: Host | None, environment: Mapping[str, str], *, names: Iterable[str] = ()) -> list[str]:
+def withheld_variables(host: Host | None, environment: Mapping[str, str], *, names: Iterable[str] = ()) -> list[str]:
     """Return the variables that look like a server's settings but that the host does not pass."""
-    kept = passed_on(host, environment, names=names)
+    kept = passed_variables(host, environment, names=names)
     return sorted(
         name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name.upper()))
     )
@@ -97,8 +97,8 @@ def is_secret(name: str) -> bool:
 SECONDS = 60.0
 """How long a server may take for each response, in seconds. The most patient hosts wait as long."""
 
-_MOST_SHOWN = 8
-_TOLD = ("ERROR mcpd: ", "WARNING mcpd: ")
+_MAX_SHOWN = 8
+_LOG_PREFIXES = ("ERROR mcpd: ", "WARNING mcpd: ")
 
 
 class Offers(Struct, frozen=True):
@@ -174,7 +174,7 @@ async def verify_target(
     """
     if isinstance(target, UrlTarget):
         return await _verify_url(target, timeout, with_texts)
-    variables = passed_on(host, environment, names=env_vars) | (target.env or {})
+    variables = passed_variables(host, environment, names=env_vars) | (target.env or {})
     folder = working_folder(target.cwd, project)
     report = Report()
     if not find_command(CommandTarget(target.command, {"PATH": os.defpath} | variables, folder), report):
@@ -196,7 +196,7 @@ async def verify_target(
         await dialogue.end()
 
     # mcpd reports on stderr what it leaves out of a server, such as a file with an error.
-    told = [line for line in dialogue.child.stderr_lines if line.startswith(_TOLD)]
+    told = [line for line in dialogue.child.stderr_lines if line.startswith(_LOG_PREFIXES)]
     said = tuple(f"stderr: {printable(mask_text(line), 500)}" for line in told)
     return structs.replace(verdict, warnings=(*verdict.warnings, *said))
 
@@ -212,7 +212,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
         return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
     seconds = time.monotonic() - began
 
-    offers = await _take(dialogue, answer.result, dialogue.envelope, with_texts)
+    offers = await _add_file(dialogue, answer.result, dialogue.envelope, with_texts)
     warnings = []
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
@@ -240,7 +240,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
             "instructions": client.instructions,
             "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
         }
-        offers = await _take(ClientPeer(client, timeout), opening, client.version, with_texts)
+        offers = await _add_file(ClientPeer(client, timeout), opening, client.version, with_texts)
     except NoAnswer as error:
         return Verdict(works=False, error=f"the server {error}", is_reached=True)
     finally:
@@ -251,7 +251,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
 # ------------------------------------------------------------------------------------------- lists
 
 
-async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
+async def _add_file(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
     """Read all lists that the server declares. Raises NoAnswer."""
     info = server_info(opening)
     icons = info.get("icons")
@@ -333,8 +333,8 @@ def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
         ("prompts", [str(each.get("name")) for each in offers.prompts]),
     ):
         if names:
-            more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-            lines.append(f"  {what} ({len(names)}): {', '.join(printable(each) for each in names[:_MOST_SHOWN])}{more}")
+            more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+            lines.append(f"  {what} ({len(names)}): {', '.join(printable(each) for each in names[:_MAX_SHOWN])}{more}")
     if len(lines) == 1:
         lines.append("  it offers nothing, so hosts show nothing of it")
     return lines

@@ -14,8 +14,8 @@ from msgspec import Struct, to_builtins
 
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
-from mcpd.install.apply import Done, apply, exposed, is_told, notes
-from mcpd.install.checks import bites, is_unreadable, strictness_findings
+from mcpd.install.apply import AppliedChange, apply, notes, own_command_for, secret_warnings
+from mcpd.install.checks import is_unreadable, limit_warnings, strictness_findings
 from mcpd.install.entry import Made, as_target, entry_name
 from mcpd.install.files import Journal, Record, read
 from mcpd.install.hosts import file_of, found_hosts, refuse_running, running
@@ -63,7 +63,7 @@ class Wishes(Struct, frozen=True):
 
     def check_running(self, host: Host) -> None:
         """Raise ConfigurationError if mcpd writes the file of a running host."""
-        if self.project is None and not is_told(host, is_project=False, by_host=self.file is None):
+        if self.project is None and not own_command_for(host, is_project=False, by_host=self.file is None):
             refuse_running(host, force=self.force)
 
 
@@ -71,7 +71,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome for one host."""
 
     plan: Plan
-    done: Done | None = None
+    done: AppliedChange | None = None
     """None if nothing was changed."""
     verdict: Verdict | None = None
     """None if the server was not started."""
@@ -128,7 +128,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
     Raises ConfigurationError if the entry cannot be written. A server that does not start is an outcome.
     """
     path, verdict = wishes.path_of(host), None
-    name = wishes.name or (_name_there(host, made, path) if made.is_own else None)
+    name = wishes.name or (_existing_name(host, made, path) if made.is_own else None)
     if name is None and made.is_own and wishes.starts:
         if not wishes.dry_run:
             wishes.check_running(host)
@@ -159,33 +159,33 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         if not verdict.works:
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
     if verdict is not None:
-        warnings += [*verdict.warnings, *bites(host, name, verdict.offers, verdict.seconds)]
+        warnings += [*verdict.warnings, *limit_warnings(host, name, verdict.offers, verdict.seconds)]
 
-    with journal.alone():
+    with journal.locked():
         # The start took some time, and others may have changed the file meanwhile.
         plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
         wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
     if not done.by and wishes.project is None:
-        await _see_it_stay(plan)
+        await _watch_entry(plan)
     return Outcome(
         plan=plan,
         done=done,
         verdict=verdict,
-        warnings=(*warnings, *exposed(plan)),
+        warnings=(*warnings, *secret_warnings(plan)),
         notes=said,
         way_back=wishes.way_back(host),
     )
 
 
-def _name_there(host: Host, made: Made, path: str) -> str | None:
+def _existing_name(host: Host, made: Made, path: str) -> str | None:
     """The name of this server in the file; None if it has none."""
     wanted = shaped(host, made.name, made.entry)
     entries = entries_of(host, read(path))
     return next((name for name, entry in entries.items() if same_server(entry, wanted)), None)
 
 
-async def _see_it_stay(plan: Plan) -> None:
+async def _watch_entry(plan: Plan) -> None:
     """Watch whether a running host overwrites the entry. Raises ConfigurationError if it does."""
     process = running(plan.host)
     until = time.monotonic() + _STAYS_SECONDS
@@ -201,13 +201,13 @@ async def _see_it_stay(plan: Plan) -> None:
 
 def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
     """Remove the entry. Raises ConfigurationError if mcpd did not write it, or if the file cannot be written."""
-    with journal.alone():
+    with journal.locked():
         plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
         said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
         if wishes.dry_run:
             return Outcome(plan=plan, notes=said)
         if plan.change == "none":
-            journal.give_up(plan.before.target, name)
+            journal.forget_entry(plan.before.target, name)
             return Outcome(plan=plan, notes=said)
         wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
@@ -269,7 +269,7 @@ def listed(journal: Journal) -> list[Listed]:
             rows.append(Listed(host.id, host.name, found.path, True, error=str(error)))
             continue
         ours = tuple(name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name)))
-        gone = tuple(journal.vanished(content.target, entries))
+        gone = tuple(journal.missing_entries(content.target, entries))
         has_file, others = content.data is not None, len(entries) - len(ours)
         rows.append(Listed(host.id, host.name, found.path, has_file, ours, others, gone=gone))
     return rows

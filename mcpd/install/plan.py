@@ -16,7 +16,16 @@ from mcpd.install.entry import Entry
 from mcpd.install.files import Content, Journal, read
 from mcpd.install.formats import Format, drop, format_named, put
 from mcpd.install.launch import is_secret
-from mcpd.install.shapes import HEADER_MEMBERS, OURS, VARIABLE_MEMBERS, is_ours, same_server, shaped, shown, texts_in
+from mcpd.install.shapes import (
+    HEADER_MEMBERS,
+    LAUNCH_MEMBERS,
+    VARIABLE_MEMBERS,
+    describe_entry,
+    is_ours,
+    same_server,
+    shaped,
+    texts_in,
+)
 from mcpd.protocol.printable import mask_text, printable
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
@@ -103,8 +112,8 @@ def plan_install(
     is_known = same_server(existing, made) and is_ours(existing, records) or existing == made
     if not is_known and not force:
         raise ConfigurationError(
-            f"{content.path}: there is another server {name!r} in it, {printable(shown(existing))}; this "
-            f"one is {printable(shown(made))}; use another name with --name, or replace that one with "
+            f"{content.path}: there is another server {name!r} in it, {printable(describe_entry(existing))}; this "
+            f"one is {printable(describe_entry(made))}; use another name with --name, or replace that one with "
             "--force"
         )
     if not isinstance(existing, dict):
@@ -130,12 +139,12 @@ def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, jou
     records = [] if journal is None else journal.of(content.target, name)
     if not is_ours(existing, records) and not force:
         raise ConfigurationError(
-            f"{content.path}: mcpd did not install {name!r}, {printable(shown(existing))}; --force removes it"
+            f"{content.path}: mcpd did not install {name!r}, {printable(describe_entry(existing))}; --force removes it"
         )
 
     entry = existing if isinstance(existing, dict) else {}
     if journal is not None:
-        is_known, data = journal.bytes_before(content, name)
+        is_known, data = journal.previous_bytes(content, name)
         if is_known:
             return Plan(host, name, "removed", content, data, entry)
     text = drop(format, content.text, (host.key, name), content.path)
@@ -153,7 +162,7 @@ def rendered(host: Host, name: str, entry: Entry) -> str:
 
 def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
     """Our members, and the user's own members of an existing entry, in their previous order."""
-    wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in OURS}
+    wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in LAUNCH_MEMBERS}
     wanted.update(made)
     for key in VARIABLE_MEMBERS if keeps_variables else ():
         kept = existing.get(key)
@@ -195,11 +204,11 @@ def _secrets(entries: list[Any]) -> list[str]:
             if key in HEADER_MEMBERS:
                 found.update(texts_in(held))
             elif key in VARIABLE_MEMBERS and isinstance(held, dict):
-                found.update(value for name, value in held.items() if isinstance(value, str) and _hides(str(name)))
+                found.update(value for name, value in held.items() if isinstance(value, str) and _is_hidden(str(name)))
     return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
 
 
-def _hides(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     """Whether the value of this variable must be hidden: a secret for hosts, or a password."""
     return is_secret(name) or "PASS" in name.upper()
 

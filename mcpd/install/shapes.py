@@ -19,7 +19,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.files import Record, entry_fingerprint
 
-OURS = frozenset(
+LAUNCH_MEMBERS = frozenset(
     {
         "type", "transport", "command", "cmd", "args", "env", "envs", "environment", "cwd", "envFile",
         "url", "uri", "httpUrl", "serverUrl", "headers", "http_headers", "requestInit", "bearer_token_env_var",
@@ -143,7 +143,7 @@ def _with(made: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**made, **{key: value for key, value in more.items() if value}}
 
 
-def essence(entry: Any) -> list[str] | None:
+def launch_words(entry: Any) -> list[str] | None:
     """Return the command or the URL of an entry in any host's format; None if it has neither."""
     try:
         found = read_entry(entry, Variables("none", {}, ""), "entry")
@@ -154,7 +154,7 @@ def essence(entry: Any) -> list[str] | None:
 
 def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
     """Return whether `mcpd install` wrote the entry: it starts `mcpd serve --stdio`, or the journal has it."""
-    words = essence(entry)
+    words = launch_words(entry)
     if words is None:
         return False
     if _served(words) is not None:
@@ -164,15 +164,15 @@ def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
 
 def same_server(one: Any, other: Any) -> bool:
     """Return whether two entries start or reach the same server, with whichever Python or copy of mcpd."""
-    a, b = essence(one), essence(other)
+    a, b = launch_words(one), launch_words(other)
     if a is None or b is None:
         return False
     return a == b or (_served(a) is not None and _served(a) == _served(b))
 
 
-def shown(entry: Any) -> str:
+def describe_entry(entry: Any) -> str:
     """Return the command or URL of an entry in one line, without its variables."""
-    words = essence(entry)
+    words = launch_words(entry)
     if words is None:
         return "an unreadable entry"
     from mcpd.protocol.printable import mask_command

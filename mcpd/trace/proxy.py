@@ -27,7 +27,7 @@ from mcpd.transports.recorder import Recorder, Source
 
 GRACE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
-_MOST_DESCRIPTORS = 65536
+_MAX_DESCRIPTORS = 65536
 
 
 class Guardian:
@@ -76,7 +76,7 @@ def _guard(pipe: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     # Readers of our descriptors would otherwise not see their end.
     os.dup2(pipe, 0)
-    os.closerange(1, _MOST_DESCRIPTORS)
+    os.closerange(1, _MAX_DESCRIPTORS)
 
     group = 0
     while said := os.read(0, 64):

@@ -16,7 +16,7 @@ from msgspec.json import decode, encode
 from mcpd.protocol.printable import printable
 from mcpd.trace.reading import Entry
 
-_MOST_DECODED = 256 * 1024
+_MAX_DECODED = 256 * 1024
 
 
 class Filter(Struct, frozen=True):
@@ -141,7 +141,7 @@ def _content(entry: Entry) -> str:
     raw = head.error if entry.role == "error" else head.result if entry.role == "result" else head.params
     if not raw:
         return ""
-    if len(raw) > _MOST_DECODED:
+    if len(raw) > _MAX_DECODED:
         return bytes(raw)[:1000].decode("utf-8", "replace")
 
     try:

@@ -18,7 +18,7 @@ from conftest import Child
 
 import mcpd
 from mcpd.bundle.files import Selection, collect, distributions_of, ignored_here, local_files
-from mcpd.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, questions
+from mcpd.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, make_questions
 from mcpd.bundle.pack import Said, gather, make_bundle
 from mcpd.bundle.project import read_project
 from mcpd.client.targets.named import FileTarget
@@ -291,7 +291,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpd.bundle.files.MOST_BYTES", 3)
+    monkeypatch.setattr("mcpd.bundle.files.MAX_BYTES", 3)
     (tmp_path / "a.txt").write_text("four", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"\.mcpbignore"):
         collect(str(tmp_path))
@@ -350,7 +350,7 @@ def test_packages_of_a_bundle(run: Run, garden: Path) -> None:
 
 def test_questions(tmp_path: Path) -> None:
     here = {"ROOT": str(tmp_path), "FAST": "true", "API_TOKEN": str(tmp_path)}
-    found = questions(["ROOT", "FAST", "API_TOKEN", "LEVEL=info"], here).questions
+    found = make_questions(["ROOT", "FAST", "API_TOKEN", "LEVEL=info"], here).questions
     kinds: dict[str, Any] = {key: each.type for key, each in found.items()}
     assert kinds == {"root": "directory", "fast": "boolean", "api_token": "string", "level": "string"}
     assert str(tmp_path) not in repr(found)

@@ -161,12 +161,12 @@ async def test_it_is_no_server() -> None:
 
 
 async def test_it_floods(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialogue, "MOST_GARBAGE_BYTES", 10_000)
+    monkeypatch.setattr(dialogue, "MAX_GARBAGE_BYTES", 10_000)
     steps = await tried(program(first="while True: say('y' * 100)"))
     assert "writes too much that is not a message" in of(steps, "started").text
     assert of(steps, "stdout clean").status == "problem"
 
-    monkeypatch.setattr(child, "MOST_LINE_BYTES", 1024 * 1024)
+    monkeypatch.setattr(child, "MAX_LINE_BYTES", 1024 * 1024)
     steps = await tried(program(first="while True: os.write(1, b'x' * 100000)"))
     assert "a line of more than 1 MiB" in of(steps, "started").text
 

@@ -17,12 +17,12 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.entry import (
     APPS_OFF,
     Entry,
-    as_started,
     as_target,
-    made_for_one_run_by,
     make_entry,
-    plain_words,
     serving_command,
+    start_words,
+    temporary_environment,
+    without_spaces,
 )
 
 SERVER = "from mcpd import Server\n\nserver = Server('garden')\n"
@@ -89,11 +89,11 @@ def test_programs_are_found_now_or_never(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_batch_files_are_started_by_the_shell() -> None:
     npx = r"C:\Program Files\nodejs\npx.CMD"
-    assert as_started(npx, ["-y", "x"], platform="win32", environment={"COMSPEC": r"C:\cmd.exe"}) == (
+    assert start_words(npx, ["-y", "x"], platform="win32", environment={"COMSPEC": r"C:\cmd.exe"}) == (
         r"C:\cmd.exe", "/c", npx, "-y", "x",
     )  # fmt: skip
-    assert as_started(npx, [], platform="linux") == (npx,)
-    assert as_started(r"C:\uv.exe", ["x"], platform="win32") == (r"C:\uv.exe", "x")
+    assert start_words(npx, [], platform="linux") == (npx,)
+    assert start_words(r"C:\uv.exe", ["x"], platform="win32") == (r"C:\uv.exe", "x")
 
 
 SHORT = {
@@ -108,7 +108,7 @@ MINE = r"C:\Users\Ada L\longgarden\my server.py"
 
 
 def on_windows(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return plain_words(words, platform="win32", short=lambda path: SHORT.get(path, ""))
+    return without_spaces(words, platform="win32", short=lambda path: SHORT.get(path, ""))
 
 
 @pytest.mark.parametrize(
@@ -125,13 +125,13 @@ def on_windows(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def test_paths_with_spaces_are_short_on_windows(word: str, plain: str) -> None:
     (said, made), warnings = on_windows(["x", word])
     assert (said, made, warnings) == ("x", plain, ())
-    assert plain_words([word], platform="linux") == plain_words([word], platform="darwin") == ((word,), ())
+    assert without_spaces([word], platform="linux") == without_spaces([word], platform="darwin") == ((word,), ())
     # Only the program is told: what is an argument, a shell may quote.
     assert [word in each for each in on_windows([word])[1]] == ([True] if " " in plain else [])
 
 
 def test_entries_on_windows_have_short_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpd.install.entry.plain_words", on_windows)
+    monkeypatch.setattr("mcpd.install.entry.without_spaces", on_windows)
     monkeypatch.setattr("mcpd.install.entry._program", lambda word, cwd: r"C:\Program Files\nodejs\npx.CMD")
     made = make_entry(None, ["npx", "-y", MINE])
     assert [made.entry.command, *made.entry.args][-3:] == [
@@ -205,7 +205,7 @@ def test_a_folder_that_nobody_named_is_not_started(tmp_path: Path, monkeypatch: 
     ],
 )
 def test_environments_of_one_run_are_known(path: str, maker: str) -> None:
-    assert made_for_one_run_by(path.replace("~", "/home/someone"), {}) == maker
+    assert temporary_environment(path.replace("~", "/home/someone"), {}) == maker
 
 
 def test_what_is_soon_gone_is_not_named(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_what_is_soon_gone_is_not_named(tmp_path: Path) -> None:
     words, said = serving_command(python, {"PATH": ""})
     assert words[:3] == (python, "-m", "mcpd")
     assert "install it permanently" in said[0]
-    assert made_for_one_run_by(str(tmp_path / "python"), {}) == "temporary"
+    assert temporary_environment(str(tmp_path / "python"), {}) == "temporary"
 
 
 def test_the_command_of_this_installation_is_taken(tmp_path: Path) -> None:

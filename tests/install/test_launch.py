@@ -13,8 +13,8 @@ from support.raw_http import Asked, as_json, raw_server, reply
 
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.install.checks import bites
-from mcpd.install.launch import Offers, passed_on, stripped, verify_target
+from mcpd.install.checks import limit_warnings
+from mcpd.install.launch import Offers, passed_variables, verify_target, withheld_variables
 
 SPY = """
 import json, os, sys
@@ -85,13 +85,13 @@ async def test_what_the_entry_says_goes_before(tmp_path: Path) -> None:
 
 
 def test_what_a_host_keeps_back() -> None:
-    assert stripped(HOSTS["gemini-cli"], MINE) == ["MCPD_STATE_KEY", "MCPD_TOKEN", "OPENAI_API_KEY"]
-    assert stripped(HOSTS["claude-code"], MINE) == []
-    assert stripped(HOSTS["codex"], MINE, names=["MCPD_TOKEN"]) == ["MCPD_STATE_KEY", "OPENAI_API_KEY"]
-    assert passed_on(HOSTS["claude-desktop"], MINE, platform="darwin")["PATH"] == "/usr/bin:/bin:/usr/sbin:/sbin"
-    assert passed_on(HOSTS["claude-code"], MINE, platform="darwin") == MINE
+    assert withheld_variables(HOSTS["gemini-cli"], MINE) == ["MCPD_STATE_KEY", "MCPD_TOKEN", "OPENAI_API_KEY"]
+    assert withheld_variables(HOSTS["claude-code"], MINE) == []
+    assert withheld_variables(HOSTS["codex"], MINE, names=["MCPD_TOKEN"]) == ["MCPD_STATE_KEY", "OPENAI_API_KEY"]
+    assert passed_variables(HOSTS["claude-desktop"], MINE, platform="darwin")["PATH"] == "/usr/bin:/bin:/usr/sbin:/sbin"
+    assert passed_variables(HOSTS["claude-code"], MINE, platform="darwin") == MINE
     windows = {"APPDATA": "a", "SYSTEMROOT": "c", "HOME": "/h", "PATH": "p"}
-    assert set(passed_on(HOSTS["codex"], windows, platform="win32")) == {"APPDATA", "SYSTEMROOT", "PATH"}
+    assert set(passed_variables(HOSTS["codex"], windows, platform="win32")) == {"APPDATA", "SYSTEMROOT", "PATH"}
 
 
 async def test_our_starter_is_shown_with_all_that_it_has() -> None:
@@ -195,12 +195,12 @@ def test_where_limits_bite() -> None:
         tools=(page, {"name": "n" * 118}, *({"name": f"t{each}", "description": "d" * 3000} for each in range(101))),
         prompts=({"name": "p"},),
     )
-    found = "\n".join(bites(HOSTS["claude-code"], "garden", offers, 20.0))
+    found = "\n".join(limit_warnings(HOSTS["claude-code"], "garden", offers, 20.0))
     for words in ("n" * 118, "can have 115 characters", "3,000 bytes", "t0, t1, t2 and 98 more", "chart", "30 s"):
         assert words in found
-    found = "\n".join(bites(HOSTS["codex"], "garden", offers, 6.0))
+    found = "\n".join(limit_warnings(HOSTS["codex"], "garden", offers, 6.0))
     assert "512 characters" in found
     assert "10 s" in found
-    assert "this host accepts 100" in "\n".join(bites(HOSTS["windsurf"], "garden", offers))
-    assert bites(HOSTS["claude-desktop"], "garden", offers) == []
-    assert bites(HOSTS["claude-code"], "garden", Offers(tools=({"name": "dig"},)), 1.0) == []
+    assert "this host accepts 100" in "\n".join(limit_warnings(HOSTS["windsurf"], "garden", offers))
+    assert limit_warnings(HOSTS["claude-desktop"], "garden", offers) == []
+    assert limit_warnings(HOSTS["claude-code"], "garden", Offers(tools=({"name": "dig"},)), 1.0) == []

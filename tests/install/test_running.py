@@ -104,7 +104,7 @@ def test_a_host_that_runs_and_takes_back_what_is_written(home: Path, claude: sub
     assert gone in mcpd("install", "--list")[1]
     assert mcpd("uninstall", "claude-code", "--name", "garden")[0] == 0
     assert "is gone" not in mcpd("install", "--list")[1]
-    assert Journal().vanished(str(file), ()) == []
+    assert Journal().missing_entries(str(file), ()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a link")
@@ -143,7 +143,7 @@ TASKLIST = """\
 def test_processes_of_other_systems(
     platform: str, said: str, found: dict[str, int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "_said", lambda *words: said)
+    monkeypatch.setattr(hosts, "_output_of", lambda *words: said)
     for id, pid in found.items():
         process = hosts.running(HOSTS[id], {}, platform=platform)
         assert (process.pid if process is not None else None) == pid
@@ -153,7 +153,7 @@ def test_a_system_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*words: str) -> str:
         raise FileNotFoundError(words[0])
 
-    monkeypatch.setattr(hosts, "_said", missing)
+    monkeypatch.setattr(hosts, "_output_of", missing)
     assert hosts.processes("win32") == hosts.processes("darwin") == []
 
 

@@ -16,7 +16,7 @@ from mcpd.errors import ConfigurationError
 __all__ = ["Format", "drop", "format_named", "put"]
 
 
-def changed(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
+def with_change(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
     """Return a copy of the document with `value` at `keys`, or without that member if it is None. New members are
     last.
     """
@@ -34,7 +34,7 @@ def changed(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_lis
         return {**document, key: _in_list(inner or [], rest, value)}
     if inner is None and value is None:
         return dict(document)
-    return {**document, key: changed(inner or {}, rest, value)}
+    return {**document, key: with_change(inner or {}, rest, value)}
 
 
 def _in_list(items: list[Any], keys: Sequence[str], value: Any) -> list[Any]:
@@ -44,7 +44,7 @@ def _in_list(items: list[Any], keys: Sequence[str], value: Any) -> list[Any]:
     for item in items:
         if isinstance(item, dict) and item.get("name") == name and not is_there:
             is_there = True
-            item = changed(item, rest, value) if rest else value
+            item = with_change(item, rest, value) if rest else value
             if item is None:
                 continue
         made.append(item)
@@ -90,22 +90,22 @@ def format_named(name: str) -> Format:
 def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:
     """Call `format.put`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
-    wanted = changed(before, keys, value, in_list=in_list)
+    wanted = with_change(before, keys, value, in_list=in_list)
     if _same(before, wanted):
         return text
-    return _looked_over(format, format.put(text, keys, value, in_list=in_list), [wanted], path)
+    return _checked(format, format.put(text, keys, value, in_list=in_list), [wanted], path)
 
 
 def drop(format: Format, text: str, keys: Sequence[str], path: str) -> str:
     """Call `format.drop`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
-    wanted = [changed(before, keys, None)]
+    wanted = [with_change(before, keys, None)]
     if not wanted[0].get(keys[0], True):
-        wanted.append(changed(before, keys[:1], None))  # a TOML table without any header left does not exist
-    return _looked_over(format, format.drop(text, keys), wanted, path)
+        wanted.append(with_change(before, keys[:1], None))  # a TOML table without any header left does not exist
+    return _checked(format, format.drop(text, keys), wanted, path)
 
 
-def _looked_over(format: Format, made: str, wanted: Sequence[dict[str, Any]], path: str) -> str:
+def _checked(format: Format, made: str, wanted: Sequence[dict[str, Any]], path: str) -> str:
     try:
         found = format.parse(made, path)
     except ConfigurationError:

@@ -61,7 +61,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
                 _object(text, _first(text))
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
-    except _Wrong as error:
+    except _Fault as error:
         raise ConfigurationError(f"{path}, {position(text, error.at)}: {error.what}") from None
     except RecursionError:
         raise ConfigurationError(f"{path}: it is nested too deeply") from None
@@ -201,7 +201,7 @@ def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> 
 # ---------------------------------------------------------------------------------- the scanner
 
 
-class _Wrong(Exception):
+class _Fault(Exception):
     """A syntax error, and where it is."""
 
     def __init__(self, at: int, what: str) -> None:
@@ -220,7 +220,7 @@ def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
-            raise _Wrong(at, f"unexpected {text[at]!r}")
+            raise _Fault(at, f"unexpected {text[at]!r}")
         start, at = at, found.end()
         if found.lastgroup != "space":
             yield (text[start] if found.lastgroup == "mark" else str(found.lastgroup)), start, at
@@ -235,17 +235,17 @@ def _object(text: str, start: int) -> _Object:
             return _Object(start, at, members)
         if kind == ",":
             if not members or members[-1].comma >= 0:
-                raise _Wrong(at, "a comma with nothing before it")
+                raise _Fault(at, "a comma with nothing before it")
             members[-1].comma = end
             continue
         if kind != "string" or (members and members[-1].comma < 0):
-            raise _Wrong(at, "a comma is missing" if members and members[-1].comma < 0 else "a key is missing")
+            raise _Fault(at, "a comma is missing" if members and members[-1].comma < 0 else "a key is missing")
 
         key = json.loads(text[at:end])
         next(tokens, None)  # the colon, which json.loads has checked
         value, behind = _value(text, tokens)
         members.append(_Member(key, at, value, behind))
-    raise _Wrong(len(text), "the object has no end")
+    raise _Fault(len(text), "the object has no end")
 
 
 def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]:
@@ -255,7 +255,7 @@ def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]
         depth += (kind in _OPEN) - (kind in _CLOSED)
         if depth <= 0:
             return start, end
-    raise _Wrong(len(text), "a value is missing")
+    raise _Fault(len(text), "a value is missing")
 
 
 def _plain(text: str) -> Any:

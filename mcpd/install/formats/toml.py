@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.install.formats import changed, line_end
+from mcpd.install.formats import line_end, with_change
 
 _PART = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+)"
 _PAIR = re.compile(rf"[ \t]*(?P<key>{_PART}(?:[ \t]*\.[ \t]*{_PART})*)[ \t]*=[ \t]*")
@@ -66,13 +66,9 @@ def drop(text: str, keys: Sequence[str]) -> str:
     path = (*keys,)
     statements = _statements(text)
     for statement in reversed(statements):
-        if (
-            statement.kind == "pair"
-            and len(statement.path) < len(path)
-            and path[: len(statement.path)] == statement.path
-        ):
-            found = changed({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), None)["value"]
-            text = text[: statement.value] + _value(found) + text[statement.value_end :]
+        size = len(statement.path)
+        if statement.kind == "pair" and size < len(path) and path[:size] == statement.path:
+            text = _put_inline(text, statement, path, None)
     for first, last in reversed(_groups(_statements(text), path)):
         text = _without(text, _statements(text), first, last)
     return text
@@ -97,7 +93,7 @@ def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: An
 
 def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: Any) -> str:
     """Put a value into an inline table."""
-    found = changed({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), value)["value"]
+    found = with_change({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), value)["value"]
     return text[: statement.value] + _value(found) + text[statement.value_end :]
 
 
