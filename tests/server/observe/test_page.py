@@ -1,4 +1,4 @@
-"""The table of metrics in docs/seen-from-outside.md says what there is: names, types, labels and meanings."""
+"""The table of metrics in docs/monitoring.md says what there is: names, types, labels and meanings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import Family
 from mcpd.server.observe.report import Heartbeat, Report
 
-PAGE = REPOSITORY / "docs" / "seen-from-outside.md"
+PAGE = REPOSITORY / "docs" / "monitoring.md"
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 _ROW = re.compile(r"\| `(\w+)` \| (\w+) \| ([\w` ]*)\| (.+) \|")
 
