@@ -1,18 +1,15 @@
-"""How a server is served: each option once, with its type, its default, and how it is written on the command line.
+"""The settings of serving: each one once, with its type, its default and its option on the command line.
 
-From here come the options of `mcpd serve` (`cli/options.py` makes them click's, `cli/quick.py` reads some without it),
-their environment variables, and the keywords of `Server.run` (`server/options.py` repeats the names for type checkers).
-Those of extensions are declared in the same way, by the extension (`extensions/serving.py` reads them).
-A host waits while this is loaded, so the annotations are evaluated only by who asks for them, and the types of other
-packages are there for type checkers alone.
+`mcpd serve`, its environment variables, `mcpd.toml` and the keywords of `Server.run` are all derived from `Settings`
+and `Options`. `server/options.py` repeats the names for type checkers. Extensions declare options in the same way
+(`extensions/serving.py` reads them).
 """
 
-from __future__ import annotations
-
+# Annotations are evaluated here, as they hold the options. The types of other packages are quoted: a host waits while
+# this module is loaded.
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from msgspec import Struct
 
@@ -22,56 +19,73 @@ if TYPE_CHECKING:
     from socket import socket
 
     from mcpd.protocol.channel import Listener, Overseer
-    from mcpd.server.http import HttpSettings
+    from mcpd.server.http.core import HttpSettings
     from mcpd.transports.accepting import WebSocketLimits
     from mcpd.transports.authentication import Protection
-else:
-    # For whoever evaluates annotations (`msgspec.structs.fields`): the real ones would cost every start-up.
-    for _name in ("HttpSettings", "Listener", "Overseer", "Protection", "WebSocketLimits", "socket"):
-        globals()[_name] = NewType(_name, object)
+
+__all__ = [
+    "SECTIONS",
+    "Option",
+    "Options",
+    "Settings",
+    "command_option",
+    "command_options",
+    "options_in",
+    "parse_size",
+]
 
 SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Observing", "Other")
-"""How the help is divided, in its order; sections of extensions come before the last."""
+"""The sections of `mcpd serve --help-all`, in order. Sections of extensions come before the last one."""
 
 
 class Option(Struct, frozen=True):
-    """How a setting is written on the command line, as `flag METAVAR`, and what its help says.
+    """How a setting is written on the command line, as `flag METAVAR`, and its help text.
 
-    What it takes follows from the type of the setting: a `bool` is there or not, a `float` is a number of seconds, an
-    `int` is 1 or more, a tuple may be given several times.
+    The type of the setting decides which values are accepted: a `bool` is a flag, a `float` is a number of seconds, an
+    `int` is 1 or more, and a tuple may be given several times. The help adds the default and the environment variable.
     """
 
     flag: str
     section: str
-    """One of SECTIONS, or one of the extension's own."""
+    """One of `SECTIONS`, or a section of the extension's own."""
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
-    """The words that are taken, in any case; empty if there is no such list."""
+    """The accepted words, in upper or lower case; empty if any text is accepted."""
     is_size: bool = False
-    """Whether K, M or G may stand behind the number."""
+    """Whether the number of bytes may end in K, M or G."""
+    is_common: bool = False
+    """Whether `mcpd serve --help` shows the option; `--help-all` shows every option."""
 
     @property
     def environment(self) -> str:
-        """The variable that says it too."""
+        """The environment variable that sets the option too."""
         return f"MCPD_{self.flag.removeprefix('--').replace('-', '_').upper()}"
 
 
+_CONTROL = Option(
+    "--control",
+    "Observing",
+    "Let mcpd status and mcpd stop find this server: auto (unless it serves on stdio only), always or never.",
+    "WHEN",
+    ("auto", "always", "never"),
+)
+
+
 class Settings(Struct, kw_only=True):
-    """How to serve: what `Server.run` and `serving.serve` take. Times are in seconds.
+    """How to serve: what `Server.run` and `serving.serve` accept. Times are in seconds, sizes in bytes."""
 
-    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the transport's own
-    limit, 64 MiB if nothing else was set.
-    """
-
-    stdio: Annotated[bool, Option("--stdio", "Transports", "Serve on stdin and stdout.")] = False
+    stdio: Annotated[
+        bool, Option("--stdio", "Transports", "Serve on stdin and stdout, as hosts expect.", is_common=True)
+    ] = False
     ws: Annotated[
         str | None,
         Option(
             "--ws",
             "Transports",
-            "Serve WebSocket on :PORT (this machine only), HOST:PORT or [IPV6]:PORT; 0 is any free port.",
+            "Serve WebSocket on :PORT (this machine only), HOST:PORT or [IPV6]:PORT. Port 0 picks a free port.",
             "ADDR",
+            is_common=True,
         ),
     ] = None
     http: Annotated[
@@ -79,30 +93,38 @@ class Settings(Struct, kw_only=True):
         Option(
             "--http",
             "Transports",
-            "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH, or fd:// for what "
-            "a socket unit of systemd hands over.",
+            "Serve Streamable HTTP, and WebSocket on the same port. ADDR is as for --ws, or unix:/PATH, or fd:// for a "
+            "socket from systemd.",
             "ADDR",
+            is_common=True,
         ),
     ] = None
-    listeners: Sequence[Listener] = ()
-    """Others to serve on beside these."""
-    http_settings: HttpSettings | None = None
-    """The details of HTTP; None for the defaults."""
-    ws_limits: WebSocketLimits | None = None
-    """What one WebSocket client may use; None for the defaults."""
-    sockets: Mapping[str, Sequence[socket]] = {}
-    """By `http`, `ws` and `metrics` what is bound to their address already, and is listened on and closed."""
+    listeners: "Sequence[Listener]" = ()
+    """More listeners to serve on."""
+    http_settings: "HttpSettings | None" = None
+    """The settings of Streamable HTTP; None for the defaults."""
+    ws_limits: "WebSocketLimits | None" = None
+    """The limits for one WebSocket client; None for the defaults."""
+    sockets: "Mapping[str, Sequence[socket]]" = {}
+    """Sockets that are already bound, by `http`, `ws` and `metrics`. The server listens on them and closes them."""
     descriptors: tuple[int, int] | None = None
-    """(in, out), if stdio was claimed already."""
+    """The file descriptors (in, out) of stdio if the caller has claimed them already."""
     token: str | None = None
-    """The bearer token that clients have to send."""
-    auth: Protection | None = None
-    """What protects it, one of those in `mcpd.auth`; goes before the server's own."""
-    insecure: Annotated[bool, Option("--insecure", "Access", "Serve beyond this machine without a token.")] = False
+    """The bearer token that clients must send."""
+    auth: "Protection | None" = None
+    """The authorization of this server, one of the classes in `mcpd.auth`; replaces the server's own."""
+    insecure: Annotated[
+        bool,
+        Option("--insecure", "Access", "Allow other machines to connect without a token.", is_common=True),
+    ] = False
     allowed_hosts: Annotated[
         tuple[str, ...],
         Option(
-            "--allow-host", "Access", "Another name that clients may reach this server by; can be repeated.", "NAME"
+            "--allow-host",
+            "Access",
+            "Accept requests to this host name too. Can be repeated.",
+            "NAME",
+            is_common=True,
         ),
     ] = ()
     allowed_origins: Annotated[
@@ -110,144 +132,178 @@ class Settings(Struct, kw_only=True):
         Option(
             "--allow-origin",
             "Access",
-            "A web page that may call, as https://app.example.com; can be repeated.",
+            "Accept requests from web pages of this origin, for example https://app.example.com. Can be repeated.",
             "ORIGIN",
+            is_common=True,
         ),
     ] = ()
     socket_mode: Annotated[
         str,
-        Option("--socket-mode", "Access", "The permissions of a socket at --http unix:/PATH, as 660.", "MODE"),
+        Option("--socket-mode", "Access", "Set the permissions of the socket at --http unix:/PATH.", "MODE"),
     ] = "600"
     grace: Annotated[
-        float, Option("--grace", "Limits", "What running calls get when the server is stopped.", "SECONDS")
+        float,
+        Option(
+            "--grace",
+            "Limits",
+            "Give running calls this many seconds to finish when the server stops.",
+            "SECONDS",
+        ),
     ] = 5.0
     max_frame_bytes: int | None = None
+    """The largest message that is accepted over any transport; None for the transport's own limit, normally 64 MiB."""
     max_memory: Annotated[
         int | None,
         Option(
             "--max-memory",
             "Limits",
-            "What may wait in all connections together, as 512M; by default half of the machine's memory.",
+            "Limit the memory that all connections together may use for waiting data, for example 512M. Default: half "
+            "of the machine's memory.",
             "SIZE",
             is_size=True,
         ),
     ] = None
-    """How many bytes may wait in all connections together; None for half of what the machine or its control group has.
+    """The bytes that may wait in all connections together; None for half the memory of the machine or control group.
 
-    Counted are messages that are being received, the arguments of calls that run, subscriptions, events that are kept
-    and what waits to be written. It is one for the process, whichever server serves.
+    This counts messages that are being received, arguments of running calls, subscriptions, stored events and data
+    that waits to be written. The limit applies to the process, not to one server.
     """
     max_threads: Annotated[
-        int, Option("--max-threads", "Limits", "How many plain functions run at once.", "NUMBER")
+        int,
+        Option(
+            "--max-threads",
+            "Limits",
+            "Run at most this many plain (non-async) functions at once.",
+            "NUMBER",
+        ),
     ] = MAX_THREADS
-    """How many plain functions run at once for all clients; one connection gets two thirds of these at most."""
+    """How many plain functions run at once for all clients; one connection gets at most two thirds of them."""
     thread_timeout: float = THREAD_TIMEOUT
-    """How many seconds a call of a plain function waits for a thread before it fails with "try again"."""
+    """How many seconds a call of a plain function waits for a free thread before it fails with "try again"."""
     metrics: Annotated[
         str | None,
         Option(
             "--metrics",
             "Observing",
-            "Count calls, and tell Prometheus at http://ADDR/metrics; with http for ADDR on the port of --http.",
+            "Count calls, and serve the counts to Prometheus at http://ADDR/metrics. The word http instead of ADDR "
+            "uses the port of --http.",
             "ADDR",
+            is_common=True,
         ),
     ] = None
-    control: Annotated[
-        str,
-        Option(
-            "--control",
-            "Observing",
-            "Whether mcpd status and mcpd stop find it: auto (unless it serves on stdio alone), always or never.",
-            "WHEN",
-            ("auto", "always", "never"),
-        ),
-    ] = "never"
-    """`auto` is `always` where others can connect, but what keeps the socket from being made is only logged."""
+    control: Annotated[str, _CONTROL] = "never"
+    """With `auto`, an error in making the control socket is only logged."""
     wire_log: Annotated[
         str | None,
-        Option("--wire-log", "Observing", "Write each message into this file, without what is secret by name.", "FILE"),
+        Option(
+            "--wire-log",
+            "Observing",
+            "Write every message to this file. Values with secret names, such as passwords, are masked.",
+            "FILE",
+        ),
     ] = None
     on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
-    """Told when everything listens, and when it is told to stop. Without it a service manager is (`NOTIFY_SOCKET`)."""
-    overseer: Overseer | None = None
-    """The parent process, in one of its workers."""
+    """Called when every listener listens and when the server begins to stop. Default: notify systemd."""
+    overseer: "Overseer | None" = None
+    """The parent process, in a worker of `--workers`."""
     announce: Callable[[str], None] | None = None
-    """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
+    """Called with the address of each listener once it listens. Default: `run` prints the address on a terminal."""
     look_over: Callable[[], None] | None = None
-    """Called once on stdio, some time after the start: what a host waits for comes first."""
+    """Called once on stdio, some time after the start, for work that must not delay the first answers."""
     extensions: Mapping[str, Mapping[str, Any]] = {}
-    """What is said to extensions of the server, by their id, and there by the name of the option."""
+    """Options of the server's extensions: by the extension's id, and there by the option's name."""
 
 
 class Options(Settings, kw_only=True):
-    """What `mcpd serve` can be told: how to serve, and what only a command line has to say."""
+    """The options of `mcpd serve`: the settings, and everything that only a command line can say."""
 
     target: str | None = None
-    """The argument: a folder, file.py, file.py:object or package.module:object; None for the folder that this is in,
-    or the demo server."""
+    """A folder, file.py, file.py:object or package.module:object; None for the current folder or the demo server."""
     more_targets: tuple[str, ...] = ()
-    """Others, which are served together with it as one server."""
+    """Further targets, which are served together with the first one as one server."""
     given: frozenset[str] = frozenset()
-    """The members that were said on the command line or in the environment; the file of a folder says the others."""
+    """The members that were set on the command line or in the environment; `mcpd.toml` may set the others."""
     words: tuple[str, ...] = ()
-    """What stands behind the target and is no option of ours: the target's own extensions may know it."""
+    """The unknown options after the target, which may belong to its extensions."""
     arguments: tuple[str, ...] = ()
-    """What stands behind `--`: for a target that is a program with arguments of its own."""
+    """The words after `--`, for a target that is a program with arguments of its own."""
     workers: Annotated[
         int | None,
         Option(
             "--workers",
             "Transports",
-            "Serve --http and --ws from so many processes, which a parent starts again when they die, and one after "
-            "the other with new code on SIGHUP.",
+            "Serve --http and --ws from this many processes. A parent process restarts processes that die, and "
+            "reloads the code on SIGHUP.",
             "NUMBER",
+            is_common=True,
         ),
     ] = None
     stateless: Annotated[
-        bool, Option("--stateless", "HTTP", "HTTP: keep no sessions for clients older than 2026-07-28.")
+        bool, Option("--stateless", "HTTP", "Keep no sessions for clients older than protocol version 2026-07-28.")
     ] = False
     session_timeout: Annotated[
-        float, Option("--session-timeout", "HTTP", "HTTP: when an idle session ends; 0 for never.", "SECONDS")
+        float,
+        Option(
+            "--session-timeout",
+            "HTTP",
+            "End a session that has been idle for this many seconds; 0 never ends it.",
+            "SECONDS",
+        ),
     ] = SESSION_TIMEOUT
     server_card: Annotated[
         str,
         Option(
             "--server-card",
             "HTTP",
-            "HTTP: who may read the Server Card: auto (who may use the endpoint), public or never.",
+            "Choose who may read the Server Card: auto (clients that may use the endpoint), public or never.",
             "WHO",
             ("auto", "public", "never"),
         ),
     ] = "auto"
     public_url: Annotated[
         str | None,
-        Option("--public-url", "HTTP", "HTTP: the URL of the endpoint that clients use.", "URL"),
+        Option(
+            "--public-url",
+            "HTTP",
+            "Set the URL by which clients reach the endpoint, for example behind a proxy.",
+            "URL",
+            is_common=True,
+        ),
     ] = None
-    path: Annotated[str, Option("--path", "HTTP", "HTTP: the path of the endpoint, as /prefix/mcp.", "PATH")] = "/mcp"
+    path: Annotated[str, Option("--path", "HTTP", "Set the path of the endpoint, for example /prefix/mcp.", "PATH")] = (
+        "/mcp"
+    )
     backplane: Annotated[
         str | None,
         Option(
             "--backplane",
             "HTTP",
-            "HTTP: what processes share that serve the same clients, as redis://HOST:PORT/0 or sqlite:///FILE; "
-            "needs MCPD_STATE_KEY.",
+            "Share sessions and events with other processes through redis://HOST:PORT/0 or sqlite:///FILE. Requires "
+            "MCPD_STATE_KEY.",
             "URL",
         ),
     ] = None
     strict_ready: Annotated[
-        bool, Option("--strict-ready", "HTTP", "HTTP: /readyz says 503 while the backplane is away.")
+        bool, Option("--strict-ready", "HTTP", "Answer /readyz with status 503 while the backplane is unreachable.")
     ] = False
     token_file: Annotated[
         str | None,
-        Option("--token-file", "Access", "Ask for the bearer token in this file; needed beyond this machine.", "FILE"),
+        Option(
+            "--token-file",
+            "Access",
+            "Require the bearer token in this file. A token is needed if other machines can connect.",
+            "FILE",
+            is_common=True,
+        ),
     ] = None
     issuer: Annotated[
         tuple[str, ...],
         Option(
             "--issuer",
             "Access",
-            "Ask for access tokens of this authorization server, which clients log in to; can be repeated.",
+            "Require access tokens of this authorization server, at which clients log in. Can be repeated.",
             "URL",
+            is_common=True,
         ),
     ] = ()
     audience: Annotated[
@@ -255,66 +311,76 @@ class Options(Settings, kw_only=True):
         Option(
             "--audience",
             "Access",
-            "What access tokens for this server name; by default its public URL; can be repeated.",
+            "Accept access tokens for this audience. Can be repeated. Default: the public URL.",
             "NAME",
         ),
     ] = ()
     scope: Annotated[
         tuple[str, ...],
-        Option("--scope", "Access", "A scope that every access token needs here; can be repeated.", "SCOPE"),
+        Option("--scope", "Access", "Require this scope in every access token. Can be repeated.", "SCOPE"),
     ] = ()
     tokens_file: Annotated[
         str | None,
-        Option("--tokens-file", "Access", "Ask for one of the tokens in this file, each with a name.", "FILE"),
+        Option("--tokens-file", "Access", "Accept the tokens in this file; each one has a user name.", "FILE"),
     ] = None
     auth_table: Mapping[str, Any] | None = None
-    """What the file of a folder says of authorization."""
+    """The `[auth]` table of `mcpd.toml`."""
     auth_server: Annotated[
         str | None,
         Option(
             "--auth-server",
             "Access",
-            "HTTP: let people log in at this server, as this file says; dev lets in anybody on this machine.",
+            "Let users log in at this server, as FILE describes. The word dev instead of FILE lets in anybody on "
+            "this machine.",
             "FILE",
+            is_common=True,
         ),
     ] = None
     max_frame_bytes: Annotated[
-        int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
-    ] = MAX_FRAME_BYTES
-    control: Annotated[
-        str,
+        int,
         Option(
-            "--control",
-            "Observing",
-            "Whether mcpd status and mcpd stop find it: auto (unless it serves on stdio alone), always or never.",
-            "WHEN",
-            ("auto", "always", "never"),
+            "--max-message-bytes",
+            "Limits",
+            "Refuse larger messages, for example 16M.",
+            "SIZE",
+            is_size=True,
         ),
-    ] = "auto"
-    demo: Annotated[bool, Option("--demo", "Other", "Take the demo server of mcpd in place of TARGET.")] = False
+    ] = MAX_FRAME_BYTES
+    control: Annotated[str, _CONTROL] = "auto"
+    demo: Annotated[
+        bool, Option("--demo", "Other", "Serve the demo server of mcpd instead of a TARGET.", is_common=True)
+    ] = False
     no_compat: Annotated[
         bool,
-        Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),
+        Option(
+            "--no-compat",
+            "Other",
+            "Let the target import other MCP libraries as they are installed, not the replacements of mcpd.",
+        ),
     ] = False
     reload: Annotated[
         bool,
         Option(
             "--reload",
             "Other",
-            "Serve what has changed in files at once; needs the extra watch, and on stdio alone is so with it.",
+            "Reload changed files while serving. Requires the watch extra; enabled by default on stdio once it is "
+            "installed.",
+            is_common=True,
         ),
     ] = False
-    no_reload: Annotated[
-        bool, Option("--no-reload", "Other", "Serve files as they were when it was started, on stdio too.")
-    ] = False
+    no_reload: Annotated[bool, Option("--no-reload", "Other", "Do not reload changed files, not on stdio either.")] = (
+        False
+    )
     log_level: Annotated[
         str,
         Option(
             "--log-level",
             "Other",
-            "What to log: error, warning, info or debug, which also shows where a target failed.",
+            "Log messages of this level and above: error, warning, info or debug. With debug, a target that cannot be "
+            "loaded prints its traceback.",
             "LEVEL",
             ("debug", "info", "warning", "error"),
+            is_common=True,
         ),
     ] = "info"
     log_format: Annotated[
@@ -322,40 +388,33 @@ class Options(Settings, kw_only=True):
         Option(
             "--log-format",
             "Other",
-            "How to log: text for people, or json, an object on each line, with one for each request at level info.",
+            "Log as text for people, or as json: one object per line, and one line per request at level info.",
             "FORMAT",
             ("text", "json"),
         ),
     ] = "text"
     log_arguments: Annotated[
-        bool, Option("--log-arguments", "Other", "Log the arguments of calls too, which may hold secrets.")
+        bool, Option("--log-arguments", "Other", "Log the arguments of calls too. They may contain secrets.")
     ] = False
 
 
 @cache
 def command_options() -> dict[str, tuple[Option, Any]]:
-    """Each member of `Options` that can be written on the command line: its `Option`, and its type."""
+    """The members of `Options` that can be set on the command line, each with its `Option` and its type."""
     return {name: found for name in Options.__struct_fields__ if (found := command_option(name)) is not None}
 
 
 def command_option(name: str) -> tuple[Option, Any] | None:
-    """The `Option` of one member of `Options`, and its type; None if there is no such member on the command line.
-
-    Only its own annotation is evaluated, and only if it has an `Option`: a host waits meanwhile.
-    """
+    """The `Option` of one member of `Options` and its type; None if the command line cannot set such a member."""
     for cls in Options.__mro__:
-        written = vars(cls).get("__annotations__", {})
-        if name in written:
-            if not written[name].startswith("Annotated["):
-                return None
-            one = SimpleNamespace(__annotations__={name: written[name]})
-            hint = get_type_hints(one, globals(), include_extras=True)[name]
-            return hint.__metadata__[0], hint.__origin__
+        hint = vars(cls).get("__annotations__", {}).get(name)
+        if hint is not None:
+            return (hint.__metadata__[0], hint.__origin__) if hasattr(hint, "__metadata__") else None
     return None
 
 
 def options_in(kind: type) -> dict[str, tuple[Option, Any]]:
-    """Of a TypedDict of an extension's options: each that has an `Option`, with its type."""
+    """The members of an extension's TypedDict that have an `Option`, each with its type."""
     hints = get_type_hints(kind, include_extras=True)
     return {
         name: (hint.__metadata__[0], hint.__origin__)
@@ -365,7 +424,7 @@ def options_in(kind: type) -> dict[str, tuple[Option, Any]]:
 
 
 def parse_size(text: str) -> int:
-    """Bytes as people write them: `1000`, or `512M` for so many times 1024 * 1024. Raises ValueError."""
+    """Read a number of bytes such as `1000` or `512M` (units of 1,024). Raises ValueError."""
     number = text.strip().upper().removesuffix("B").removesuffix("I")
     digits, unit = (number[:-1].strip(), number[-1:]) if number[-1:] in ("K", "M", "G") else (number, "")
     if not digits.isascii() or not digits.isdigit() or int(digits) < 1:

@@ -135,7 +135,7 @@ IMPORT_OF_APPS = re.compile(r"(?m)^ *from mcpd\.apps\..* import ")
 # The extension, its host, the commands that show and try apps, and the table that has these commands.
 APPS_ARE_WHAT_IT_IS_ABOUT = (
     ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/install/",
-    ":!mcpd/cli/apps.py", ":!mcpd/cli/preview.py", ":!mcpd/cli/commands.py",
+    ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/commands/preview.py", ":!mcpd/cli/group.py",
 )  # fmt: skip
 SEAMED = ("server/", "registry/", "handlers/", "dispatcher/", "protocol/session.py", "cli/", "context/")
 """What knows extensions by their interface only."""

@@ -182,8 +182,8 @@ NOT_FOR_STDIO = {
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
-    "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
-    "mcpd.cli.wrong_target", "mcpd.server.dispatcher.observing", "mcpd.server.dispatcher.outgoing",
+    "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.group", "mcpd.cli.target_errors",
+    "mcpd.server.dispatcher.observing", "mcpd.server.dispatcher.outgoing",
     "mcpd.server.dispatcher.subscriptions", "mcpd.server.observe", "mcpd.server.functions.arguments",
     "mcpd.server.registry.prompts", "mcpd.server.registry.options", "mcpd.server.functions.thread_slots",
     "mcpd.server.functions.threads", "mcpd.server.http_backend", "mcpd.transports.memory",

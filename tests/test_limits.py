@@ -70,8 +70,8 @@ def default_of(place: str) -> Any:
         return getattr(found, rest[0])
     owner = getattr(found, rest[0])
     if issubclass(owner, msgspec.Struct):
-        (member,) = (member for member in msgspec.structs.fields(owner) if member.name == rest[1])
-        return member.default
+        # The required members come first, so the defaults belong to the last ones.
+        return dict(zip(reversed(owner.__struct_fields__), reversed(owner.__struct_defaults__), strict=False))[rest[1]]
     return inspect.signature(owner).parameters[rest[1]].default
 
 

@@ -194,7 +194,7 @@ def test_adding_an_option(copy: Copy) -> None:
     assert not copy.passes(options)
     copy.change("mcpd/server/options.py", "    grace: float\n", "    grace: float\n    nap: float\n")
     assert copy.passes(options)
-    shown = copy.run("-m", "mcpd", "serve", "--help")
+    shown = copy.run("-m", "mcpd", "serve", "--help-all")
     assert re.search(r"--nap SECONDS +How long it rests at first\..*MCPD_NAP", shown.stdout, re.DOTALL), shown
     given = copy.run("-c", "from mcpd.serve_options import Options; print(Options(nap=2).nap, Options().nap)")
     assert given.stdout == "2 0.5\n", given

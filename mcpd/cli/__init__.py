@@ -1,4 +1,9 @@
-"""The command line: prints and reads options, never decides. Each command is loaded when it is called."""
+"""The `mcpd` command: reads command lines, calls the other packages and prints; it decides nothing.
+
+`group` dispatches to `commands/`, one module per subject. `launch` serves what `target` loads; `quick` is the short way
+there for hosts. `talk/` is shared by the commands that are clients. `install/`, `doctor/`, `bundle/`, `trace/` and
+`workers/` do the work of the commands of these names. Start reading in `group`, for `mcpd serve` in `launch`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,9 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The `mcpd` command. Exit codes: 0 done, 1 the thing asked for failed, 2 wrong use, 130 Ctrl-C."""
-    # Loading modules leaves no garbage worth looking for; `launch` switches the collector on before it serves.
+    """Run `mcpd` and exit. Exit codes: 0 done, 1 failed, 2 wrong use, 130 Ctrl-C; some commands have more."""
+    # Loading modules leaves no garbage worth collecting; `launch` enables the collector before it serves.
     gc.disable()
-    _load_datetime()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
     finally:
@@ -22,27 +26,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     import threading
 
     if threading.active_count() > 1:
-        # Of a target that starts threads of its own; decision D11.
+        # The target started threads of its own; decision D11.
         from mcpd.server.shutdown import end_if_hung
 
         end_if_hung(code)
     sys.exit(code)
 
 
-def _load_datetime() -> None:
-    """Load what msgspec needs, and free the classes in Python that it has replaced by those in C: 200 KiB.
-
-    Only the collector frees them, here at little cost, as there is not much else yet.
-    """
-    import datetime  # noqa: F401
-
-    gc.collect(0)
-
-
 def _run(words: Sequence[str]) -> int:
     try:
         from mcpd.errors import ConfigurationError
-    except ImportError as error:  # the package's top is another project's, or gone with it
+    except ImportError as error:  # another project's package has the name mcpd, or parts of ours are missing
         sys.exit(f"mcpd: {error}")
 
     try:
@@ -52,7 +46,7 @@ def _run(words: Sequence[str]) -> int:
             options = quick.read(words, os.environ)
             if options is not None:
                 return launch.launch(options)
-        from mcpd.cli.commands import run
+        from mcpd.cli.group import run
 
         return run(words)
     except ConfigurationError as error:
@@ -67,6 +61,6 @@ def _run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing is to be flushed into it when Python ends.
+        # The reader of our stdout has closed it. Python would fail to flush into it at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1

@@ -1,4 +1,4 @@
-"""What `mcpd serve` says when it listens: where, and how to point a host at it, in words to copy."""
+"""The lines that `mcpd serve` prints when it listens: its addresses, and how to connect hosts."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from mcpd.serve_options import Options
 from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import parse
 
+__all__ = ["addresses", "pointers", "stdio_entry"]
+
 _WILDCARDS = ("0.0.0.0", "::")
-# Addresses for documentation (RFC 5737, RFC 3849): nothing is sent, the system only says from where it would be.
-_ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
+# Addresses for documentation (RFC 5737, RFC 3849). Nothing is sent to them; they only select the own address.
+_REMOTE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
 def addresses(url: str, options: Options) -> list[str]:
-    """Where one listener can be reached: from this machine and, if it is open to them, from others."""
-    found = [f"mcpd: listening on {_reachable(url, options)} (Ctrl-C ends it)"]
+    """Lines with the addresses of a listener, for this machine and for others if they can connect."""
+    found = [f"mcpd: listening on {_reachable(url, options)} (Ctrl-C stops it)"]
     if url.startswith("http://"):
-        found.append(f"mcpd: and for WebSocket on {_reachable(url, options).replace('http://', 'ws://', 1)}")
+        found.append(f"mcpd: listening for WebSocket on {_reachable(url, options).replace('http://', 'ws://', 1)}")
     others = _for_others(url, options)
     if others is not None:
-        found.append(f"mcpd: other machines reach it at {others}")
+        found.append(f"mcpd: other machines connect to {others}")
     return found
 
 
 def pointers(url: str, name: str, options: Options) -> list[str]:
-    """How to point hosts at a listener; nothing for who serves stdio too, and so was started by a host."""
+    """Lines that say how to connect hosts to a listener; none if stdio is served too, as a host started us then."""
     if options.stdio:
         return []
     url = _reachable(url, options)
@@ -51,7 +53,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         needs_token = options.token_file is not None or bool(os.environ.get("MCPD_TOKEN"))
         public_url = options.public_url
     else:
-        # Where clients log in, no token is handed out, and tokens are made for one URL: by another one hosts stop.
+        # If clients log in, the tokens are only valid for the public URL, and the user needs no TOKEN.
         needs_token = auth.url_of_metadata() is None
         public_url = options.public_url if needs_token else auth.public_url
     if public_url and url.startswith("http://"):
@@ -69,17 +71,17 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         inspector = f"npx @modelcontextprotocol/inspector --transport http --server-url {url}{option}"
         code = {"name": name, "type": "http", "url": url, **header}
 
-    what = "the demo server of mcpd (mcpd serve FILE serves your own)" if options.target == DEMO else "it"
+    what = "the demo server of mcpd (to serve your own: mcpd serve FILE)" if options.target == DEMO else "this server"
     target = shlex.quote(options.target or os.path.relpath(_root_here()))
     if options.more_targets:
         target = f"--name {name} -- {words}"
     return [
-        f"mcpd: point a host at {what}:" + (" (TOKEN is one that it was started with)" if needs_token else ""),
+        f"mcpd: to connect a host to {what}:" + (" (replace TOKEN by the server's token)" if needs_token else ""),
         f"  Claude Code  {claude}",
         f"  VS Code      code --add-mcp {_quoted(code)}",
         f"  Inspector    {inspector}",
-        f"mcpd: Claude Desktop starts its servers itself, over stdio: mcpd install claude-desktop {target}",
-        "mcpd: or by hand, the next line in its claude_desktop_config.json (Settings > Developer > Edit Config):",
+        f"mcpd: Claude Desktop starts servers itself, over stdio: mcpd install claude-desktop {target}",
+        "mcpd: or add this to its claude_desktop_config.json (Settings > Developer > Edit Config):",
         format(encode({"mcpServers": {name: entry}}), indent=0).decode(),
     ]
 
@@ -88,8 +90,8 @@ def _quoted(value: Any) -> str:
     return shlex.quote(encode(value).decode())
 
 
-def _given(url: str, options: Options) -> str:
-    """The host that a listener was given, "" for this machine only."""
+def _given_host(url: str, options: Options) -> str:
+    """The host in the address of a listener; "" for this machine only."""
     text = options.ws if url.startswith("ws://") else options.http
     try:
         return parse(text or ":0").host
@@ -98,8 +100,8 @@ def _given(url: str, options: Options) -> str:
 
 
 def _reachable(url: str, options: Options) -> str:
-    """The URL by the name that was given, where one was: by the address behind it, requests are refused."""
-    host = _given(url, options)
+    """The URL with the host name that was given: requests to its IP address would be refused."""
+    host = _given_host(url, options)
     if host in ("", *_WILDCARDS) or "://" not in url or url.startswith("unix:"):
         return url
     scheme, _, rest = url.partition("://")
@@ -108,22 +110,22 @@ def _reachable(url: str, options: Options) -> str:
 
 
 def _for_others(url: str, options: Options) -> str | None:
-    """The URL of a server that listens on all addresses of this machine, for other machines."""
-    if _given(url, options) not in _WILDCARDS:
+    """The URL for other machines if the listener listens on all addresses of this machine; otherwise None."""
+    if _given_host(url, options) not in _WILDCARDS:
         return None
     scheme, _, rest = url.partition("://")
     port = rest.partition("/")[0].rpartition(":")[2]
-    return f"{scheme}://{_own_address(_given(url, options))}:{port}/{rest.partition('/')[2]}"
+    return f"{scheme}://{_own_address(_given_host(url, options))}:{port}/{rest.partition('/')[2]}"
 
 
 def _own_address(wildcard: str) -> str:
-    """The address from which this machine would talk to others; words in its place if it would not."""
-    for family, elsewhere in _ELSEWHERE:
+    """The address by which other machines reach this one; a placeholder if it has no network."""
+    for family, remote in _REMOTE:
         if wildcard == "0.0.0.0" and family is not socket.AF_INET:
             continue
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
-                probe.connect((elsewhere, 9))
+                probe.connect((remote, 9))
                 address: str = probe.getsockname()[0]
             except OSError:
                 continue
@@ -134,14 +136,14 @@ def _own_address(wildcard: str) -> str:
 
 
 def stdio_entry(options: Options) -> Entry:
-    """What `mcpd install` writes for the targets: a host starts them in another folder and with another PATH."""
+    """The entry that `mcpd install` writes for the targets; it works in any folder and with any PATH."""
     if options.target is None:
         return entry_of_files([FileTarget(_root_here())]).entry
     return entry_of_files([_file_target(each) for each in (options.target, *options.more_targets)]).entry
 
 
 def _root_here() -> str:
-    """The folder that is meant where no target was named."""
+    """The current server folder."""
     place = folder_here()
     return os.getcwd() if place is None else place.root
 

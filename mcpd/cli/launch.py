@@ -1,6 +1,6 @@
-"""From the options of `mcpd serve` to a running server, and what people are told meanwhile, on stderr.
+"""Serves a target with the options of `mcpd serve`, and prints messages for people on stderr.
 
-No click here: what a host waits for when it starts `mcpd serve --stdio` loads nothing else than this.
+A host waits for this when it starts `mcpd serve --stdio`, so click and everything that is rarely needed is not loaded.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpd.cli.log_setup import configure
+from mcpd.cli.stderr import configure
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import DEMO
@@ -25,51 +24,63 @@ if TYPE_CHECKING:
     from mcpd.cli.target import Found, Watcher
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
-    from mcpd.server.http import HttpSettings
+    from mcpd.server.http.core import HttpSettings
+    from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
 
-_WORKER = "_MCPD_WORKER"
-"""As in `workers.handover`, which few starts load."""
+__all__ = ["launch", "read_token"]
 
-_SETTLED_SECONDS = 1.0
-"""After a list a host may still want its first answers."""
+_WORKER = "_MCPD_WORKER"
+"""The same variable as in `workers.handover`, which few starts load."""
+
+_ADVICE_SECONDS = 1.0
+"""The delay of advice after tools were listed, in which a host may expect its first answers."""
+
+_TRANSPORTS = frozenset(("stdio", "ws", "http"))
+
+
+def _print_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+_print: Callable[[str], object] = _print_to_stderr
+"""Prints a line for the user who starts the server; a worker passes these lines to its parent."""
 
 
 def launch(options: Options) -> int:
-    """Load the target and serve it until it is stopped; the exit code. Raises ConfigurationError.
+    """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError.
 
-    With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
-    `--http :8080`, or `--ws :8080` where HTTP is not installed.
+    The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
+    http extra is not installed.
     """
-    from mcpd.cli.header_files import surroundings
+    from mcpd.cli.target import prepare_scripts
 
+    global _print
     if os.getpid() == 1:
         from mcpd.cli.worker_options import serve_below_init
 
         serve_below_init()
     began = time_ns()
     found = _targets(options)
-    left_out = surroundings(found)
+    left_out = prepare_scripts(found)
     target, from_file = found[0], frozenset[str]()
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
-        from mcpd.cli.file_options import take
-
-        from_file = take(options, target.configuration.serve, place)
+        from_file = _take_file_options(options, target.configuration.serve, place)
         if target.configuration.auth is not None:
-            from mcpd.cli.protection import table_of
+            from mcpd.cli.access import settings_of_table
 
-            options.auth_table = table_of(target.configuration.auth, place)
+            options.auth_table = settings_of_table(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options, found, left_out)
     if options.workers is not None:
         from mcpd.cli.worker_options import check
 
         check(options, from_file)
-    is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
+    is_terminal = options.stdio and sys.stdin is not None and sys.stdin.isatty()
     without_effect = list(_without_effect(options, from_file))
     if options.stdio:
-        # Before any code of the user is loaded: what it prints must not reach the protocol.
+        # Before the user's code is loaded: its output must not get between the protocol's messages.
         from mcpd.transports.stdio import claim
 
         options.descriptors = claim()
@@ -78,95 +89,162 @@ def launch(options: Options) -> int:
     if is_worker:
         from mcpd.cli.worker_options import become_worker
 
-        become_worker(options)
+        _print = become_worker(options)
 
-    # What is said from here on has the form of the log.
+    # From here on, lines have the format of the log.
     for name, why in without_effect:
-        _tell(f"mcpd: {name} has no effect: {why}")
-    if is_typed_at:
+        _print(f"mcpd: {name} has no effect: {why}")
+    if is_terminal:
         what = "the demo server of mcpd " if options.target == DEMO else ""
-        _tell(f"mcpd: serving {what}on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
+        _print(f"mcpd: serving {what}on stdio, which expects an MCP client and not a person; Ctrl-C stops it")
     if place is not None and place.ignored_file:
-        _tell(f"mcpd: {printable(place.ignored_file)} belongs to another user and says nothing here")
+        _print(f"mcpd: {printable(place.ignored_file)} is ignored because it belongs to another user")
     if options.workers is not None and not is_worker:
         from mcpd.cli.worker_options import run_parent
 
         _resume_collector()
-        return run_parent(options, read_token(options.token_file))
+        return run_parent(options, read_token(options.token_file), _print)
     _load_and_serve(options, found, left_out, began)
     return 0
 
 
 def _targets(options: Options) -> list[Found]:
-    """What is to be served. Raises ConfigurationError."""
+    """Find the targets. Raises ConfigurationError."""
     from mcpd.cli.target import find
 
     if options.demo:
         if options.target is not None:
-            raise ConfigurationError(f"--demo serves the demo server of mcpd; leave out {options.target} or --demo")
+            raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
         options.target = DEMO
     found = [find(each) for each in (options.target, *options.more_targets)]
     options.target = found[0].name
     return found
 
 
+def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
+    """Put the `[serve]` of mcpd.toml into `options`, except those that were given; returns the members that were set.
+
+    A transport on the command line replaces all transports of the file: `mcpd serve --stdio` opens no port. Paths are
+    relative to the folder of the file.
+    """
+    if not values:
+        return frozenset()
+    from mcpd.sources.configuration import serve_keys
+
+    known = serve_keys()
+    given = options.given | (_TRANSPORTS if options.given & _TRANSPORTS else frozenset())
+    if os.environ.get("MCPD_TOKEN"):
+        given |= {"token_file"}
+    taken: set[str] = set()
+    extensions: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        id, name, option, _ = known[key]
+        if id:
+            extensions.setdefault(id, {})[name] = value
+        elif name not in given:
+            is_path = option.metavar == "FILE" and (name, value) != ("auth_server", "dev")
+            setattr(options, name, os.path.join(place.root, value) if is_path else value)
+            taken.add(name)
+
+    for id, own in options.extensions.items():
+        extensions[id] = {**extensions.get(id, {}), **own}
+    options.extensions = extensions
+    return frozenset(taken)
+
+
 def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
     from mcpd.cli.target import load
 
-    way = _Way(options)
-    watched = _to_be_watched(options)
+    serving = _Serving(options)
+    watched = _watchers(options)
     if options.more_targets:
-        from mcpd.cli.several import load_all
-
-        server: Server | None = load_all(options, found, left_out, watched)
+        server: Server | None = _load_all(options, found, left_out, watched)
     else:
-        program = None if options.no_compat else way
+        loaded_by = None if options.no_compat else serving
         words = (*options.words, *options.arguments)
-        server = load(found[0], program, words, watched=watched, is_growing=options.reload, left_out=left_out)
+        server = load(found[0], loaded_by, words, watched=watched, is_growing=options.reload, left_out=left_out)
     if server is not None:
-        _serve(server, way, options, watched, began)
+        _serve(server, serving, options, watched, began)
 
 
-def _serve(server: Server, way: _Way, options: Options, watched: list[Watcher] | None, began: int) -> None:
-    """Serve what was loaded after `began`, and follow its files where that is wanted. Raises ConfigurationError."""
+def _load_all(
+    options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None
+) -> Server:
+    """Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError.
+
+    The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
+    """
+    from mcpd.server.extensions.serving import configure
+    from mcpd.server.joined import join
+
+    if options.words or options.arguments:
+        word = (*options.words, *options.arguments)[0]
+        raise ConfigurationError(f"{word}: several targets cannot have arguments of their own; serve one target alone")
+    servers = []
+    for target in targets:
+        if target.place is not None and target.configuration is not None and target.configuration.serve:
+            import logging
+
+            text = "%s: [serve] is ignored because several targets are served; use the command line"
+            logging.getLogger("mcpd").warning(text, printable(target.place.file))
+        servers.append(_load_one(options, target, left_out, watched))
+    for server in servers:
+        own = {id: values for id, values in options.extensions.items() if id in server.extensions}
+        configure(server.extensions, own)
+    return join(servers)
+
+
+def _load_one(options: Options, target: Found, left_out: Mapping[str, str], watched: list[Watcher] | None) -> Server:
+    from mcpd.cli.programs import ServerCatcher
+    from mcpd.cli.target import load
+
+    catcher = ServerCatcher()
+    loaded_by = None if options.no_compat else catcher
+    server = load(target, loaded_by, watched=watched, is_growing=options.reload, left_out=left_out) or catcher.found
+    if server is None:
+        raise ConfigurationError(f"{target.name}: the program ended without serving")
+    return server
+
+
+def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
+    """Serve a server that was loaded after `began`, and watch its files if needed. Raises ConfigurationError."""
     if options.reload and not watched:
-        raise ConfigurationError("--reload: the demo server has no files that change; name a target")
+        raise ConfigurationError("--reload: the demo server has no files; name a target")
     if not watched:
-        way.run(server)
+        serving.run(server)
     elif options.reload:
         from mcpd.sources.watch import watching
 
         with watching([make(options, began) for make in watched]):
-            way.run(server)
+            serving.run(server)
     else:
-        way.later = _Later(watched, options, began)
+        serving.watching = _DelayedWatching(watched, options, began)
         try:
-            way.run(server)
+            serving.run(server)
         finally:
-            way.later.stop()
+            serving.watching.stop()
 
 
-def _to_be_watched(options: Options) -> list[Watcher] | None:
-    """Where what can be watched is put; None if nothing is to be. Raises ConfigurationError."""
+def _watchers(options: Options) -> list[Watcher] | None:
+    """An empty list for watchers; None if no files are watched. Raises ConfigurationError."""
     if options.reload and options.no_reload:
-        raise ConfigurationError("--reload and --no-reload: say one of them")
-    is_alone = options.stdio and options.http is None and options.ws is None
-    return [] if options.reload or (is_alone and not options.no_reload) else None
+        raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
+    is_stdio_only = options.stdio and options.http is None and options.ws is None
+    return [] if options.reload or (is_stdio_only and not options.no_reload) else None
 
 
-class _Later:
-    """What is watched though nobody asked for it: from when a host has had its first answers, and if that is there
-    which watches."""
+class _DelayedWatching:
+    """Watches files on stdio, if the watch extra is installed, once the host has received its first answers."""
 
     def __init__(self, watched: list[Watcher], options: Options, began: int) -> None:
-        """Files that have changed since `began`, in nanoseconds, are loaded again at once."""
+        """Files that have changed since `began`, in nanoseconds, are reloaded at once."""
         self._watched = watched
         self._options = options
         self._began = began
         self._stop: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Start watching in a thread."""
         from threading import Event, Thread
 
         stop = Event()
@@ -177,28 +255,28 @@ class _Later:
         try:
             from mcpd.sources.watch import can_watch, watch_later
         except OSError:
-            return  # no descriptor is left to load it with, and so none to watch with
+            return  # no file descriptors are left
 
         if can_watch():
             watch_later([make(self._options, self._began) for make in self._watched], stop, self._began)
 
     def stop(self) -> None:
-        """End it; what it does now it ends by itself."""
+        """Stop watching; a reload that is running is not interrupted."""
         if self._stop is not None:
             self._stop()
 
 
-class _Way:
-    """How a server is served, by the options: for the one that was loaded, and for programs that call their `run()`."""
+class _Serving:
+    """Serves with the options: the loaded server, or the server of a program that calls its `run()`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self.has_served = False
-        self.later: _Later | None = None
+        self.watching: _DelayedWatching | None = None
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
-        """Serve until stopped; blocks. What a program wants is not asked: the options say it all."""
+        """Serve until stopped; blocks. The options of mcpd replace the program's own (`wanted`)."""
         from mcpd.server.serving import run
 
         self._prepare(server, wanted)
@@ -208,7 +286,7 @@ class _Way:
             self._close()
 
     async def serve(self, server: Server, wanted: object = None) -> None:
-        """The same in a program's own event loop."""
+        """Serve in a program's own event loop until stopped."""
         from mcpd.server.serving import serve_here
 
         self._prepare(server, wanted)
@@ -218,25 +296,24 @@ class _Way:
             self._close()
 
     def _close(self) -> None:
-        """Close what was opened for the options."""
         close = getattr(self._protection, "close", None)
         if close is not None:
             close()
 
     def take_words(self) -> None:
-        """The words behind the target were for the program."""
+        """Leave the words after the target to the program."""
         self._options.words = ()
 
     def _prepare(self, server: Server, wanted: object) -> None:
         options = self._options
         if wanted is not None and options.reload:
-            _tell("mcpd: --reload has no effect: the target is a program, and serves itself; start it again")
+            _print("mcpd: --reload has no effect, because the target is a program; restart it after a change")
         self.has_served = True
         if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
             from mcpd.server.listening import take_handed_over
 
             take_handed_over(options)
-        _hear_own_options(server, options)
+        _read_own_options(server, options)
         _log_calls(server, options)
         if options.http is not None:
             options.http_settings = _http_settings(options)
@@ -244,24 +321,25 @@ class _Way:
         options.token = (
             None if options.auth is not None else read_token(options.token_file, warns=options.overseer is None)
         )
-        teller = _Teller(server, options)
-        options.announce, options.look_over = teller.announce, teller.look_over_once_listed
-        if self.later is not None:
-            options.look_over = partial(_both, options.look_over, self.later.start)
-        if options.overseer is not None:
-            from mcpd.cli.worker_options import speak
+        messages = _Messages(server, options)
+        options.announce = messages.announce
+        watching = self.watching
 
-            speak()
+        def after_start() -> None:
+            messages.advise_once_listed()
+            if watching is not None:
+                watching.start()
+
+        options.look_over = after_start
+        if options.overseer is not None:
+            from mcpd.cli.worker_options import end_quiet_loading
+
+            end_quiet_loading()
         _resume_collector()
 
 
-def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
-    first()
-    then()
-
-
 def _log_calls(server: Server, options: Options) -> None:
-    """Let each request have a line of the log, where that is asked for: in JSON at level info, as text at debug."""
+    """Log each request if the options require it: in JSON at level info, as text at level debug."""
     is_json = options.log_format == "json"
     if not is_json and not options.log_arguments:
         return
@@ -274,8 +352,8 @@ def _log_calls(server: Server, options: Options) -> None:
         server.add_observer(CallLog(level, arguments=options.log_arguments))
 
 
-def _hear_own_options(server: Server, options: Options) -> None:
-    """What was said to the extensions that the target brought itself. Raises click.UsageError."""
+def _read_own_options(server: Server, options: Options) -> None:
+    """Read the options of extensions that the target brings along. Raises click.UsageError."""
     from mcpd.server.extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
@@ -286,13 +364,13 @@ def _hear_own_options(server: Server, options: Options) -> None:
 
     own = [option for extension in brought for option in serve_options_of(extension)]
     if options.words or any(each.option.environment in os.environ for each in own):
-        from mcpd.cli.own_options import read
+        from mcpd.cli.options import read_own_options
 
-        options.extensions = {**options.extensions, **read(own, options.words)}
+        options.extensions = {**options.extensions, **read_own_options(own, options.words)}
 
 
-class _Teller:
-    """What people are told once a server listens: where, how to point hosts at it, and what is wrong with it."""
+class _Messages:
+    """The lines for the user once a server listens: its addresses, how to connect hosts, and its problems."""
 
     def __init__(self, server: Server, options: Options) -> None:
         self._server = server
@@ -300,27 +378,27 @@ class _Teller:
         self._awaited = (options.ws is not None) + (options.http is not None)
 
     def announce(self, url: str) -> None:
-        """One listener listens."""
+        """Print the address of a listener; after the last one, how to connect hosts."""
         from mcpd.cli.announcement import addresses, pointers
 
         for line in addresses(url, self._options):
-            _tell(line)
+            _print(line)
         metadata = None if self._options.auth is None else self._options.auth.url_of_metadata()
         if metadata is not None and self._awaited == 1:
-            _tell(f"mcpd: clients log in as {metadata} says: see that they reach it")
+            _print(f"mcpd: clients log in as described at {metadata}, which they must be able to reach")
         self._awaited -= 1
         if not self._awaited:
-            # A log that programs read has no use for lines to copy.
+            # A JSON log is read by programs, which do not copy lines.
             for line in pointers(url, self._server.name, self._options) if self._options.log_format == "text" else ():
-                _tell(line)
+                _print(line)
             if not self._options.stdio:
-                self.look_over()
+                self.advise()
 
-    def look_over_once_listed(self) -> None:
-        """`look_over` a moment after a client has listed the tools: that makes their schemas, which cost memory."""
+    def advise_once_listed(self) -> None:
+        """Call `advise` soon after a client has listed the tools: listing makes their schemas, which need memory."""
         tools = self._server.catalog.tools
         if tools.has_pages or not len(tools):
-            self.look_over()
+            self.advise()
         else:
             import asyncio
 
@@ -329,20 +407,20 @@ class _Teller:
             def soon() -> None:
                 if before is not None:
                     before()
-                asyncio.get_running_loop().call_later(_SETTLED_SECONDS, self.look_over)
+                asyncio.get_running_loop().call_later(_ADVICE_SECONDS, self.advise)
 
             tools.on_listed = soon
 
-    def look_over(self) -> None:
-        """Name what clients would run into, in a line."""
+    def advise(self) -> None:
+        """Print the number of problems that clients would have with the server."""
         from mcpd.server.checks import summary, token_problems
 
         target = self._options.target
         for problem in token_problems(self._server.catalog, self._principals()):
-            _tell(f"mcpd: {'problem' if problem.is_error else 'warning'}: {problem.where}: {problem.text}")
-        said = summary(self._server.problems())
-        if said:
-            _tell(f"mcpd: {said}: mcpd check{' ' + target if target else ''} names them")
+            _print(f"mcpd: {'problem' if problem.is_error else 'warning'}: {problem.where}: {problem.text}")
+        counts = summary(self._server.problems())
+        if counts:
+            _print(f"mcpd: {counts}; to list them: mcpd check{' ' + target if target else ''}")
 
     def _principals(self) -> Sequence[Principal]:
         if self._options.token is not None:
@@ -353,33 +431,31 @@ class _Teller:
 
 
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    """Stdio for a program that started us, and a port in a terminal. Raises ConfigurationError."""
+    """Choose stdio if a program started us, and a port in a terminal. Raises ConfigurationError."""
     if sys.stdin is not None and sys.stdin.isatty():
         if _has_http():
             options.http = ":8080"
         else:
             options.ws = ":8080"
-            _tell("mcpd: for HTTP, which more hosts speak than WebSocket: pip install 'mcpd-server[http]'")
-    elif _is_nothing(0):
-        _look_for_mistakes(options, found, left_out)
-        raise ConfigurationError(
-            "nobody can talk to it: stdin is empty; say where to listen, for example --http :8080 or --ws :8080"
-        )
+            _print("mcpd: more hosts support HTTP than WebSocket; to add it: pip install 'mcpd-server[http]'")
+    elif _is_dev_null(0):
+        _check_targets(options, found, left_out)
+        raise ConfigurationError("stdin is empty, so no client can connect; add for example --http :8080 or --ws :8080")
     else:
         options.stdio = True
 
 
-def _look_for_mistakes(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    """Raise for a target that cannot be loaded and for unknown options: they are what is wrong first."""
-    from mcpd.cli.programs import Looker
+def _check_targets(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
+    """Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first."""
+    from mcpd.cli.programs import ServerCatcher
     from mcpd.cli.target import load
 
     for each in found:
-        looker = Looker()
-        program = None if options.no_compat else looker
-        server = load(each, program, (*options.words, *options.arguments), left_out=left_out) or looker.found
-        if server is not None and not looker.has_served:
-            _hear_own_options(server, options)
+        catcher = ServerCatcher()
+        loaded_by = None if options.no_compat else catcher
+        server = load(each, loaded_by, (*options.words, *options.arguments), left_out=left_out) or catcher.found
+        if server is not None and not catcher.has_served:
+            _read_own_options(server, options)
 
 
 def _has_http() -> bool:
@@ -409,23 +485,23 @@ _ALWAYS_WITH_EFFECT = {
 
 
 def _without_effect(options: Options, from_file: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Each option that was given and changes nothing, with the reason; what a file says may be for another way."""
+    """The options that were given but have no effect, with the reasons. Options from mcpd.toml are not reported."""
     why: dict[str, str] = {}
     if options.http is None:
-        why["HTTP"] = "it is about HTTP, which is not served; add --http :8080"
+        why["HTTP"] = "it requires HTTP; add --http :8080"
         if options.ws is None:
-            why["Access"] = "on stdio nobody connects; it is about --http and --ws"
+            why["Access"] = "it requires --http or --ws"
     defaults = Options()
     changed = {name for name in Options.__struct_fields__ if getattr(options, name) != getattr(defaults, name)}
     changed -= from_file
-    if why and not changed <= _ALWAYS_WITH_EFFECT:  # to read the table costs start-up
+    if why and not changed <= _ALWAYS_WITH_EFFECT:  # reading the table slows down the start
         for name, (option, _) in command_options().items():
             if option.section in why and name in changed:
                 yield option.flag, why[option.section]
 
 
 def _http_settings(options: Options) -> HttpSettings:
-    from mcpd.server.http import HttpSettings
+    from mcpd.server.http.core import HttpSettings
 
     return HttpSettings(
         path=options.path,
@@ -438,14 +514,8 @@ def _http_settings(options: Options) -> HttpSettings:
     )
 
 
-def _tell(line: str) -> None:
-    from mcpd.cli.telling import tell
-
-    tell(line)
-
-
-def _is_nothing(descriptor: int) -> bool:
-    """Whether this reads from /dev/null, as that of a service or a background job does."""
+def _is_dev_null(descriptor: int) -> bool:
+    """Whether a descriptor reads from /dev/null, as in a service or a background job."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(os.devnull))
     except OSError:  # closed
@@ -455,28 +525,25 @@ def _is_nothing(descriptor: int) -> bool:
 def _protection(options: Options, server: Server) -> Protection | None:
     if options.http is None and options.ws is None:
         return None
-    if options.auth_server is not None:
-        from mcpd.cli.login_server import login_server
-
-        return login_server(options.auth_server, server, options)
-    if not (options.issuer or options.audience or options.scope or options.tokens_file or options.auth_table):
+    flags = (options.auth_server, options.issuer, options.audience, options.scope, options.tokens_file)
+    if not any(flags) and options.auth_table is None:
         return None
-    from mcpd.cli.protection import protection_of
+    from mcpd.cli.access import protection_of
 
-    return protection_of(options)
+    return protection_of(options, server)
 
 
 def read_token(path: str | None, *, warns: bool = True) -> str | None:
-    """The token in a file, else that of the environment; None if there is none. Raises ConfigurationError."""
+    """The token in a file, otherwise in MCPD_TOKEN; None without either. Raises ConfigurationError."""
     if path is None:
-        return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often come with a line end
+        return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often end with a line end
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
             token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigurationError(f"--token-file {path}: {why}; name a file that holds the token") from None
+        raise ConfigurationError(f"--token-file {path}: {why}; name a file that contains the token") from None
     if not token:
         raise ConfigurationError(f"--token-file {path}: the file is empty; write the token into it")
     from mcpd.transports.authentication import warn_of_readers
@@ -487,6 +554,6 @@ def read_token(path: str | None, *, warns: bool = True) -> str | None:
 
 
 def _resume_collector() -> None:
-    """The collector rests while modules are loaded (`main`), and need never look at what they left."""
+    """Enable the collector again, which `main` disabled, and let it ignore the loaded modules."""
     gc.enable()
     gc.freeze()

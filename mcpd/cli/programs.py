@@ -1,7 +1,7 @@
-"""Targets that are programs: without a server to be picked up, they make one in their `main()` and run it there.
+"""Targets that are programs: their `main()` makes a server with another MCP library and runs it.
 
-`mcpd serve` runs that, with the arguments that stand behind the target, and serves what calls `run()` in it. Loaded
-only for targets that import another library, and for `mcpd check`.
+`mcpd serve` runs the program with the arguments after `--`, and serves the server whose `run()` it calls. Loaded only
+for targets that import another library, and for `mcpd check`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mcpd.cli.libraries import LIBRARIES
-from mcpd.cli.user_code import Loading, guarded, is_server
+from mcpd.cli.loading import LIBRARIES, Loading, guarded, is_server
 from mcpd.client.targets.grammar import installed_commands
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -28,36 +27,38 @@ if TYPE_CHECKING:
     from mcpd.compat.program import Wanted
     from mcpd.server import Server
 
+__all__ = ["ServerCatcher", "find_command", "is_program", "list_offers", "program_of", "run", "run_command"]
 
-class Looker:
-    """Serves nothing: what calls `run()` is kept for `mcpd check`, and its program ends there."""
+
+class ServerCatcher:
+    """Keeps the server whose `run()` a program calls instead of serving it, and ends the program there."""
 
     def __init__(self) -> None:
         self.has_served = False
         self.found: Server | None = None
 
     def run(self, server: Server, wanted: Wanted) -> None:
-        """Keep it, and end the program."""
+        """Keep the server and end the program."""
         self.has_served = True
         self.found = server
-        raise _Found
+        raise _ServerFound
 
     async def serve(self, server: Server, wanted: Wanted) -> None:
-        """Keep it, and end the program."""
+        """Keep the server and end the program."""
         self.run(server, wanted)
 
     def take_words(self) -> None:
-        """They are arguments of the command here."""
+        """Do nothing: the words were passed to the program already."""
 
 
-class _Found(SystemExit):
+class _ServerFound(SystemExit):
     """Ends a program whose server was found."""
 
 
-def look_into(server: Server) -> None:
-    """Let a server of another library say what it offers: its lists are functions, and no entries of our own.
+def list_offers(server: Server) -> None:
+    """Let a server of another library list its tools, resources and prompts, which its own functions return.
 
-    Raises ConfigurationError if they fail: they are asked without a client, and without what the lifespan gives.
+    These functions run without a client and without the lifespan. Raises ConfigurationError if they fail.
     """
     offered: Callable[[], Any] | None = getattr(server, "offered", None)
     if offered is None:
@@ -65,23 +66,23 @@ def look_into(server: Server) -> None:
     try:
         entries = asyncio.run(offered())
     except Exception as error:
-        said = f"{type(error).__name__}: {printable(error)}"
-        raise ConfigurationError(f"{server.name}: what it lists cannot be seen without serving it: {said}") from error
+        text = f"{type(error).__name__}: {printable(error)}"
+        raise ConfigurationError(f"{server.name}: its lists cannot be read without serving it: {text}") from error
     server.replace("its own library", entries)
 
 
 def is_program(module: ModuleType, loading: Loading) -> bool:
-    """Whether a module may be a program that serves with another library, which it may import in `main()` only."""
-    if loading.program is None:
+    """Whether a module may be a program for another library, which it may import in `main()` only."""
+    if loading.loaded_by is None:
         return False
     return loading.watch.has_seen or bool(module.__package__) or _names_library(module.__file__)
 
 
 def program_of(module: ModuleType, place: str) -> tuple[Callable[[], Any], str] | None:
-    """The program that a module is, and what it is called; None if it is none.
+    """The function that runs a module as a program, and its name; None if it is not a program.
 
-    That is its `main()`, the command that its distribution installs, or what `python -m` or `python FILE` runs.
-    Raises ConfigurationError for several commands.
+    This is `main()`, the command that the distribution installs, or the code that `python -m` or `python FILE` runs.
+    Raises ConfigurationError if there are several commands.
     """
     main = getattr(module, "main", None)
     if callable(main) and _needs_nothing(main):
@@ -99,43 +100,43 @@ def program_of(module: ModuleType, place: str) -> tuple[Callable[[], Any], str] 
 
 
 def find_command(name: str) -> EntryPoint | None:
-    """The installed command of that name, else that of the distribution or package of that name which serves.
+    """The installed command of that name, otherwise the command of the distribution or package of that name.
 
-    Raises ConfigurationError if several of them may.
+    Raises ConfigurationError if there are several.
     """
     found = installed_commands(name)
     if len(found) > 1:
         found = [each for each in found if _names_library(_file_of(each.module))] or found
     if len(found) > 1:
         names = ", ".join(sorted(each.name for each in found))
-        raise ConfigurationError(f"{name} has several commands: {names}; name the one that serves")
+        raise ConfigurationError(f"{name} has several commands: {names}; name one of them")
     return found[0] if found else None
 
 
 def run_command(command: EntryPoint, place: str, loading: Loading) -> Any:
-    """Run an installed command: the server that it returns, None if it has served one. Raises ConfigurationError."""
-    if loading.program is None:
-        raise ConfigurationError(f"{place} is a program, which serves with its own library; leave out --no-compat")
+    """Run an installed command; returns its server, None if it has served. Raises ConfigurationError."""
+    if loading.loaded_by is None:
+        raise ConfigurationError(f"{place} is a program that serves with its own library; leave out --no-compat")
     return run(_function_of(command, place), command.attr, place, loading)
 
 
 def run(program: Callable[[], Any], name: str, place: str, loading: Loading) -> Any:
-    """Run a program: the server that it returns, None if it has served one. Raises ConfigurationError."""
-    if loading.program is not None:
-        take_words = loading.program.take_words
+    """Run a program; returns its server, None if it has served. Raises ConfigurationError."""
+    if loading.loaded_by is not None:
+        take_words = loading.loaded_by.take_words
         loading.watch.when_seen = take_words
         if loading.watch.has_seen:
             take_words()
 
-    def to_its_end() -> Any:
-        given = program()
-        return asyncio.run(given) if inspect.iscoroutine(given) else given
+    def run_program() -> Any:
+        result = program()
+        return asyncio.run(result) if inspect.iscoroutine(result) else result
 
-    found = guarded(place, lambda: loading.to_its_end(to_its_end), name)
+    found = guarded(place, lambda: loading.run(run_program), name)
     if loading.has_served:
         return None
     if not is_server(found):
-        raise ConfigurationError(f"{place}: {name}() ended, and neither served nor returned a server")
+        raise ConfigurationError(f"{place}: {name}() has neither served nor returned a server")
     return found
 
 
@@ -153,7 +154,7 @@ def _function_of(command: EntryPoint, place: str) -> Callable[[], Any]:
 
 
 def _file_of(module: str) -> str | None:
-    """The file of a module, found without importing it."""
+    """The file of a module, without importing it."""
     search: Sequence[str] | None = None
     spec = None
     for at in range(module.count(".") + 1):
@@ -165,7 +166,7 @@ def _file_of(module: str) -> str | None:
 
 
 def _names_library(path: str | None) -> bool:
-    """Whether a file imports one of the libraries, wherever in it."""
+    """Whether a file contains an import of one of the libraries."""
     try:
         with open(path or "", encoding="utf-8", errors="replace") as file:
             text = file.read()

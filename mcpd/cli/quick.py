@@ -1,7 +1,7 @@
-"""`mcpd serve --stdio` as hosts start it, read without click, which would be a tenth of the time to the first answer.
+"""Reads the command line of `mcpd serve --stdio` without click, which takes a fifth of the time to the first answer.
 
-Only whole words of a few options are read here. All else (other commands and options, help, mistakes, settings
-from the environment) is click's, and where both can read a line they read the same: tests/cli/test_quick.py.
+Reads flags and options with fixed words only, as hosts use them. click reads everything else: other commands and
+options, help, mistakes and environment variables. tests/cli/test_quick.py compares both.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from mcpd.serve_options import Option, Options, command_option
 if TYPE_CHECKING:
     from mcpd.server.extensions.serving import ServeOption
 
-# The variables that are read further in, whichever way the command line was read.
-_READ_ELSEWHERE = ("MCPD_TOKEN", "MCPD_STATE_KEY")
+__all__ = ["read"]
+
+# These variables are read later, not as options.
+_NOT_OPTIONS = ("MCPD_TOKEN", "MCPD_STATE_KEY")
 
 
 def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None:
-    """The options in `serve --stdio [TARGET…] [OPTIONS]`, in any order; None for every other line.
-
-    Of the options those are read that stand alone, and those that take one of some words.
-    """
+    """The options of `serve --stdio [TARGET…] [OPTIONS]`, in any order; None if click must read the line."""
     ours = words[: words.index("--")] if "--" in words else words
     if not words or words[0] != "serve" or "--stdio" not in ours:
         return None
-    if any(name.startswith("MCPD_") and name not in _READ_ELSEWHERE for name in environment):
+    if any(name.startswith("MCPD_") and name not in _NOT_OPTIONS for name in environment):
         return None
 
     options = Options(stdio=True)
@@ -65,14 +64,14 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
 
 
 def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
-    """The member that a flag sets, and its option or that of an extension; None if it is not read here."""
+    """The member that a flag sets, and its option, which may be one of an extension; None if it is not read here."""
     name = flag.removeprefix("--").replace("-", "_")
     found = command_option(name)
     if found is not None:
         option, kind = found
         is_read = option.flag == flag and (kind is bool or bool(option.choices))
         return name, option if is_read else None
-    from mcpd.server.extensions.serving import serve_options  # few command lines say one
+    from mcpd.server.extensions.serving import serve_options  # few command lines have such options
 
     for each in serve_options():
         if each.option.flag == flag and (each.kind is bool or each.option.choices):

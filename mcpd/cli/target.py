@@ -1,12 +1,14 @@
-"""TARGET on the command line: from a folder, a file or a module to the `Server` that it is or has.
+"""Loads TARGET: finds the folder, file or module that it names, runs the user's code, and returns the `Server`.
 
-Code of the user runs here, and nowhere before. Every failure is one line that says what to do.
+Every error is one line that says what to do. `loading` runs the code; `programs` handles targets that run a server
+themselves, `reloading` and `target_errors` are loaded when they are needed.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -16,40 +18,45 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from mcpd.cli.libraries import Watch
-from mcpd.cli.user_code import Loading, guarded, is_server
+from mcpd.cli.loading import ImportWatch, Loading, guarded, is_server
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_defaults import DEMO
 from mcpd.server import Server
 
 if TYPE_CHECKING:
-    from mcpd.cli.loaded_by import LoadedBy
+    from mcpd.cli.loading import LoadedBy
     from mcpd.serve_options import Options
     from mcpd.sources.folder import Folder
     from mcpd.sources.lookup import ServerFolder
     from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
 
+__all__ = ["Found", "Watcher", "find", "load", "prepare_scripts", "split"]
+
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
-"""Makes what is watched, of the options and the time in nanoseconds before which it was not loaded."""
+"""Makes the object that watches a target's files, from the options and the start of loading in nanoseconds."""
+
+_HEADER_MARK = b"# /// script"
+_MOST_HEADER_BYTES = 1024 * 1024
+_MOST_FILES = 1000  # the same as `MOST_OF_A_KIND` of `sources.tree`, which most starts do not load
 
 
 class Found(Struct, frozen=True):
-    """What TARGET names, before anything of it is loaded."""
+    """The file, module or folder that TARGET names; its code is not loaded yet."""
 
     name: str | None
-    """As it was written, or DEMO; None for the folder that is meant."""
+    """TARGET as it was written, or DEMO; None for the current server folder."""
     place: ServerFolder | None = None
-    """The folder, if it is one."""
+    """The folder, if TARGET is a folder."""
     configuration: Configuration | None = None
-    """What the folder's file says, if it has one."""
+    """The content of the folder's mcpd.toml, if it has one."""
 
 
 def find(target: str | None) -> Found:
-    """What a target names; without one the folder that is meant, or the demo server.
+    """Find what a target names; None means the current server folder or the demo server.
 
-    Raises ConfigurationError for a folder whose file is wrong, and if the target was forgotten (`folder_here`).
+    Raises ConfigurationError if mcpd.toml is invalid, or if the target was probably forgotten (`folder_here`).
     """
     place = _place_of(target)
     if target is None and place is None:
@@ -62,9 +69,9 @@ def find(target: str | None) -> Found:
 
 
 def _place_of(target: str | None) -> ServerFolder | None:
-    """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
+    """The server folder of TARGET; None if TARGET is not a folder, or if it is a package to import."""
     if target is None:
-        from mcpd.sources.lookup import folder_here  # hosts name a target, and that is mostly a file
+        from mcpd.sources.lookup import folder_here  # hosts mostly name a file
 
         return folder_here()
     is_package = target.isidentifier() and os.path.isfile(os.path.join(target, "__init__.py"))
@@ -77,20 +84,19 @@ def _place_of(target: str | None) -> ServerFolder | None:
 
 def load(
     target: Found | str | None,
-    program: LoadedBy | None = None,
+    loaded_by: LoadedBy | None = None,
     arguments: Sequence[str] = (),
     *,
     watched: list[Watcher] | None = None,
     is_growing: bool = False,
     left_out: Mapping[str, str] | None = None,
 ) -> Server | None:
-    """The server that TARGET names; for None the folder that is meant, or the demo server. Raises
-    ConfigurationError. What can be watched is put into `watched`; one that `is_growing` offers all kinds from the
-    beginning. Files that are `left_out` are not imported, for the reason that is said there.
+    """Load the server that TARGET names. Raises ConfigurationError.
 
-    If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
-    has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
-    their own.
+    If the target imports another MCP library and calls `run()`, `loaded_by` serves it; the result is None once the
+    target has ended. Without `loaded_by`, the target uses the library as it is installed. Such a target finds
+    `arguments` in `sys.argv`. Watchers of its files are added to `watched`. With `is_growing`, the server declares
+    tools, resources and prompts even if it has none yet. Files in `left_out` are not imported; the value is the reason.
     """
     _check_state_key()
     found = target if isinstance(target, Found) else find(target)
@@ -106,10 +112,10 @@ def load(
         from mcpd.sources.demo import make_server
 
         return make_server()
-    with Watch(program) as watch:
-        loading = Loading(watch, program, arguments)
-        # Programs read their arguments in `main()`, or where they are imported.
-        loading.say_arguments(split(target)[0])
+    with ImportWatch(loaded_by) as watch:
+        loading = Loading(watch, loaded_by, arguments)
+        # Programs read their arguments in `main()` or while they are imported.
+        loading.set_argv(split(target)[0])
         server = _find(target, loading)
     if server is not None and watched is not None:
         watched.append(lambda options, began: _watched_target(target, server, options, began))
@@ -120,14 +126,14 @@ def load(
 
 
 def _check_state_key() -> None:
-    """Raise ConfigurationError for a short key, which no file of the user is to be blamed for."""
+    """Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError."""
     from mcpd.protocol.state_keys import keys_of_process
 
     try:
         keys_of_process()
     except ValueError:
         raise ConfigurationError(
-            "MCPD_STATE_KEY: a key needs at least 16 bytes; make one with: openssl rand -hex 32"
+            "MCPD_STATE_KEY: the key must have at least 16 bytes; make one with: openssl rand -hex 32"
         ) from None
 
 
@@ -141,13 +147,13 @@ def _watched_target(target: str, server: Server, options: Options, began: int) -
     from mcpd.cli.reloading import ReloadedTarget
 
     def load() -> Server | None:
-        return _find(target, Loading(Watch(None), None, ()))
+        return _find(target, Loading(ImportWatch(None), None, ()))
 
     return ReloadedTarget(split(target)[0], server, load, options, began)
 
 
 def split(target: str) -> tuple[str, str]:
-    """The file or module that a target names, and the object in it, "" if it names none."""
+    """Split a target into its file or module and its object; "" if it names no object."""
     place, colon, attribute = target.rpartition(":")
     if not colon or attribute.endswith(".py") or os.sep in attribute:
         return target, ""
@@ -167,24 +173,24 @@ def _find(target: str, loading: Loading) -> Server | None:
 
         command = None if attribute else find_command(place)
         if command is None:
-            from mcpd.cli.wrong_target import why_not  # on the way to an error only
+            from mcpd.cli.target_errors import unknown_target
 
-            raise why_not(target, place, attribute)
+            raise unknown_target(target, place, attribute)
         made = run_command(command, place, loading)
         return None if made is None else _ours(made)
     return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 
 def _is_there(name: str) -> bool:
-    """Whether there is a module of that name. Loads those that it is in."""
+    """Whether a module of that name exists. Loads the packages that contain it."""
     from importlib.util import find_spec
 
-    _look_here()
+    _add_current_folder()
     try:
         found = None if os.path.isfile(f"{name}.py") else find_spec(name)
     except (ImportError, ValueError):
         return False
-    return found is not None and found.origin is not None  # a folder alone has none
+    return found is not None and found.origin is not None  # a folder without __init__.py has none
 
 
 def _from_file(path: str, loading: Loading) -> ModuleType:
@@ -192,19 +198,19 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     name = os.path.splitext(base)[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # Whoever imports a module of Python's own by its name, loaded or not, is not to have this file. Otherwise it keeps
-    # its name, though no identifier: a process that multiprocessing spawns imports it by that.
+    # A file with the name of a standard module must not replace that module. Any other file keeps its name, even if it
+    # is not an identifier: child processes of multiprocessing import it by that name.
     is_free = "." not in name and name not in sys.modules and name not in sys.stdlib_module_names
     spec = spec_from_file_location(name if is_free else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        from mcpd.cli.wrong_target import no_file
+        from mcpd.cli.target_errors import not_a_python_file
 
-        raise ConfigurationError(no_file(path))
+        raise ConfigurationError(not_a_python_file(path))
 
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     loader = spec.loader
-    guarded(path, lambda: loading.to_its_end(lambda: loader.exec_module(module)))
+    guarded(path, lambda: loading.run(lambda: loader.exec_module(module)))
     if not is_free and "multiprocessing" in sys.modules:
         from mcpd.sources.modules import spawn_problem
 
@@ -213,14 +219,14 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     return module
 
 
-def _look_here() -> None:
+def _add_current_folder() -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
 
 def _from_module(name: str, loading: Loading) -> ModuleType | None:
-    _look_here()
-    return guarded(name, lambda: loading.to_its_end(lambda: import_module(name)))
+    _add_current_folder()
+    return guarded(name, lambda: loading.run(lambda: import_module(name)))
 
 
 def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> Server | None:
@@ -235,12 +241,10 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
             found = guarded(place, found, attribute)
         if isinstance(found, CoroutineType):
             found.close()
-            raise ConfigurationError(
-                f"{place}: {attribute} is async; the function that makes the server is a plain one"
-            )
+            raise ConfigurationError(f"{place}: {attribute} is async; write it as a plain function")
         if not is_server(found):
-            what = f"{attribute} is no Server, nor a function that makes one"
-            raise ConfigurationError(f"{place}: {what}; {_have(module)}")
+            what = f"{attribute} is neither a Server nor a function that returns one"
+            raise ConfigurationError(f"{place}: {what}; {_servers_text(module)}")
         return _ours(found)
     servers = _servers(module)
     distinct = {id(value): value for value in servers.values()}
@@ -256,14 +260,14 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
         if program is not None:
             made = run(*program, place, loading)
             return None if made is None else _ours(made)
-        raise ConfigurationError(f"{place}: {_have(module)}")
-    raise ConfigurationError(f"{place}: {_have(module)}; name one, as {place}:{min(servers)}")
+        raise ConfigurationError(f"{place}: {_servers_text(module)}")
+    raise ConfigurationError(f"{place}: {_servers_text(module)}; name one, for example {place}:{min(servers)}")
 
 
 def _ours(found: Any) -> Server:
     try:
         server: Server = found if isinstance(found, Server) else found.__mcpd_server__()
-    except NotImplementedError as error:  # it needs what `mcpd.compat` has not
+    except NotImplementedError as error:  # it uses a feature that `mcpd.compat` does not have
         raise ConfigurationError(str(error)) from None
 
     return server
@@ -273,7 +277,81 @@ def _servers(module: ModuleType) -> dict[str, Any]:
     return {name: value for name, value in vars(module).items() if is_server(value)}
 
 
-def _have(module: ModuleType) -> str:
-    from mcpd.cli.wrong_target import have
+def _servers_text(module: ModuleType) -> str:
+    from mcpd.cli.target_errors import no_server_in
 
-    return have(module, _servers(module))
+    return no_server_in(module, _servers(module))
+
+
+# --------------------------------------------------------------------------- PEP 723 headers
+
+
+def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
+    """Provide the packages that PEP 723 headers of these targets require; may replace the process (`scripts`).
+
+    Returns the files of folders that must be left out, with the reasons. Raises ConfigurationError if the requirements
+    of a target itself cannot be met.
+    """
+    files = [path for target in targets for path in _files_of(target)]
+    below = [path for target in targets for path in _files_below(target)]
+    if not files and not below:
+        return {}
+
+    from mcpd.cli.scripts import enter
+
+    return enter(files, below)
+
+
+def _files_of(target: Found) -> list[str]:
+    """The files with a header that a target requires: the file itself, or the lifespan of a folder."""
+    place, configuration = target.place, target.configuration
+    if place is None:
+        path = "" if target.name is None else split(target.name)[0]
+        return [path] if path.endswith(".py") and _has_header(path) else []
+    lifespan = "lifespan.py" if configuration is None else configuration.lifespan or "lifespan.py"
+    path = os.path.join(place.root, lifespan.partition(":")[0])
+    return [path] if place.is_trusted and _has_header(path) else []
+
+
+def _files_below(target: Found) -> list[str]:
+    """The tool files of a folder that have a header."""
+    place, configuration = target.place, target.configuration
+    if place is None or not place.is_trusted:
+        return []
+    if configuration is not None and not configuration.tools.enabled:
+        return []
+    folder = "tools" if configuration is None else configuration.tools.folder
+
+    top = os.path.normpath(os.path.join(place.root, folder))
+    found: list[str] = []
+    count = 0
+
+    for above, folders, names in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py") and not name.startswith("."):
+                count += 1
+                path = os.path.join(above, name)
+                if count <= _MOST_FILES and _has_header(path) and _is_inside(top, path):
+                    found.append(path)
+    return found
+
+
+def _is_inside(folder: str, path: str) -> bool:
+    """Whether a path is not a link that leads out of the folder; such files are not imported."""
+    if not os.path.islink(path):
+        return True
+    from mcpd.server.folder_files import is_below
+
+    return is_below(path, folder)
+
+
+def _has_header(path: str) -> bool:
+    try:
+        # Opening a pipe would block.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        with open(path, "rb", buffering=0) as file:
+            return _HEADER_MARK in (file.read(_MOST_HEADER_BYTES) or b"")
+    except OSError:
+        return False  # loading the file reports the error

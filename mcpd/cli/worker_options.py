@@ -1,4 +1,7 @@
-"""`mcpd serve --workers`: what of a command line makes sense for several processes, and which of them this one is."""
+"""`mcpd serve --workers`: checks the options, and starts the parent process or joins it as a worker.
+
+Also contains the init process that `mcpd serve` needs as process 1 of a container.
+"""
 
 from __future__ import annotations
 
@@ -7,42 +10,48 @@ import os
 import signal
 import socket
 import warnings
+from collections.abc import Callable
 
-from mcpd.cli.telling import tell, tell_to
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 
+__all__ = ["become_worker", "check", "end_quiet_loading", "run_parent", "serve_below_init"]
+
 
 def check(options: Options, from_file: frozenset[str]) -> None:
-    """Raises ConfigurationError for options that make no sense for several processes; `from_file` came from a folder's
-    file, which says how it is served to many, and not to a host that starts it on stdio."""
+    """Check the options for several processes. Raises ConfigurationError.
+
+    If `workers` is among the options `from_file`, it does not apply to a host that starts the target on stdio.
+    """
     if options.stdio and "workers" in from_file:
         options.workers = None
         return
     if options.stdio:
         raise ConfigurationError(
-            "--workers: on stdio there is one client, and one process for it; say where to listen, as --http :8080"
+            "--workers: stdio has one client, which needs one process; add an address, for example --http :8080"
         )
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ConfigurationError(
-            "--workers: this system lets no processes share a port (SO_REUSEPORT); start several on ports of their own"
+            "--workers: this system cannot share a port between processes (SO_REUSEPORT); use one port per process"
         )
     if options.reload:
         raise ConfigurationError(
-            "--workers and --reload: say one of them; several processes take new code on kill -HUP of their parent"
+            "--workers and --reload exclude each other; to reload the code of all workers, send SIGHUP to the parent"
         )
     if options.auth_server is not None:
         raise ConfigurationError(
-            "--workers and --auth-server: a login begins and ends in one process; serve the login server alone, and "
-            "these with --issuer"
+            "--workers and --auth-server exclude each other, because a login needs one process; serve the login server "
+            "separately, and the workers with --issuer"
         )
     if options.wire_log is not None:
-        raise ConfigurationError("--workers and --wire-log: each process would write the file; leave out one of them")
+        raise ConfigurationError("--workers and --wire-log exclude each other: all processes would write to the file")
 
 
-def run_parent(options: Options, token: str | None) -> int:
-    """Be the parent, until it is told to stop; the exit code. `token` is what metrics ask for. Raises
-    ConfigurationError."""
+def run_parent(options: Options, token: str | None, print_line: Callable[[str], object]) -> int:
+    """Run the parent process until it is stopped, and return the exit code. Raises ConfigurationError.
+
+    Metrics require `token`; `print_line` prints lines for the user.
+    """
     from mcpd.workers.parent import run
 
     if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
@@ -51,26 +60,26 @@ def run_parent(options: Options, token: str | None) -> int:
         take_handed_over(options)
 
     options.token = token
-    return run(options, tell)
+    return run(options, print_line)
 
 
-def become_worker(options: Options) -> None:
-    """Be the worker that the parent has started. Raises ConfigurationError.
+def become_worker(options: Options) -> Callable[[str], object]:
+    """Become a worker of the parent; returns a function that sends it lines for the user. Raises ConfigurationError.
 
-    All workers load the same target: what it logs meanwhile is logged by the first one, until `speak`.
+    All workers load the same target. Until `end_quiet_loading`, only the first one logs what happens meanwhile.
     """
     from mcpd.workers.worker import take_over
 
     parent = take_over(options)
-    tell_to(parent.say)
     if parent.given.number != 1:
         for handler in logging.getLogger().handlers:
             handler.addFilter(_is_critical)
         warnings.showwarning = lambda *_: None
+    return parent.say
 
 
-def speak() -> None:
-    """Log everything from now on: the target is loaded, and the first worker has logged what was wrong with it."""
+def end_quiet_loading() -> None:
+    """Log everything from now on: the target is loaded, and the first worker has logged its problems."""
     for handler in logging.getLogger().handlers:
         handler.removeFilter(_is_critical)
     warnings.showwarning = _show_warning
@@ -84,9 +93,9 @@ def _is_critical(record: logging.LogRecord) -> bool:
 
 
 def serve_below_init() -> None:
-    """As process 1 of a container, start a child that serves, and reap the processes that tools leave behind.
+    """As process 1 of a container, fork a child that serves, and reap processes that tools leave behind.
 
-    Returns in the child. This process hands signals on to it, and ends with its exit code.
+    Returns in the child. Process 1 forwards signals to the child and exits with its exit code.
     """
     child = os.fork()
     if child == 0:
@@ -94,15 +103,15 @@ def serve_below_init() -> None:
             os.environ["LISTEN_PID"] = str(os.getpid())
         return
 
-    def hand_on(number: int, _: object) -> None:
+    def forward(number: int, _: object) -> None:
         os.kill(child, number)
 
-    # A terminal sends its signals to both processes.
+    # A terminal sends signals to both processes.
     of_terminal = {signal.SIGINT, signal.SIGQUIT} if os.isatty(0) else set()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT):
-        handler = signal.SIG_IGN if number in of_terminal else hand_on
+        handler = signal.SIG_IGN if number in of_terminal else forward
         signal.signal(number, handler)
-    os.closerange(0, 2)  # the child is alone at stdin and stdout, whose ends others wait for
+    os.closerange(0, 2)  # clients wait for the end of stdout, so only the child may hold it
     while True:
         pid, status = os.waitpid(-1, 0)
         if pid == child:

@@ -15,7 +15,8 @@ from conftest import Child
 from mcpd import Principal, Server
 from mcpd.auth.jwt import Jwt
 from mcpd.auth.tokens import StaticTokens
-from mcpd.cli.protection import protection_of, table_of
+from mcpd.cli import access
+from mcpd.cli.access import settings_of_table
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options, Settings
 from mcpd.server.listening import host_of, listeners_of
@@ -41,7 +42,11 @@ def written(tmp_path: Path, text: str) -> dict[str, Any]:
     path.write_text(f"[auth]\n{text}")
     found = read(str(path)).auth
     assert found is not None
-    return table_of(found, ServerFolder(str(tmp_path), str(path)))
+    return settings_of_table(found, ServerFolder(str(tmp_path), str(path)))
+
+
+def protection_of(options: Options) -> Any:
+    return access.protection_of(options, Server("garden"))
 
 
 def test_flags_make_a_jwt() -> None:

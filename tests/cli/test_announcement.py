@@ -30,8 +30,8 @@ def test_the_addresses_and_what_to_copy() -> None:
     options = demo(http=":1")
     url = "http://127.0.0.1:1/mcp"
     assert addresses(url, options) == [
-        f"mcpd: listening on {url} (Ctrl-C ends it)",
-        "mcpd: and for WebSocket on ws://127.0.0.1:1/mcp",
+        f"mcpd: listening on {url} (Ctrl-C stops it)",
+        "mcpd: listening for WebSocket on ws://127.0.0.1:1/mcp",
     ]
     said = pointers(url, "garden", options)
     assert f"  Claude Code  claude mcp add --transport http garden {url}" in said
@@ -46,7 +46,7 @@ def test_the_addresses_and_what_to_copy() -> None:
 
 def test_hosts_without_websocket_start_the_server_themselves() -> None:
     url = "ws://127.0.0.1:1/mcp"
-    assert addresses(url, demo(ws=":1")) == [f"mcpd: listening on {url} (Ctrl-C ends it)"]
+    assert addresses(url, demo(ws=":1")) == [f"mcpd: listening on {url} (Ctrl-C stops it)"]
     claude, code, inspector = pointers(url, "garden", demo(ws=":1"))[1:4]
     assert shlex.split(claude)[2:6] == ["claude", "mcp", "add-json", "garden"]
     assert json.loads(shlex.split(claude)[-1]) == {"type": "ws", "url": url}
@@ -102,8 +102,8 @@ def test_all_addresses_of_the_machine(scheme: str) -> None:
     """By 127.0.0.1 other machines reach themselves: they are told an address that leads here."""
     given = "0.0.0.0:1"
     said = addresses(f"{scheme}://127.0.0.1:1/mcp", demo(ws=given) if scheme == "ws" else demo(http=given))
-    assert said[0] == f"mcpd: listening on {scheme}://127.0.0.1:1/mcp (Ctrl-C ends it)"
-    found = re.fullmatch(rf"mcpd: other machines reach it at {scheme}://([^/:]+):1/mcp", said[-1])
+    assert said[0] == f"mcpd: listening on {scheme}://127.0.0.1:1/mcp (Ctrl-C stops it)"
+    found = re.fullmatch(rf"mcpd: other machines connect to {scheme}://([^/:]+):1/mcp", said[-1])
     assert found is not None
     assert found[1] == "ADDRESS-OF-THIS-MACHINE" or not found[1].startswith(("0.", "127."))
 
@@ -112,7 +112,7 @@ def test_a_name_that_was_given_is_the_name_that_is_announced() -> None:
     """Only by that name are requests served; see `Guard`."""
     said = addresses("http://192.0.2.7:1/mcp", demo(http="Garden.example:1"))
     assert said[0].startswith("mcpd: listening on http://garden.example:1/mcp ")
-    assert said[1] == "mcpd: and for WebSocket on ws://garden.example:1/mcp"
+    assert said[1] == "mcpd: listening for WebSocket on ws://garden.example:1/mcp"
     assert addresses("ws://[::1]:1/mcp", demo(ws="[::1]:1"))[0].startswith("mcpd: listening on ws://[::1]:1/mcp ")
 
 

@@ -41,7 +41,7 @@ def run(child: Child, tmp_path: Path) -> Run:
 def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
     missing = run("garden.py", "--lock", "garden.json")
     assert missing.returncode == 1
-    assert "mcpd: problem: there is no approval file garden.json yet; the same with --write writes it" in missing.stderr
+    assert "mcpd: problem: there is no approval file garden.json yet; to write it, add --write" in missing.stderr
     assert not (tmp_path / "garden.json").exists()
 
     written = run("garden.py", "--lock", "garden.json", "--write")
@@ -56,8 +56,7 @@ def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
         "mcpd: breaking: tool add: argument b is now required",
         "mcpd: harmless: tool add: the default of argument b is gone",
         "mcpd: harmless: tool add: description changed",
-        "mcpd: garden.json says otherwise: 1 breaking and 2 harmless changes; if they are meant, the same with --write "
-        "writes it anew",
+        "mcpd: the server differs from garden.json: 1 breaking and 2 harmless changes; to approve them, add --write",
     ]
     assert run("garden.py", "--lock", "garden.json", "--write").returncode == 0
     assert run("garden.py", "--lock", "garden.json").returncode == 0
@@ -71,7 +70,7 @@ def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
     broken = run("garden.py", "--lock", "garden.json")
     assert (broken.returncode, broken.stderr) == (1, "mcpd: garden.json is no approval file of mcpd; write it anew\n")
     alone = run("garden.py", "--write")
-    assert (alone.returncode, alone.stderr) == (2, "mcpd: --write goes with --lock FILE; see mcpd check --help\n")
+    assert (alone.returncode, alone.stderr) == (2, "mcpd: --write requires --lock FILE; see mcpd check --help\n")
 
 
 def test_json_has_everything_and_nothing_else(run: Run, tmp_path: Path) -> None:

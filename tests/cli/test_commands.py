@@ -15,7 +15,7 @@ import pytest
 from conftest import Child
 
 import mcpd
-from mcpd.cli.commands import _COMMANDS
+from mcpd.cli.group import _COMMANDS
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -74,17 +74,17 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
     ("words", "said"),
     [
         (["serv"], "no command 'serv'; did you mean serve?"),
-        (["frobnicate"], f"no command 'frobnicate'; there are {', '.join(sorted(_COMMANDS))}"),
+        (["frobnicate"], f"no command 'frobnicate'; the commands are {', '.join(sorted(_COMMANDS))}"),
         (["run"], "no command 'run'; to serve a file on stdio: mcpd serve --stdio server.py"),
         (["run", "-v", "a.py"], "to serve a file on stdio: mcpd serve --stdio a.py"),
         (["dev", "a.py"], "to try a file in a page: mcpd preview a.py"),
-        (["inspect", "a.py"], "for what a server offers, with all schemas: mcpd list --verbose a.py"),
-        (["add", "a.py"], "to tell a host of a file: mcpd install HOST a.py"),
-        (["tools", "a.py"], "for the tools of a server: mcpd list a.py tools"),
-        (["connect", "a.py"], "each command connects by itself: mcpd list a.py, or mcpd list URL"),
+        (["inspect", "a.py"], "to list everything with all schemas: mcpd list --verbose a.py"),
+        (["add", "a.py"], "to add a file to a host: mcpd install HOST a.py"),
+        (["tools", "a.py"], "to list the tools of a server: mcpd list a.py tools"),
+        (["connect", "a.py"], "every command connects on its own: mcpd list a.py, or mcpd list URL"),
         (["version"], "write mcpd --version"),
-        (["server.py"], "server.py is no command; to serve it: mcpd serve --stdio server.py"),
-        (["--stdio"], "no option --stdio; it comes after the command: mcpd serve --stdio"),
+        (["server.py"], "server.py is not a command; to serve it: mcpd serve --stdio server.py"),
+        (["--stdio"], "no option --stdio; write it after the command: mcpd serve --stdio"),
         (["--verbos"], "no option --verbos; did you mean --version?"),
         (["serve", "--stido"], "no option --stido; did you mean --stdio?"),
         (["serve", "--port", "8080"], "no option --port; write mcpd serve --http :PORT"),
@@ -92,8 +92,8 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["serve", "--ws"], "for example --ws :8080"),
         (["serve", "--stdio", "--log-level", "loud"], "see mcpd serve --help"),
         (["serve", "--grace", "soon"], "see mcpd serve --help"),
-        (["serve", "--grace", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
-        (["serve", "--session-timeout", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
+        (["serve", "--grace", "nan"], "'nan' is not a number of seconds; see mcpd serve --help"),
+        (["serve", "--session-timeout", "nan"], "'nan' is not a number of seconds; see mcpd serve --help"),
         (["serve", "--stdio=3"], "'--stdio' does not take a value; see mcpd serve --help"),
         (["check", "--yaml"], "no option --yaml; see mcpd check --help"),
     ],
@@ -131,13 +131,13 @@ def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], said:
     [
         (["sever.py"], 1, "sever.py: no such file; did you mean server.py? See mcpd serve --help"),
         (["grden"], 1, "grden: no such file; did you mean garden? See mcpd serve --help"),
-        (["nosuch:x"], 1, "no module 'nosuch', neither in FOLDER nor installed; see mcpd serve --help"),
+        (["nosuch:x"], 1, "no module 'nosuch' in FOLDER or installed; see mcpd serve --help"),
         (["broken.py"], 1, "broken.py cannot be imported: ZeroDivisionError"),
         (["server.py", "--stido"], 2, "no option --stido; did you mean --stdio?"),
         (["server.py", "--frob"], 2, "no option --frob; see mcpd serve --help"),
-        (["server.py"], 1, "nobody can talk to it: stdin is empty"),
+        (["server.py"], 1, "stdin is empty, so no client can connect"),
         (["--workers", "two", "server.py"], 2, "--workers: 'two' is not a whole number of 1 or more; see mcpd serve"),
-        (["--max-memory", "lots", "server.py"], 2, "--max-memory: 'lots' is no size"),
+        (["--max-memory", "lots", "server.py"], 2, "--max-memory: 'lots' is not a size"),
     ],
 )
 def test_an_empty_stdin_hides_no_mistake(child: Child, tmp_path: Path, words: list[str], code: int, said: str) -> None:
@@ -242,7 +242,7 @@ def test_in_the_background_it_says_that_nobody_can_talk_to_it(child: Child) -> N
         child.mcpd("serve"), stdin=subprocess.DEVNULL, env=child.env, capture_output=True, timeout=100, check=False
     )
     assert done.returncode == 1
-    assert b"say where to listen, for example --http :8080 or --ws :8080" in done.stderr
+    assert b"add for example --http :8080 or --ws :8080" in done.stderr
 
 
 def on_a_terminal(child: Child, *arguments: str, until: bytes, then: Callable[[int, int], object]) -> tuple[str, int]:
@@ -304,7 +304,7 @@ def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child
         process.kill()
         process.wait()
         process.stderr.close()
-    assert re.fullmatch(r"mcpd: listening on ws://127\.0\.0\.1:\d+/mcp \(Ctrl-C ends it\)\n", said[0])
+    assert re.fullmatch(r"mcpd: listening on ws://127\.0\.0\.1:\d+/mcp \(Ctrl-C stops it\)\n", said[0])
     assert f'"{tmp_path / "garden.py"}"' in said[7]
     assert rest == "INFO mcpd: stopping: the process received SIGTERM\n"
 
@@ -367,7 +367,7 @@ def test_verbose_shows_schemas(run: Run, tmp_path: Path) -> None:
 def test_serve_says_in_one_line_that_there_are_problems(child: Child, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     said = told_by(child, tmp_path, "serve", *words, "bad.py")
-    assert said[-1] == "mcpd: 1 problem and 4 warnings: mcpd check bad.py names them"
+    assert said[-1] == "mcpd: 1 problem and 4 warnings; to list them: mcpd check bad.py"
 
 
 def told_by(child: Child, folder: Path, *words: str) -> list[str]:
@@ -380,7 +380,7 @@ def told_by(child: Child, folder: Path, *words: str) -> list[str]:
     try:
         for line in process.stderr:
             said.append(line.rstrip("\n"))
-            if "names them" in line or ("mcpServers" in line and "bad.py" not in words):
+            if "to list them: mcpd check" in line or ("mcpServers" in line and "bad.py" not in words):
                 process.terminate()
         assert process.wait(timeout=100) == 0
     finally:
@@ -407,7 +407,7 @@ def test_on_stdio_it_says_so_after_the_first_answers(child: Child, tmp_path: Pat
         process.stdin.write('{"jsonrpc":"2.0","id":2,"method":"tools/list"}\n')
         process.stdin.flush()
         assert '"id":2' in process.stdout.readline()
-        assert process.stderr.readline() == "mcpd: 1 problem and 4 warnings: mcpd check bad.py names them\n"
+        assert process.stderr.readline() == "mcpd: 1 problem and 4 warnings; to list them: mcpd check bad.py\n"
         process.stdin.close()
         assert process.wait(timeout=100) == 0
     finally:
@@ -420,10 +420,10 @@ def test_on_stdio_it_says_so_after_the_first_answers(child: Child, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--ws", ":0", "--stateless"], "--stateless has no effect: it is about HTTP, which is not served; add --http"),
-        (["--ws", ":0", "--session-timeout", "5"], "--session-timeout has no effect: it is about HTTP"),
-        (["--stdio", "--insecure"], "--insecure has no effect: on stdio nobody connects"),
-        (["--stdio", "--allow-host", "a.example"], "--allow-host has no effect: on stdio nobody connects"),
+        (["--ws", ":0", "--stateless"], "--stateless has no effect: it requires HTTP; add --http"),
+        (["--ws", ":0", "--session-timeout", "5"], "--session-timeout has no effect: it requires HTTP"),
+        (["--stdio", "--insecure"], "--insecure has no effect: it requires --http or --ws"),
+        (["--stdio", "--allow-host", "a.example"], "--allow-host has no effect: it requires --http or --ws"),
     ],
 )
 def test_an_option_without_effect_says_so(child: Child, tmp_path: Path, words: list[str], said: str) -> None:
@@ -541,17 +541,17 @@ def test_a_log_in_json_has_no_lines_to_copy(child: Child, tmp_path: Path) -> Non
     (tmp_path / "ugly.py").write_text(UGLY)
     said = [
         json.loads(line)["message"]
-        for line in started(child, tmp_path, "names them", "--log-format", "json", "ugly.py")
+        for line in started(child, tmp_path, "to list them: mcpd check", "--log-format", "json", "ugly.py")
     ]
-    assert [line.partition(" on ")[0] for line in said[:2]] == ["mcpd: listening", "mcpd: and for WebSocket"]
-    assert said[2:] == ["mcpd: 1 warning: mcpd check ugly.py names them"]
+    assert [line.partition(" on ")[0] for line in said[:2]] == ["mcpd: listening", "mcpd: listening for WebSocket"]
+    assert said[2:] == ["mcpd: 1 warning; to list them: mcpd check ugly.py"]
 
 
 def test_a_short_key_is_not_blamed_on_the_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "clean.py").write_text(CLEAN)
     for words in (["check"], ["serve", "--stdio"]):
         done = run(*words, "clean.py", env={"MCPD_STATE_KEY": "short"})
-        said = "mcpd: MCPD_STATE_KEY: a key needs at least 16 bytes; make one with: openssl rand -hex 32\n"
+        said = "mcpd: MCPD_STATE_KEY: the key must have at least 16 bytes; make one with: openssl rand -hex 32\n"
         assert (done.returncode, done.stderr) == (1, said)
 
 

@@ -10,7 +10,7 @@ from conftest import Child
 from support.folders import write
 from support.wires import MODERN, process_wire
 
-from mcpd.cli.file_options import take
+from mcpd.cli.launch import _take_file_options as take
 from mcpd.cli.quick import read
 from mcpd.serve_options import Options
 from mcpd.sources.lookup import ServerFolder

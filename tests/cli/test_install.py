@@ -89,11 +89,11 @@ def test_there_and_back(home: Path, mcpd: Said) -> None:
     assert cursor(home).read_text() == before
     assert mcpd("uninstall", "cursor", "server.py")[:2] == (
         0,
-        f"Cursor: no server server.py in {cursor(home)}; in it: other\n",
+        f"Cursor: no server server.py in {cursor(home)}; its servers: other\n",
     )
     code, out, _ = mcpd("install", "--undo", "cursor")
     assert (code, cursor(home).read_bytes()) == (0, written)
-    assert "as it was before garden was uninstalled" in out
+    assert "as it was before garden was removed" in out
 
 
 def test_a_server_that_does_not_start_is_not_written(home: Path, mcpd: Said) -> None:
@@ -185,7 +185,7 @@ def test_a_project(home: Path, mcpd: Said) -> None:
     held = Path(".vscode/mcp.json").read_bytes()
     for words in (["--project=."], ["--file", ".vscode/mcp.json"]):
         out = mcpd("install", "vscode", "server.py", "--no-start", "--name", "two", *words)[1]
-        back = next(line for line in out.splitlines() if "back to it: " in line).partition("back to it: mcpd ")[2]
+        back = next(line for line in out.splitlines() if "to restore it: " in line).partition("to restore it: mcpd ")[2]
         assert mcpd(*shlex.split(back))[0] == 0
         assert Path(".vscode/mcp.json").read_bytes() == held
 
@@ -295,8 +295,8 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
     [
         (["install"], 2, "name a host: claude-desktop, "),
         (["install", "curser"], 1, "did you mean cursor?"),
-        (["install", "server.py", "cursor"], 2, "the host comes first: HOST server.py"),
-        (["install", "cursor", "a", "b"], 2, "'b' is one word too many"),
+        (["install", "server.py", "cursor"], 2, "write the host first: HOST server.py"),
+        (["install", "cursor", "a", "b"], 2, "leave out 'b'"),
         (["install", "cursor", "server.py", "--env", "x"], 2, "write --env NAME=VALUE"),
         (["install", "cursor", "server.py", "--env", "A B=c"], 2, "write --env NAME=VALUE"),
         (["install", "cursor", "server.py", "--name", "a b"], 1, "letters, digits"),
@@ -306,8 +306,8 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
         (["install", "cursor", "--link", "--http", "ws://h/mcp"], 1, "no WebSocket"),
         (["install", "zed", "server.py", "--link"], 1, "these have: cursor"),
         (["install", "--undo", "cursor"], 1, "nothing was written"),
-        (["install", "--all", "--file", "x"], 2, "leave --all out"),
-        (["uninstall", "cursor", "--name", "garden", "--force", "x", "y"], 2, "one word too many"),
+        (["install", "--all", "--file", "x"], 2, "leave out --all"),
+        (["uninstall", "cursor", "--name", "garden", "--force", "x", "y"], 2, "leave out 'y'"),
     ],
 )
 def test_wrong_use(words: list[str], code: int, said: str, home: Path, mcpd: Said) -> None:
@@ -369,11 +369,14 @@ def test_a_server_is_taken_out_by_its_name(home: Path, mcpd: Said) -> None:
         assert mcpd("install", "cursor", "server.py", "--no-start", "--name", name)[0] == 0
     code, out, err = mcpd("uninstall", "cursor", "onw")
     assert (code, out) == (1, "")
-    assert f"no server onw in {cursor(home)}; in it: other, own, more; and as a target: onw: " in err
+    assert f"no server onw in {cursor(home)}; its servers: other, own, more; as a target: onw: " in err
     assert mcpd("uninstall", "cursor", "own")[1].startswith("Cursor: own removed from")
     assert mcpd("uninstall", "cursor", "other")[0] == 1  # mcpd install has not written it
     code, out, _ = mcpd("uninstall", "cursor", "--name", "own")
-    assert (code, out) == (0, f"Cursor: nothing to change, {cursor(home)} does not have own; in it: other, more\n")
+    assert (code, out) == (
+        0,
+        f"Cursor: nothing to change, {cursor(home)} does not have own; its servers: other, more\n",
+    )
     assert mcpd("uninstall", "cursor", "more")[0] == 0
-    said = f"Cursor: no server that mcpd install has written in {cursor(home)}; in it: other\n"
+    said = f"Cursor: no server that mcpd install has added in {cursor(home)}; its servers: other\n"
     assert mcpd("uninstall", "cursor")[:2] == (0, said)

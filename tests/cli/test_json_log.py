@@ -18,7 +18,7 @@ from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import MODERN, OpenWire, envelope, memory_wire
 
 from mcpd import Principal, Server, ToolError
-from mcpd.cli.json_log import JsonFormatter, as_records
+from mcpd.cli.log import _JsonFormatter, lines_as_json
 from mcpd.cli.stderr import DescriptorWriter
 from mcpd.server.dispatcher.observing import MOST_ARGUMENT_CHARACTERS, CallLog
 
@@ -133,7 +133,7 @@ def test_at_level_debug_each_call_has_one_line(child: Child, tmp_path: Path, for
 def test_what_has_no_effect_is_said_in_json_too(child: Child, tmp_path: Path) -> None:
     _, stderr = serve(child, tmp_path, "--log-format", "json", "--allow-host", "x", messages=[])
     assert [record["message"] for record in records(stderr)] == [
-        "mcpd: --allow-host has no effect: on stdio nobody connects; it is about --http and --ws"
+        "mcpd: --allow-host has no effect: it requires --http or --ws"
     ]
 
 
@@ -218,7 +218,7 @@ async def test_large_arguments_are_cut(caplog: pytest.LogCaptureFixture) -> None
 @given(st.text(), st.text(max_size=50))
 def test_any_text_is_one_line_of_ascii(message: str, name: str) -> None:
     record = logging.LogRecord(name, logging.ERROR, "", 0, "%s", (message,), None)
-    line = JsonFormatter(lambda text: text).format(record)
+    line = _JsonFormatter().format(record)
     assert line.isascii()
     assert "\n" not in line
     assert json.loads(line)["message"] == message
@@ -226,14 +226,14 @@ def test_any_text_is_one_line_of_ascii(message: str, name: str) -> None:
 
 @given(st.binary())
 def test_any_bytes_that_are_printed_are_lines_of_json(data: bytes) -> None:
-    for line in as_records(data, "stderr").splitlines():
+    for line in lines_as_json(data, "stderr").splitlines():
         json.loads(line)
 
 
 def test_what_was_dropped_is_said_in_json() -> None:
     readable, writable = os.pipe()
-    writer = DescriptorWriter(writable, 4096, lambda data: as_records(data, "stderr"))
-    line = as_records(b"x" * 1000, "own")
+    writer = DescriptorWriter(writable, 4096, lambda data: lines_as_json(data, "stderr"))
+    line = lines_as_json(b"x" * 1000, "own")
     for _ in range(500):
         writer.put(line)
     said = b""

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from socket import socket
 from typing import get_type_hints
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from mcpd.cli.check import command as check
-from mcpd.cli.serve import command as serve, options_of as read_options
+from mcpd.cli.commands.check import check_command as check
+from mcpd.cli.commands.serve import options_of as read_options, serve_command as serve
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
 from mcpd.server.extensions.serving import serve_options
 from mcpd.server.functions import threads
-from mcpd.server.http import HttpSettings
+from mcpd.server.http.core import HttpSettings
 from mcpd.server.options import RunOptions
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits
@@ -55,9 +57,14 @@ def test_the_command_takes_what_the_table_says() -> None:
     }  # fmt: skip
 
 
-def test_the_help_shows_every_option_in_its_section() -> None:
-    with serve.make_context("serve", ["server.py"]) as context:
-        text = context.get_help()
+def help_of(*words: str) -> str:
+    done = CliRunner().invoke(serve, words)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_whole_help_shows_every_option_in_its_section() -> None:
+    text = help_of("--help-all")
     declared = [option for option, _ in command_options().values()] + [each.option for each in serve_options()]
     sections = {*SECTIONS, *(option.section for option in declared)}
     for option in declared:
@@ -65,6 +72,26 @@ def test_the_help_shows_every_option_in_its_section() -> None:
         assert max(sections, key=lambda section: before.rfind(f"\n{section}:\n")) == option.section
         assert option.environment in text
     assert "\nOptions:" not in text
+
+
+def test_the_help_shows_the_common_options() -> None:
+    text = help_of("--help")
+    shown = re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)
+    common = [option.flag for option, _ in command_options().values() if option.is_common]
+    assert len(common) == 15
+    assert sorted(shown) == sorted([*common, "--help", "--help-all"])
+
+
+def test_the_help_shows_defaults_with_their_units() -> None:
+    text = " ".join(help_of("--help-all").split())
+    for flag, default in [
+        ("--session-timeout SECONDS", "30 min"),
+        ("--grace SECONDS", "5 s"),
+        ("--max-message-bytes SIZE", "64 MiB"),
+        ("--max-threads NUMBER", "96"),
+        ("--path PATH", "/mcp"),
+    ]:
+        assert f"Default: {default}. [env var:" in text[text.index(flag) :][:300], flag
 
 
 def test_what_run_takes_is_the_same_for_people_and_for_type_checkers() -> None:

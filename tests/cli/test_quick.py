@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcpd.cli import quick
-from mcpd.cli.serve import command, options_of
+from mcpd.cli.commands.serve import options_of, serve_command as command
 from mcpd.serve_options import Options, command_options
 from mcpd.server.extensions.serving import serve_options
 

@@ -104,8 +104,8 @@ async def test_what_is_exchanged(tmp_path: Path) -> None:
     [
         ({"server": "def x(:\n"}, "server.py cannot be imported: SyntaxError: invalid syntax (line 1)"),
         ({"helper": "NAME = = 1\n"}, "server.py cannot be imported: SyntaxError: invalid syntax (helper.py, line 1)"),
-        ({"server": "x = 1\n"}, "there is no server in it; make one with server = mcpd.Server"),
-        ({"server": "import sys\nsys.exit(3)\n"}, "server.py ended by itself while it was imported (exit 3)"),
+        ({"server": "x = 1\n"}, "it has no server; make one with server = mcpd.Server"),
+        ({"server": "import sys\nsys.exit(3)\n"}, "server.py exited while it was imported (exit code 3)"),
         ({"server": "from mcpd import Server\nServer('x').run(stdio=True)\n"}, "calls run() while it is imported"),
         ({"server": ONE + "from more import nothing\n"}, "no module 'more'"),
         ({"server": "raise KeyboardInterrupt\n"}, "KeyboardInterrupt"),
@@ -120,7 +120,7 @@ async def test_what_cannot_be_loaded_keeps_what_it_had(
     async with memory_wire(server, LEGACY[-1]) as wire:
         edit(tmp_path, watched, **broken)
         assert said in caplog.text
-        assert caplog.records[-1].message.endswith("; what it had before is served")
+        assert caplog.records[-1].message.endswith("; the previous version stays in use")
         assert await wire.text("who") == "a"
         assert sys.modules["helper"] is helper
         await wire.quiet()
@@ -138,7 +138,7 @@ async def test_an_import_that_never_ends(
     async with memory_wire(server, MODERN) as wire:
         monkeypatch.setattr(sys, "_gate", gate := threading.Event(), raising=False)
         edit(tmp_path, watched, server="import sys\nsys._gate.wait(60)\n")
-        assert "its import did not end within 0.2 seconds; what it had before is served" in caplog.text
+        assert "its import took more than 0.2 seconds; the previous version stays in use" in caplog.text
         assert await wire.text("who") == "a"
         edit(tmp_path, watched, server=ONE, helper="NAME = 'c'\n")
         assert await wire.text("who") == "c"
@@ -218,9 +218,9 @@ async def test_lifespan_middleware_extensions_and_calls_in_flight(
         edit(tmp_path, watched, server=changed)
         assert await wire.text("who") == "b life []"
         assert [record.message.partition(": ")[2] for record in caplog.records if record.levelname == "WARNING"] == [
-            "its lifespan changed; restart to take it",
-            "its HTTP routes changed; restart to take it",
-            "its name and instructions, for clients that are connected changed; restart to take it",
+            "its lifespan changed; restart mcpd to apply this",
+            "its HTTP routes changed; restart mcpd to apply this",
+            "its name and instructions, for clients that are connected changed; restart mcpd to apply this",
         ]
         assert (await wire.result("com.example/notes/sum"))["count"] == "b"
         assert (await wire.request("com.example/notes/count"))["error"]["code"] == -32601
@@ -273,7 +273,7 @@ async def test_over_stdio(tmp_path: Path, child: Child, words: tuple[str, ...]) 
             assert (await wire.receive())["method"] == "notifications/resources/updated"
             assert await wire.text("who") == name
         write(tmp_path, {"server.py": ONE + "def x(:\n"})
-        await wire.said("what it had before is served")
+        await wire.said("the previous version stays in use")
         assert await wire.text("who") == "b"
     assert wire.code == 0
 
@@ -292,7 +292,7 @@ async def test_it_is_not_watched_where_nobody_wants_it(tmp_path: Path, child: Ch
         *code, env=child.env, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
     _, said = await process.communicate()
-    assert (process.returncode, said) == (1, b"mcpd: --reload and --no-reload: say one of them\n")
+    assert (process.returncode, said) == (1, b"mcpd: --reload and --no-reload exclude each other: give one of them\n")
 
 
 async def test_over_http_and_websocket(tmp_path: Path, child: Child) -> None:

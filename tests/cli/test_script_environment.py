@@ -19,7 +19,7 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.wires import MODERN, process_wire
 
-from mcpd.cli.script_headers import Header, as_script
+from mcpd.cli.scripts import _as_script, _Header
 
 UV = shutil.which("uv") or next(iter(map(str, (REPOSITORY / ".tools" / "uv" / "bin").glob("uv"))), None)
 
@@ -100,7 +100,7 @@ def test_what_uv_cannot_give(tmp_path: Path, child: Child) -> None:
     done = serve(child, str(path), UV=str(UV), UV_OFFLINE="1", UV_CACHE_DIR=str(tmp_path / "cache"))
     assert (done.returncode, done.stdout) == (1, "")
     first, *rest = done.stderr.splitlines()
-    assert first == f"mcpd: {path}: uv cannot give it what its header asks for:"
+    assert first == f"mcpd: {path}: uv cannot install the requirements of its header:"
     assert any("none.whl" in line for line in rest)
     assert "Traceback" not in done.stderr
 
@@ -143,10 +143,10 @@ async def test_one_file_of_a_folder_is_served_with_what_it_asks_for(tmp_path: Pa
         for tool, said in (("more", "given"), ("plain", "plain")):
             assert said in str(await wire.call(tool))
     checked = mcpd(child, "check", folder, env=offline(tmp_path))
-    assert "second.py: line 1: its # /// script is no TOML" in checked.stderr
+    assert "second.py: line 1: its # /// script is not TOML" in checked.stderr
     (tools / "first.py").write_text(TOOL.format(needs="none-such==1", imports="none", name="none"), encoding="utf-8")
     checked = mcpd(child, "check", folder, env=offline(tmp_path))
-    assert "first.py: uv cannot give it" in checked.stderr
+    assert "first.py: uv cannot install" in checked.stderr
     assert "none-such" in checked.stderr
 
 
@@ -161,10 +161,12 @@ def test_several_files_with_headers(tmp_path: Path, child: Child) -> None:
     checked = mcpd(child, "check", str(tmp_path), env=env)
     assert "three" in checked.stdout
     for name, needs in (("one", "tinydep==1"), ("two", "tinydep==2")):
-        assert f"{name}.py: its header asks for {needs}; serve it alone, with uv, or install it" in checked.stderr
+        assert f"{name}.py: its header requires {needs}; serve the file alone, with uv installed," in checked.stderr
     done = mcpd(child, "serve", "--stdio", str(tools / "one.py"), str(tools / "two.py"), env=env)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"mcpd: {tools}/one.py: its header asks for tinydep==1; serve it alone, with uv, or")
+    assert done.stderr.startswith(
+        f"mcpd: {tools}/one.py: its header requires tinydep==1; serve the file alone, with uv installed, or"
+    )
     assert done.stderr.count("\n") == 1
 
 
@@ -218,13 +220,13 @@ def test_uv_has_no_such_python(tmp_path: Path, child: Child) -> None:
     done = serve(child, str(path), UV=str(uv), XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "its header asks for Python >=3.99, mcpd runs on 3." in done.stderr
-    assert "uv python install fetches one" in done.stderr
+    assert "its header requires Python >=3.99, mcpd runs on 3." in done.stderr
+    assert "install one with uv python install" in done.stderr
 
 
 def test_settings_of_uv_hold_elsewhere(tmp_path: Path) -> None:
     uv = {"sources": {"x": {"path": "x"}}, "find-links": ["./a"], "prerelease": "allow"}
-    text = as_script(Header(str(tmp_path / "one.py"), ("x",), ">=3.12", uv), ["y"], ">=3.11")
+    text = _as_script(_Header(str(tmp_path / "one.py"), ("x",), ">=3.12", uv), ["y"])
     table = tomllib.loads("\n".join(line[2:] for line in text.splitlines()[1:-1]))
     assert (table["requires-python"], table["dependencies"]) == (">=3.12,>=3.11", ["x", "y"])
     assert table["tool"]["uv"] == {
@@ -235,12 +237,12 @@ def test_settings_of_uv_hold_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ('dependencies = ["not-to-be-had>=1", "msgspec"]', "its header asks for not-to-be-had>=1; install uv"),
-        ('requires-python = ">=3.99"', "its header asks for Python >=3.99, and mcpd runs on 3."),
-        ("dependencies = [", "line 1: its # /// script is no TOML"),
-        ("dependencies = 3", "is to be a list of texts"),
-        ('dependencies = ["msgspec"]', "there is no server in it"),
-        ("", "there is no server in it"),
+        ('dependencies = ["not-to-be-had>=1", "msgspec"]', "its header requires not-to-be-had>=1; install uv"),
+        ('requires-python = ">=3.99"', "its header requires Python >=3.99, but mcpd runs on 3."),
+        ("dependencies = [", "line 1: its # /// script is not TOML"),
+        ("dependencies = 3", "must be a list of strings"),
+        ('dependencies = ["msgspec"]', "it has no server"),
+        ("", "it has no server"),
     ],
 )
 def test_without_uv(tmp_path: Path, child: Child, header: str, said: str) -> None:

@@ -118,22 +118,22 @@ def test_a_guarded_run_is_not_called() -> None:
         ("nosuch", None, "nosuch: no file, folder or module has this name"),
         ("mcp-server-nosuch", None, "mcp-server-nosuch: no file, folder or module has this name; a package's command"),
         ("no such", None, "no such: no file, folder or module has this name"),
-        ("stdio", None, "stdio: no such file; for the transport write --stdio"),
-        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a server that runs already; name a file"),
+        ("stdio", None, "stdio: no such file; to choose the transport, write --stdio"),
+        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a running server; name a file"),
         ("notes.txt", "hello", "notes.txt is not a Python file; name a file that ends with .py"),
         ("notes.txt:server", "hello", "notes.txt is not a Python file; name a file that ends with .py"),
-        ("json.decodr:JSON", None, "no module 'json.decodr', neither in "),
-        ("empty.py", "", 'empty.py: there is no server in it; make one with server = mcpd.Server("name")'),
-        ("main.py", f"def main():\n    {ONE_LINE}\n", "main.py: there is no server in it, only main(); let "),
-        ("main.py:main", f"def main():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; let it "),
-        ("main.py:run", f"def run():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; let it "),
-        ("two.py", TWO, "two.py: the servers in it are a, b; name one, as two.py:a"),
-        ("two.py:c", TWO, "two.py: c is no Server, nor a function that makes one; the servers in it are a, b"),
+        ("json.decodr:JSON", None, "no module 'json.decodr' in "),
+        ("empty.py", "", 'empty.py: it has no server; make one with server = mcpd.Server("name")'),
+        ("main.py", f"def main():\n    {ONE_LINE}\n", "main.py: it has no server, only main(); let "),
+        ("main.py:main", f"def main():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; return "),
+        ("main.py:run", f"def run():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; return "),
+        ("two.py", TWO, "two.py: its servers are a, b; name one, for example two.py:a"),
+        ("two.py:c", TWO, "two.py: c is neither a Server nor a function that returns one; its servers are a, b"),
         ("one.py:Server", ONE, "one.py: Server() failed: TypeError: "),
         ("one.py:fail", ONE + "def fail():\n    1 / 0\n", "one.py: fail() failed: ZeroDivisionError: division"),
         ("one.py:fail", ONE + "def fail():\n    import nosuch\n", "one.py: fail() failed: no module 'nosuch' (line 4)"),
-        ("one.py:leave", ONE + "def leave():\n    raise SystemExit(3)\n", "one.py ended by itself in leave() (exit 3)"),
-        ("one.py:make", ONE + "async def make(): ...\n", "one.py: make is async; the function that makes the server "),
+        ("one.py:leave", ONE + "def leave():\n    raise SystemExit(3)\n", "one.py exited in leave() (exit code 3)"),
+        ("one.py:make", ONE + "async def make(): ...\n", "one.py: make is async; write it as a plain function"),
         ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
         ("group.py", "raise ExceptionGroup('a', [KeyError('b')])\n", "group.py cannot be imported: KeyError: 'b'"),
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
@@ -145,22 +145,22 @@ def test_a_guarded_run_is_not_called() -> None:
             f"{'' if find_spec('dotenv') is None else '.at_all'}' (line 1); "
             f"install it where mcpd runs: {sys.executable} -m pip install python-dotenv",
         ),
-        ("leaves.py", "raise SystemExit(3)\n", "leaves.py ended by itself while it was imported (exit 3)"),
-        ("leaves.py", "raise SystemExit\n", "leaves.py ended by itself while it was imported (exit 0)"),
+        ("leaves.py", "raise SystemExit(3)\n", "leaves.py exited while it was imported (exit code 3)"),
+        ("leaves.py", "raise SystemExit\n", "leaves.py exited while it was imported (exit code 0)"),
         (
             "version.py",
             "import importlib.metadata\nimportlib.metadata.version('fastmcp')\n",
-            "version.py cannot be imported: it asks for the version of fastmcp, which is not installed (line 2); catch",
+            "version.py cannot be imported: it reads the version of fastmcp, which is not installed (line 2); catch",
         ),
         (
             "inside.py",
             "from . import other\n",
             "inside.py cannot be imported: ImportError: attempted relative import with no known parent package "
-            "(line 1); the file is part of a package: name it as a module, package.module",
+            "(line 1); the file is part of a package: run mcpd in the folder that contains the package, with ",
         ),
         ("bad.py", ONE + "@server.tool\ndef f(*names): ...\n", "bad.py: "),
         ("runs.py", ONE + "server.run()\n", "the file of server 'one' calls run() while it is imported; put that call"),
-        ("nosuch.module:server", None, "no module 'nosuch', neither in "),
+        ("nosuch.module:server", None, "no module 'nosuch' in "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_served_is_said_in_one_line(target: str, text: str | None, said: str) -> None:
@@ -177,7 +177,7 @@ def test_a_folder(here: Path) -> None:
     write("folder/server.py", ONE)
     with pytest.raises(ConfigurationError, match=f"; name a file in it, such as folder{os.sep}server.py$"):
         load("folder")
-    with pytest.raises(ConfigurationError, match="^my-folder is a folder, which has no objects; write my-folder alone"):
+    with pytest.raises(ConfigurationError, match="^my-folder is a folder, which has no objects; write only my-folder"):
         (here / "my-folder").mkdir()
         load("my-folder:server")
     write("folder/tools/a.py", "def a() -> str:\n    return ''\n")
@@ -257,15 +257,21 @@ def test_code_of_others_is_not_where_it_failed() -> None:
         ("from mcpd import FastMCP\n", "cannot import name 'FastMCP' from 'mcpd' (line 1); the class is Server"),
         ("from mcpd import Image\n", 'a tool returns image(path), or image(data, "image/png")'),
         ("from mcpd import Contxt\n", "(line 1); did you mean Context?"),
-        ("from mcpd import Field\n", "it is pydantic's: from pydantic import Field"),
+        ("from mcpd import Field\n", "import it from pydantic: from pydantic import Field"),
         ("import mcpd\nserver = mcpd.FastMCP('a')\n", "(line 2); the class is Server"),
-        ("from mcpd import Server\nServer('a', port=1)\n", "(line 2); say it when you serve: mcpd serve --http"),
+        (
+            "from mcpd import Server\nServer('a', port=1)\n",
+            "(line 2); set the address when you serve: mcpd ",
+        ),
         ("from mcpd import Server\nServer('a', instuctions='b')\n", "(line 2); did you mean instructions?"),
-        ("from mcpd import Server\nServer('a', tags={'b'})\n", "(line 2); there are version, title, instructions, "),
+        (
+            "from mcpd import Server\nServer('a', tags={'b'})\n",
+            "(line 2); the options are version, title, ",
+        ),
         ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); write @server.route("),
         ("from mcpd import Server\nServer('a').http_app\nServer('a').add_middleware(1)", "; write server.middleware("),
         ("from mcpd import Server\nServer('a').streamable_http_app()\n", "(line 2); server.asgi_app() is an ASGI appl"),
-        ("from mcpd import Resolve\n", "(line 1); it is Depends here"),
+        ("from mcpd import Resolve\n", "(line 1); the name is Depends"),
         ("from mcpd import Server\nServer('a', include_tags={'b'})\n", "; write server.enable(tags=…, only=True)"),
         ("from mcpd import Server\nServer('a').promt(print)\n", "(line 2); did you mean prompt?"),
     ],
@@ -281,8 +287,8 @@ def test_a_name_of_another_library_says_what_to_write(text: str, said: str) -> N
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("fastmcp", "servers of FastMCP are served without it: leave out --no-compat"),
-        ("mcp.server.fastmcp", "servers of the official SDK are served without it: leave out --no-compat"),
+        ("fastmcp", "mcpd replaces FastMCP: leave out --no-compat"),
+        ("mcp.server.fastmcp", "mcpd replaces the official SDK: leave out --no-compat"),
     ],
 )
 def test_a_file_for_another_library_is_no_reason_to_install_that(
@@ -297,7 +303,7 @@ def test_a_file_for_another_library_is_no_reason_to_install_that(
 def test_a_server_of_another_library_is_named(here: Path) -> None:
     write("fastmcp.py", "class FastMCP:\n    def run(self): ...\n")
     with pytest.raises(
-        ConfigurationError, match="theirs.py: mcp is a server of FastMCP itself, which is not served: leave out --no"
+        ConfigurationError, match="theirs.py: mcp is a server of FastMCP, which cannot be served with --no"
     ):
         load(write("theirs.py", "from fastmcp import FastMCP\nmcp = FastMCP()\n"))
 
@@ -309,9 +315,9 @@ def test_a_name_without_its_ending() -> None:
 
 
 def test_a_relative_path_from_elsewhere_says_where_it_was_looked_for(here: Path) -> None:
-    with pytest.raises(ConfigurationError, match=f"server.py: no such file in {here}; write its whole path"):
+    with pytest.raises(ConfigurationError, match=f"server.py: no such file in {here}; write the absolute path"):
         load("server.py")
-    with pytest.raises(ConfigurationError, match=r"server.py: no such file; only a shell knows ~: write /"):
+    with pytest.raises(ConfigurationError, match=r"server.py: no such file; only a shell expands ~, so write /"):
         load("~/server.py")
     with pytest.raises(ConfigurationError, match=r"^/nowhere/server.py: no such file$"):
         load("/nowhere/server.py")

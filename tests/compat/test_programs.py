@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import Child
 
-from mcpd.cli.libraries import LIBRARIES
+from mcpd.cli.loading import LIBRARIES
 from mcpd.compat.install import LIBRARIES as FOUND
 
 MESSAGES = [
@@ -153,7 +153,7 @@ def test_a_program_that_ends_with_an_error_says_so(child: Child, tmp_path: Path)
     answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py", "--", "--wrod", "?")
     assert (answers, code) == ([], 1)
     assert "unrecognized arguments: --wrod" in stderr
-    assert "old.py ended by itself in main() (exit 2)" in stderr
+    assert "old.py exited in main() (exit code 2)" in stderr
 
 
 def test_a_script_that_installs_the_names_itself(child: Child, tmp_path: Path) -> None:
@@ -208,13 +208,13 @@ def test_the_command_of_a_package(name: str, target: str, child: Child, tmp_path
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        ("", "old-server has several commands: a, b; name the one that serves"),
+        ("", "old-server has several commands: a, b; name one of them"),
         (
             "import mcp\nimport nosuch\n",
             "old-server cannot be imported: no module 'nosuch' (old_server/server.py, line 2); install it",
         ),
         ("import mcp\n", "old-server cannot be imported: AttributeError: module 'old_server.server' has no attribute"),
-        ("import mcp\ndef main(): ...\n", "old-server: main() ended, and neither served nor returned a server"),
+        ("import mcp\ndef main(): ...\n", "old-server: main() has neither served nor returned a server"),
     ],
 )
 def test_a_command_that_does_not_serve(server: str, said: str, child: Child, tmp_path: Path) -> None:
@@ -230,8 +230,8 @@ def test_a_command_that_does_not_serve(server: str, said: str, child: Child, tmp
 def test_a_command_that_is_no_target(child: Child, tmp_path: Path) -> None:
     for words in (("sh", "-c", "true"), ("--", "sh", "-c", "true")):
         _, stderr, code = run(child, tmp_path, "serve", "--stdio", *words)
-        assert "sh is a command, and mcpd serve does not serve commands yet" in stderr
-        assert "mcpd list -- sh … and mcpd install HOST -- sh … take any command" in stderr
+        assert "sh is a command; mcpd serve only serves commands of Python packages" in stderr
+        assert "Any command works with mcpd list -- sh … and mcpd install HOST -- sh …" in stderr
         assert code == 1
 
 
@@ -306,7 +306,7 @@ def test_check_of_lists_that_need_a_client(child: Child, tmp_path: Path) -> None
         check=False,
     )
     (line,) = done.stderr.splitlines()
-    assert "what it lists cannot be seen without serving it: LookupError" in line
+    assert "its lists cannot be read without serving it: LookupError" in line
     assert done.returncode == 1
 
 

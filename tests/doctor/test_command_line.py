@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import Child
 
-from mcpd.cli.doctor import _advice_on, _named
-from mcpd.cli.talk.reach import Reach
+from mcpd.cli.commands.doctor import _advice_on, _find
+from mcpd.cli.talk.connecting import ServerOptions
 from mcpd.doctor.report import Report
 
 GARDEN = '''
@@ -42,7 +42,7 @@ def test_a_file(child: Child, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(GARDEN, encoding="utf-8")
     done = doctor(child, "server.py", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stderr == "trying server.py\n"
+    assert done.stderr == "testing server.py\n"
     lines = done.stdout.splitlines()
     assert "✓ name                garden 3" in lines
     assert lines[-1] == "It works."
@@ -117,11 +117,11 @@ def test_our_own_server_behind_urls(child: Child, tmp_path: Path) -> None:
 def test_wrong_use(child: Child, tmp_path: Path) -> None:
     for words, text in [
         (["a.py", "--", "b"], "not both"),
-        (["--"], "behind -- stands"),
+        (["--"], "after --"),
         (["--timeout", "x"], "--timeout"),
         (["--env", "X", "--", "cat"], "write --env NAME=VALUE"),
-        (["-H", "a:b", "--", "cat"], "-H is for servers behind a URL"),
-        (["--env", "a=b", "http://127.0.0.1:1/mcp"], "--env is for servers that are started"),
+        (["-H", "a:b", "--", "cat"], "-H is for servers at a URL"),
+        (["--env", "a=b", "http://127.0.0.1:1/mcp"], "--env is for programs"),
     ]:
         done = doctor(child, *words, cwd=tmp_path)
         assert done.returncode == 2, words
@@ -163,15 +163,15 @@ def test_the_json_has_no_secret_of_the_target(child: Child) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "advice"),
     [
-        ("broken.json", '{"mcpServers": {"a": {"command": "x"', "mend the file there"),
-        ("empty.json", "", "write servers into it"),
-        ("none.json", '{"servers": {}}', "write servers into it"),
+        ("broken.json", '{"mcpServers": {"a": {"command": "x"', "correct the file there"),
+        ("empty.json", "", "add servers to the file"),
+        ("none.json", '{"servers": {}}', "add servers to the file"),
     ],
 )
 def test_a_file_with_errors_is_told_what_to_mend(name: str, text: str, advice: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     report = Report(lambda step: None)
-    assert _named(Reach(target=f"{tmp_path / name}:a"), report) is None
+    assert _find(ServerOptions(target=f"{tmp_path / name}:a"), report) is None
     assert advice in report.steps[0].advice
     assert "http://HOST:PORT/mcp" in _advice_on("http://127.0.0.1:99999/mcp: this is no URL: Port out of range 0-65535")
     assert "mcpd install --list" in _advice_on("cursor:x: Cursor has no configuration here (looked at …)")

@@ -368,7 +368,7 @@ def test_what_is_no_size_is_refused(child: Child, size: str) -> None:
         env=child.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "is no size; write bytes, or for example 512M or 2G" in done.stderr
+    assert "is not a size; write bytes, or for example 512M or 2G" in done.stderr
     assert "Traceback" not in done.stderr
 
 

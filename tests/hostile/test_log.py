@@ -21,9 +21,8 @@ from conftest import Child
 from support.wires import initialize
 
 from mcpd.cli import log as log_module
-from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, _Handler
-from mcpd.cli.log_setup import configure, text_stream
-from mcpd.cli.stderr import DescriptorWriter
+from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, LogHandler
+from mcpd.cli.stderr import DescriptorWriter, configure, text_stream
 from mcpd.protocol.printable import MOST_CHARACTERS, printable
 
 TARGET = """
@@ -134,7 +133,7 @@ def test_a_stderr_that_nobody_reads_stops_nothing(running: Running, tool: str) -
         chunk = os.read(running.process.stderr.fileno(), 65536)
         assert chunk
         said += chunk
-    dropped = re.search(rb"mcpd: (\d+) lines were dropped here: nobody read stderr\n", said)
+    dropped = re.search(rb"mcpd: (\d+) lines were dropped here because stderr was not read\n", said)
     assert dropped is not None
     before = said[: dropped.start()]
     assert len(before) < 1_300_000
@@ -230,7 +229,7 @@ def test_what_waits_is_written_in_order_and_what_is_too_much_is_counted(pipe: tu
     lines = said.splitlines()
     kept = [int(entry.split()[0]) for entry in lines[:-1]]
     assert kept == list(range(len(kept)))
-    assert lines[-1] == b"mcpd: %d lines were dropped here: nobody read stderr" % (1000 - len(kept))
+    assert lines[-1] == b"mcpd: %d lines were dropped here because stderr was not read" % (1000 - len(kept))
     writer.finish()
     writer.put(b"again\n")
     assert os.read(out, 100) == b"again\n"
@@ -307,7 +306,7 @@ class Written:
 
     def __init__(self, name: str) -> None:
         self.data = b""
-        self.handler = _Handler(self._take, lambda: None)
+        self.handler = LogHandler(self._take, lambda: None, level="debug", target=None, log_format="text")
         self.log = logging.Logger(name)
         self.log.addHandler(self.handler)
 

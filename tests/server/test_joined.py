@@ -219,14 +219,14 @@ async def test_targets(tmp_path: Path, child: Child, more: list[str]) -> None:
     async with process_wire(child, "folder", "server.py", *more, version=MODERN, cwd=tmp_path) as wire:
         assert [tool["name"] for tool in (await wire.result("tools/list"))["tools"]] == ["yard_water", "shed_dig"]
         assert await wire.text("yard_water", bed="x") == "x"
-        await wire.said("[serve] is not asked where several targets are served")
+        await wire.said("[serve] is ignored because several targets are served")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["folder", "nosuch.py"], "mcpd: nosuch.py: no such file"),
-        (["folder", "server.py", "--", "x"], "mcpd: x: several targets at once have no arguments of their own"),
+        (["folder", "server.py", "--", "x"], "mcpd: x: several targets cannot have arguments of their own"),
         (["folder", "folder"], ""),
     ],
 )

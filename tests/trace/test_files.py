@@ -34,7 +34,7 @@ def test_the_default_file_is_named_on_stderr_and_private(child: Child, tmp_path:
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "hello\n"
     (file,) = tmp_path.rglob("*.jsonl")
-    assert done.stderr == f"mcpd trace: what passes is written to {file}\n"
+    assert done.stderr == f"mcpd trace: recording to {file}\n"
     assert mode(file) == 0o600
     assert mode(file.parent) == 0o700
     assert file.name.startswith("echo-")

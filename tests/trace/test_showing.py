@@ -241,7 +241,7 @@ def test_without_a_file_it_is_the_newest(child: Child, file: Path, tmp_path: Pat
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
     done = show(child, **env)
     assert done.returncode == 1
-    assert "make one with mcpd trace -- COMMAND" in done.stderr
+    assert "record one with mcpd trace -- COMMAND" in done.stderr
     folder.mkdir(parents=True)
     target = folder / "srv-20260101-000000-1.jsonl"
     target.write_bytes(RUN)
@@ -261,9 +261,9 @@ def test_wrong_use(child: Child, file: Path, tmp_path: Path) -> None:
         assert len(done.stderr.splitlines()) == 1
     for words, text in [
         ([], "write mcpd trace -- COMMAND"),
-        (["npx", "srv"], "mcpd: put -- before the server's command: mcpd trace -- npx srv"),
-        (["x", "--", "y"], "'x' stands before --"),
-        (["--"], "no command behind --"),
+        (["npx", "srv"], "mcpd: write -- before the server's command: mcpd trace -- npx srv"),
+        (["x", "--", "y"], "unexpected 'x' before --"),
+        (["--"], "no command after --"),
     ]:
         done = subprocess.run(
             child.mcpd("trace", *words), env=child.env, capture_output=True, text=True, timeout=60, check=False
@@ -274,7 +274,7 @@ def test_wrong_use(child: Child, file: Path, tmp_path: Path) -> None:
         (tmp_path / "t").write_text(text)
         done = show(child, str(tmp_path / "t"))
         assert done.returncode == 1
-        assert "mcpd trace, mcpd serve --wire-log and the preview write such files" in done.stderr
+        assert "mcpd trace, mcpd serve --wire-log and the preview write traces" in done.stderr
     (tmp_path / "t").write_bytes(RUN + b"text\n")
     assert "1 lines of" in show(child, str(tmp_path / "t")).stderr
 

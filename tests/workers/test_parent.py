@@ -401,7 +401,7 @@ def refuses(url: str) -> bool:
 class TestTheStart:
     async def test_what_every_worker_would_say_is_said_once(self, child: Child, tmp_path: Path) -> None:
         async with daemon(child, tmp_path, "--max-memory", "300MB", workers=3, server=SERVER + MEMORY) as served:
-            for text in ("listening on http", "point a host at it", "3 workers (pid"):
+            for text in ("listening on http", "to connect a host to this server", "3 workers (pid"):
                 assert served.log.count(text) == 1, served.log
             environ = Path(f"/proc/{(await served.workers())[1]}/environ").read_text()
             # What may wait in all together is shared evenly.
@@ -434,7 +434,7 @@ class TestTheStart:
             (["--http", "127.0.0.1:{port}"], "127.0.0.1:{port} is in use"),
             (["--http", "0.0.0.0:0"], "can be reached from other machines"),
             (["--http", ":0", "--metrics", "0.0.0.0:0"], "--metrics 0.0.0.0:0 can be reached from other machines"),
-            (["--stdio"], "--workers: on stdio there is one client"),
+            (["--stdio"], "--workers: stdio has one client"),
             (["--http", ":0", "--reload"], "--workers and --reload"),
             (["--http", ":0", "--auth-server", "dev"], "--workers and --auth-server"),
             (["--http", ":0", "--wire-log", "log"], "--workers and --wire-log"),

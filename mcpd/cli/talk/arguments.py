@@ -1,6 +1,6 @@
-"""The arguments of a call, from words: `name=value` read by the tool's schema, `name:=json`, `name=@file`, one JSON.
+"""Reads the arguments of a call: `name=value` by the tool's schema, `name:=json`, `name=@file`, or one JSON object.
 
-A mistake is found here if it can be, before anything is called.
+Mistakes are reported before anything is called, as far as the schema allows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 
 from msgspec.json import decode
 
-from mcpd.cli.talk.kinds import Schema, in_words, limits_in_words
+from mcpd.cli.talk.schemas import Schema, limits_text, plain, type_text
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 
+__all__ = ["Given", "arguments_of", "missing", "read_text", "read_words", "texts_of"]
+
 _WORD = re.compile(r"([^\s={}\[\]\"/?]+?)(:?=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNREAD = object()
-_QUOTES = "JSON has names and texts in double quotes, and all of it stands in single quotes in a shell"
+_QUOTES = "write names and texts in double quotes, and in a shell put single quotes around the whole value"
 
 
 class Given(NamedTuple):
-    """One argument as it was written. `name` is "" for a whole object; of JSON the value is read already."""
+    """An argument of the command line. `name` is "" for a whole object. A JSON value is already decoded."""
 
     name: str
     value: Any
@@ -35,13 +37,13 @@ class Given(NamedTuple):
 
 
 def read_words(words: Sequence[str]) -> list[Given]:
-    """What was written, with the files and stdin that it names. Reads stdin at most once. Raises WrongUse."""
+    """Split the words, and read the files and stdin that they name. Raises WrongUse."""
     if sum(word in ("-", "@-") or word.endswith("=@-") for word in words) > 1:
-        raise WrongUse("stdin can be read once: only one - or @-")
+        raise WrongUse("stdin can be read only once: write one - or @-")
     given: list[Given] = []
     for word in words:
         if word == "-":
-            given.append(Given("", _object(_read_file("-"), "what stands on stdin"), is_json=True))
+            given.append(Given("", _object(_read_file("-"), "stdin"), is_json=True))
         elif word.startswith("@"):
             given.append(Given("", _object(_read_file(word[1:]), word[1:]), is_json=True))
         elif word.startswith("{"):
@@ -64,7 +66,7 @@ def _read_named(word: str) -> Given:
         advice = f"for a text write {name}=TEXT" if data[:1] not in (b"{", b"[") else _QUOTES
         return Given(name, _json(data, f"{path}: " if path else f"{name}:=", advice), is_json=True, file=path)
     if path:
-        return Given(name, "", file=path, data=_read_file(path, f"; for the text itself write {name}=@{text}"))
+        return Given(name, "", file=path, data=_read_file(path, f"; to pass the text itself, write {name}=@{text}"))
     return Given(name, text.removeprefix("@") if text.startswith("@@") else text)
 
 
@@ -86,7 +88,7 @@ def _json(data: bytes, what: str, advice: str) -> Any:
 
 
 def _mistake(data: bytes) -> str:
-    """What is wrong with a text as JSON, and where; "" for what Python takes."""
+    """The first mistake in a JSON text, and its place; "" if Python's decoder accepts the text."""
     import json
 
     try:
@@ -104,7 +106,7 @@ def _mistake(data: bytes) -> str:
 def _object(data: bytes, what: str) -> dict[str, Any]:
     found = _json(data, f"{what}: ", _QUOTES)
     if not isinstance(found, dict):
-        raise WrongUse(f'{what}: arguments are a JSON object, as {{"name": "value"}}')
+        raise WrongUse(f'{what}: write the arguments as a JSON object, for example {{"name": "value"}}')
     return found
 
 
@@ -112,7 +114,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
-    """The arguments of a call, later ones over earlier ones. Raises WrongUse, with what is near or expected."""
+    """The arguments of a call; later ones replace earlier ones. Raises WrongUse with the expected values."""
     arguments: dict[str, Any] = {}
     repeated: set[tuple[str, ...]] = set()
     for each in given:
@@ -128,7 +130,7 @@ def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
         is_item = not each.is_json and kind is not None and _is_array(kind) and not isinstance(value, list)
         if path in repeated:
             if not is_item or not isinstance(place[path[-1]], list):
-                raise WrongUse(f"{each.name} is given twice, and it is no array")
+                raise WrongUse(f"{each.name} is given twice, but it is not an array")
             place[path[-1]].append(value)
         else:
             place[path[-1]] = [value] if is_item else value
@@ -137,12 +139,12 @@ def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
 
 
 def missing(arguments: dict[str, Any], schema: Schema) -> list[str]:
-    """The names of what has to be given and was not."""
+    """The names of required arguments that were not given."""
     return [name for name in schema.required if name not in arguments]
 
 
 def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
-    """The way to a value, and its schema if that is known. A property may have dots in its name itself."""
+    """The path to a value, and its schema if it is known. The name of a property may contain dots itself."""
     path: list[str] = []
     kind: Schema | None = schema
     rest = name
@@ -168,8 +170,8 @@ def _check_name(name: str, inside: str, schema: Schema) -> None:
     if near:
         raise WrongUse(f"no argument {where}; did you mean {near}?")
     if schema.is_closed:
-        there = f"there are {', '.join(known)}" if known else "it takes none"
-        raise WrongUse(f"no argument {printable(where)}; {printable(there, 500)}")
+        names = f"the arguments are {', '.join(known)}" if known else "it has no arguments"
+        raise WrongUse(f"no argument {printable(where)}; {printable(names, 500)}")
 
 
 def _place(arguments: dict[str, Any], path: tuple[str, ...], name: str) -> dict[str, Any]:
@@ -177,7 +179,7 @@ def _place(arguments: dict[str, Any], path: tuple[str, ...], name: str) -> dict[
     for part in path[:-1]:
         inner = place.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise WrongUse(f"{name}: {part} is given already, and is no object")
+            raise WrongUse(f"{name}: {part} was given before, and is not an object")
         place = inner
     return place
 
@@ -192,7 +194,8 @@ def _value(each: Given, kind: Schema | None) -> Any:
     try:
         text = each.data.decode()
     except UnicodeDecodeError:
-        raise WrongUse(f"{each.name}: {each.file} is no text, and the tool does not say that it takes base64") from None
+        text = f"{each.name}: {each.file} is not a text file, and the schema does not allow base64"
+        raise WrongUse(text) from None
     is_text = kind is not None and "string" in kind.types
     return text if is_text else read_text(text if kind is None else text.strip(), kind, each.name)
 
@@ -202,18 +205,18 @@ def _is_array(kind: Schema) -> bool:
 
 
 def read_text(text: str, kind: Schema | None, name: str) -> Any:
-    """A value as it was typed, as what its schema says. Raises WrongUse with what is expected."""
+    """Convert a typed value by its schema. Raises WrongUse with the expected type or values."""
     if kind is None:
         return _anything(text)
     for choice in kind.choices:
-        if text == choice.title or text == _plain(choice.value):
+        if text == choice.title or text == plain(choice.value):
             return choice.value
     types = kind.types
     if kind.choices and not (_is_array(kind) and text[:1] == "["):
-        choices = [_plain(choice.value) for choice in kind.choices]
+        choices = [plain(choice.value) for choice in kind.choices]
         near = nearest(text, choices)
-        hint = f"did you mean {near}?" if near else f"one of {', '.join(choices[:20])}"
-        raise WrongUse(f"{name}: {printable(text, 60)!r} is none of its values; {printable(hint, 500)}")
+        hint = f"did you mean {near}?" if near else f"write one of {', '.join(choices[:20])}"
+        raise WrongUse(f"{name}: {printable(text, 60)!r} is not allowed; {printable(hint, 500)}")
     if not types:
         return _anything(text)
 
@@ -224,11 +227,11 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
     if _is_array(kind):
         array = next((each for each in kind.alternatives() if "items" in each.node), None)
         return read_text(text, None if array is None else array.items, name)
-    raise WrongUse(f"{name}: {printable(text, 60)!r} is no {_expected(kind)}")
+    raise WrongUse(f"{name}: {printable(text, 60)!r} is not of type {_expected(kind)}")
 
 
 def _check(value: Any, kind: Schema, text: str, name: str) -> None:
-    """Hold a value against the limits that are said most often; the rest is the server's to judge. Raises WrongUse."""
+    """Check the most common limits; the server checks all others. Raises WrongUse."""
     if isinstance(value, str):
         size, least, most = float(len(value)), "minLength", "maxLength"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -237,7 +240,7 @@ def _check(value: Any, kind: Schema, text: str, name: str) -> None:
         return
     low, high = kind.node.get(least), kind.node.get(most)
     if (isinstance(low, (int, float)) and size < low) or (isinstance(high, (int, float)) and size > high):
-        raise WrongUse(f"{name}: {printable(text, 60)!r}: it has to be {limits_in_words(kind)}")
+        raise WrongUse(f"{name}: {printable(text, 60)!r} must be {limits_text(kind)}")
 
 
 def _typed(text: str, types: list[str]) -> Any:
@@ -270,20 +273,14 @@ def _anything(text: str) -> Any:
 
 def _expected(kind: Schema) -> str:
     if "object" in kind.types:
-        return 'JSON object; write {"name": …}, or its members one by one with dots, as a.b=1'
+        return 'object; write {"name": …} as JSON, or members one by one with dots, such as a.b=1'
     if kind.types == ["boolean"]:
-        return "true or false"
-    return in_words(kind)
-
-
-def _plain(value: Any) -> str:
-    from msgspec.json import encode
-
-    return value if isinstance(value, str) else encode(value).decode()
+        return "boolean; write true or false"
+    return type_text(kind)
 
 
 def texts_of(given: Sequence[Given], names: Sequence[str]) -> dict[str, str]:
-    """The arguments of a prompt, which are texts whatever they look like; `names` are those it has. Raises WrongUse."""
+    """The arguments of a prompt, which are always texts; `names` are its arguments. Raises WrongUse."""
     found: dict[str, str] = {}
     for each in given:
         members = (
@@ -294,8 +291,8 @@ def texts_of(given: Sequence[Given], names: Sequence[str]) -> dict[str, str]:
         for name, value in members.items():
             if name not in names:
                 near = nearest(name, names)
-                there = f"there are {', '.join(names)}" if names else "it takes none"
-                hint = f"did you mean {near}?" if near else there
+                others = f"the arguments are {', '.join(names)}" if names else "it has no arguments"
+                hint = f"did you mean {near}?" if near else others
                 raise WrongUse(f"no argument {printable(name)}; {printable(hint, 500)}")
-            found[name] = _plain(value)
+            found[name] = plain(value)
     return found

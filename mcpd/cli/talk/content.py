@@ -1,12 +1,15 @@
-"""What came back, for people and pipes: text to stdout, images, sounds and other bytes to files, or shown.
+"""Shows results: text on stdout, images on terminals that can show them, and other data in files.
 
-Without `--output` files go to the current folder; none is ever overwritten, and a server names no folder.
+Without `--output`, files are saved in the current folder. Existing files are not overwritten, and a server cannot
+choose the folder.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw, to_builtins
@@ -29,11 +32,16 @@ from mcpd.protocol.types.content import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+__all__ = ["Saver", "one_line", "picture", "show_blocks", "show_contents", "structured_text"]
+
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 60
 _LONG = 40
 _LONGEST_ENDING = 8
 _MOST_FILES = 1000
+_MOST_PICTURE_BYTES = 4 * 1024 * 1024
+_KITTY_CHUNK = 4096
+_PNG = b"\x89PNG\r\n\x1a\n"
 _ENDINGS = {
     "image/png": ".png",
     "image/jpeg": ".jpg",
@@ -47,7 +55,7 @@ _ENDINGS = {
 
 
 class Saver:
-    """Writes bytes to files. `output` is a folder, or a name with an ending for the file; None for this folder."""
+    """Saves data in files. `output` is a folder, or a file name with a suffix; None for the current folder."""
 
     def __init__(self, terminal: Terminal, output: str | None, stem: str) -> None:
         self.output = output
@@ -58,7 +66,7 @@ class Saver:
         self._folder = (os.path.dirname(output) if is_file else output) if output else ""
 
     def save(self, data: bytes, mime_type: str | None, uri: str = "") -> None:
-        """Write one file, and say so. Raises ConfigurationError if that cannot be."""
+        """Save one file and print its name. Raises ConfigurationError if it cannot be written."""
         mime = (mime_type or "application/octet-stream").partition(";")[0].strip().lower()
         try:
             if self._folder:
@@ -70,7 +78,6 @@ class Saver:
         self._terminal.note(f"mcpd: {printable(mime)}, {len(data)} bytes: saved as {path}")
 
     def _write_named(self, data: bytes) -> str | None:
-        """The first file has the name that was asked for."""
         named, self._first = self._first, None
         if named is not None:
             with open(named, "wb") as file:
@@ -89,7 +96,7 @@ class Saver:
             except FileExistsError:
                 continue
             return path
-        raise FileExistsError(0, f"there are {_MOST_FILES} files called {stem} already")
+        raise FileExistsError(0, f"there are already {_MOST_FILES} files named {stem}")
 
 
 def _ending(mime: str) -> str:
@@ -101,7 +108,7 @@ def _ending(mime: str) -> str:
 
 
 def show_blocks(terminal: Terminal, blocks: Sequence[Any], saver: Saver) -> None:
-    """Content blocks, one after the other. One that is all bytes goes to a pipe as it is."""
+    """Show content blocks in order. A single block of data is written to a pipe unchanged."""
     found = [_as_bytes(block) for block in blocks]
     if len(found) == 1 and found[0] is not None and not terminal.out_is_terminal and saver.output is None:
         terminal.out_bytes(found[0][0])
@@ -120,14 +127,12 @@ def show_blocks(terminal: Terminal, blocks: Sequence[Any], saver: Saver) -> None
 def show_contents(
     terminal: Terminal, contents: Sequence[TextResourceContents | BlobResourceContents | dict[str, Any]], saver: Saver
 ) -> None:
-    """What a resource holds; several contents one after the other."""
+    """Show the contents of a resource in order."""
     show_blocks(terminal, [EmbeddedResource(content) for content in contents], saver)
 
 
 def _show_bytes(terminal: Terminal, data: bytes, mime: str | None, uri: str, saver: Saver) -> None:
     if saver.output is None and terminal.out_is_terminal:
-        from mcpd.cli.talk.pictures import picture
-
         shown = picture(data, mime)
         if shown is not None:
             terminal.out_bytes(shown)
@@ -136,17 +141,16 @@ def _show_bytes(terminal: Terminal, data: bytes, mime: str | None, uri: str, sav
 
 
 def _show_link(terminal: Terminal, link: ResourceLink) -> None:
-    said = [
-        printable(word) for word in (link.mime_type, f"{link.size} bytes" if link.size is not None else None) if word
-    ]
-    about = f"  ({', '.join(said)})" if said else ""
+    size = f"{link.size} bytes" if link.size is not None else None
+    facts = [printable(fact) for fact in (link.mime_type, size) if fact]
+    about = f"  ({', '.join(facts)})" if facts else ""
     text = f"  {printable(link.description)}" if link.description else ""
     uri = printable(link.uri, 2000)
     terminal.out_safe(f"{terminal.styled(uri, 'cyan')}  {printable(link.title or link.name)}{about}{text}")
 
 
 def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
-    """The bytes of a block that has some, their type, and where they are from."""
+    """The data of a block, its MIME type and its URI; None if the block has no data."""
     if isinstance(block, (ImageContent, AudioContent)):
         return block.data, block.mime_type, ""
     if isinstance(block, EmbeddedResource) and _member(block.resource, "blob") is not None:
@@ -157,7 +161,7 @@ def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
 
 
 def _member(resource: Any, name: str) -> Any:
-    """A member of a resource's content, which is a struct or, inside a message, a dict."""
+    """A member of a resource's content, which is a struct, or a dict inside a message."""
     if isinstance(resource, dict):
         return resource.get(name)
     return getattr(resource, {"mimeType": "mime_type"}.get(name, name), None)
@@ -171,7 +175,7 @@ def _from_base64(text: Any) -> bytes:
 
 
 def structured_text(structured: Any, blocks: Sequence[Any]) -> str | None:
-    """Structured content as indented JSON; None if there is none, or the texts say the same."""
+    """Structured content as indented JSON; None if the text blocks contain the same, or without structured content."""
     if structured is UNSET:
         return None
     inner = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
@@ -180,10 +184,10 @@ def structured_text(structured: Any, blocks: Sequence[Any]) -> str | None:
             return None
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     if len(texts) > 1 and isinstance(inner, list) and [_read(text) for text in texts] == inner:
-        return None  # a list of which each item is a text
+        return None  # each item of a list is a text block
     long = [text for text in _texts_in(structured) if "\n" in text or (len(text) > _LONG and " " in text)]
     if long and all(any(text in each for each in texts) for text in long):
-        return None  # as of a page: nobody reads it twice
+        return None  # the text blocks contain all long texts, for example a whole page
     return format(encode(structured), indent=2).decode()
 
 
@@ -203,6 +207,37 @@ def _read(text: str) -> Any:
 
 
 def one_line(value: Any) -> str:
-    """Raw JSON, or what becomes JSON, on one line."""
+    """Raw JSON, or any value as JSON, on one line."""
     data = bytes(value) if isinstance(value, Raw) else encode(to_builtins(value))
     return format(data, indent=-1).decode()
+
+
+# -------------------------------------------------------------------------------------- images
+
+
+def picture(data: bytes, mime_type: str | None, environment: Mapping[str, str] = os.environ) -> bytes | None:
+    """The bytes that show an image on this terminal: kitty's protocol for PNG, iTerm2's for all types; otherwise None.
+
+    The terminal receives the image's own bytes as base64 only.
+    https://sw.kovidgoyal.net/kitty/graphics-protocol, https://iterm2.com/documentation-images.html
+    """
+    if not (mime_type or "").startswith("image/") or len(data) > _MOST_PICTURE_BYTES:
+        return None
+    if environment.get("TMUX") or environment.get("TERM", "").startswith(("screen", "dumb")):
+        return None  # terminal multiplexers do not pass images on
+
+    program = environment.get("TERM_PROGRAM", "")
+    if program in ("iTerm.app", "WezTerm", "mintty") or environment.get("LC_TERMINAL") == "iTerm2":
+        return b"\x1b]1337;File=inline=1;size=%d:%s\x07\n" % (len(data), b64encode(data))
+    has_kitty = environment.get("KITTY_WINDOW_ID") or "kitty" in environment.get("TERM", "") or program == "ghostty"
+    return _kitty(data) if has_kitty and data.startswith(_PNG) else None
+
+
+def _kitty(data: bytes) -> bytes:
+    coded = b64encode(data)
+    pieces = [coded[at : at + _KITTY_CHUNK] for at in range(0, len(coded), _KITTY_CHUNK)]
+    shown = b""
+    for number, piece in enumerate(pieces):
+        first = b"f=100,a=T," if number == 0 else b""
+        shown += b"\x1b_G%sm=%d;%s\x1b\\" % (first, number < len(pieces) - 1, piece)
+    return shown + b"\n"

@@ -1,21 +1,28 @@
-"""What a server asks for while it is asked: a form, a page to visit, what a model would say.
+"""Asks the user for values: missing arguments of a tool, and what the server asks for during a call.
 
-On a terminal the user is asked, with the name of the server; where nobody can be asked it is declined, and said.
-Spec: 2026-07-28 client/{elicitation,sampling}: the user sees who asks, may decline, and opens no page unasked.
+The server may ask for a form, for a visit to a page, or for the answer of a model. The user sees who asks and may
+decline; no page is opened without consent. If there is no terminal, the request is declined with a message.
+Spec: 2026-07-28 client/{elicitation,sampling}.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from msgspec import convert
+from msgspec import UNSET, convert
+from msgspec.json import encode
 
+from mcpd.cli.talk.arguments import read_text
+from mcpd.cli.talk.schemas import Choice, Schema, limits_text, plain, read_schema, type_text
 from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse
 from mcpd.client import Callbacks
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable, printable_lines
+from mcpd.protocol.types.content import TextContent
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,
@@ -27,85 +34,89 @@ from mcpd.protocol.types.interaction import (
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import LogMessageParams
 
-_MOST_OF_A_TEXT = 4000
-_MOST_DECLINED = 100
+__all__ = ["LOG_LEVELS", "InputCancelled", "Questions", "ask_members", "log_line"]
+
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
+_MOST_CHARACTERS = 4000
+_MOST_DECLINED = 100
+_MOST_LISTED = 30
+_MOST_OF_A_DESCRIPTION = 1000
+_YES = {"y", "yes", "true"}
+_NO = {"n", "no", "false"}
+_DECLINED = ElicitResult(action="decline")
 
-class _Refused(ProtocolError):
-    """The user, or nobody, did not let a model be asked. Spec: 2025-11-25 client/sampling, error handling."""
+
+class _SamplingRejected(ProtocolError):
+    """Spec: 2025-11-25 client/sampling, error handling."""
 
     code = -1
     default_message = "User rejected sampling request"
 
 
-class _AskedAgain(ProtocolError):
-    """Nobody was there to be asked, and the server asks the same again: it may for ever."""
+class _DeclinedBefore(ProtocolError):
+    """The server repeats a request that was declined because there is no terminal; it might repeat it forever."""
 
-    default_message = "it asks again what was declined, and there is no terminal on which you could be asked"
+    default_message = "this request was declined before, and there is no terminal on which the user could be asked"
 
 
 class Questions:
-    """The callbacks of a command's client. `log_level` is the least severe level of the server's log that is shown."""
+    """The callbacks of a command's client. `log_level` is the least severe level of log messages to show."""
 
     def __init__(self, terminal: Terminal, log_level: str = "warning") -> None:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
         self.server_name: Callable[[], str] = lambda: "the server"
         self._declined: set[str] = set()
-        """What was declined unasked."""
+        """The requests that were declined without asking."""
 
-    def callbacks(self, **others: Any) -> Callbacks:
-        """What is offered to the server; `others` are callbacks of the command itself."""
-        return Callbacks(elicit_form=self.form, elicit_url=self.url, sample=self.sample, log=self.log, **others)
+    def callbacks(self) -> Callbacks:
+        """The callbacks for the client."""
+        return Callbacks(elicit_form=self.form, elicit_url=self.url, sample=self.sample, log=self.log)
 
-    def log(self, told: LogMessageParams) -> None:
-        """A message of the server's log, in a line."""
-        if LOG_LEVELS.index(told.level) >= self._least:
-            self._terminal.note(log_line(told), "dim")
+    def log(self, params: LogMessageParams) -> None:
+        """Show a log message of the server."""
+        if LOG_LEVELS.index(params.level) >= self._least:
+            self._terminal.note(log_line(params), "dim")
 
     async def form(self, params: ElicitFormParams) -> ElicitResult:
         """Ask for the values of a form."""
-        message = printable(params.message, _MOST_OF_A_TEXT)
+        message = printable(params.message, _MOST_CHARACTERS)
         if not self._can_ask(f"asks: {message}"):
-            return ElicitResult(action="decline")
-        from mcpd.cli.talk.forms import GivenUp, ask_members
-        from mcpd.cli.talk.kinds import read_schema
-
+            return _DECLINED
         terminal = self._terminal
         schema = read_schema(params.requested_schema)
         async with terminal.asking:
-            self._say(f"asks: {_told(params.message)}", "Ctrl-D declines.")
+            self._print(f"asks: {_indented(params.message)}", "Press Ctrl-D to decline.")
             try:
                 if not schema.properties:
-                    return ElicitResult(action="accept", content={}) if await self._agrees() else _DECLINED
+                    return ElicitResult(action="accept", content={}) if await self._confirm() else _DECLINED
                 content = await ask_members(terminal, schema, list(schema.properties))
-            except GivenUp:
+            except InputCancelled:
                 terminal.note("mcpd: declined")
                 return _DECLINED
         return ElicitResult(action="accept", content=content)
 
     async def url(self, params: ElicitUrlParams) -> ElicitResult:
-        """Ask whether a page may be opened, and open it."""
-        message, url = printable(params.message, _MOST_OF_A_TEXT), printable(params.url, _MOST_OF_A_TEXT)
+        """Ask whether to open a page, and open it."""
+        message, url = printable(params.message, _MOST_CHARACTERS), printable(params.url, _MOST_CHARACTERS)
         if not self._can_ask(f"asks you to visit {url}: {message}"):
-            return ElicitResult(action="decline")
-        why = _unfit(params.url)
-        if why:
-            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which {why}; declined")
+            return _DECLINED
+        problem = _url_problem(params.url)
+        if problem:
+            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which {problem}; declined")
             return _DECLINED
         async with self._terminal.asking:
-            self._say(
-                f"asks you to visit a page: {_told(params.message)}", f"  {url}", f"  of the host {_host(params.url)}"
-            )
-            if not await self._agrees("Open it"):
+            first = f"asks you to visit a page: {_indented(params.message)}"
+            self._print(first, f"  {url}", f"  on the host {_host_of(params.url)}")
+            if not await self._confirm("Open it"):
                 return _DECLINED
-        if not _open(params.url):
-            self._terminal.note(f"mcpd: no browser could be started; open it yourself: {url}")
+        if not _open_in_browser(params.url):
+            self._terminal.note(f"mcpd: no browser could be started; open the page yourself: {url}")
         return ElicitResult(action="accept")
 
     async def visit(self, data: Any) -> bool:
-        """Pages that a server wants visited before it does what was asked: whether they were.
+        """Ask for visits to the pages that an error names; True if the user has visited all of them.
 
         Spec: 2025-11-25 client/elicitation, URL elicitation required.
         """
@@ -117,104 +128,89 @@ class Questions:
         for page in pages:
             if (await self.url(page)).action != "accept":
                 return False
-        return bool(pages) and await self._terminal.ask("Press Enter when that is done: ") is not None
+        return bool(pages) and await self._terminal.ask("Press Enter when you are done: ") is not None
 
     async def sample(self, params: CreateMessageParams) -> CreateMessageResult:
-        """Let the user say what a model would."""
-        if not self._can_ask("wants to ask a model"):
-            raise _Refused
+        """Let the user answer instead of a model."""
+        if not self._can_ask("asks for the answer of a model"):
+            raise _SamplingRejected
         terminal = self._terminal
         async with terminal.asking:
-            said = [f"  {message.role}: {_told(_text_of(message.content))}" for message in params.messages]
+            shown = [f"  {message.role}: {_indented(_text_of(message.content))}" for message in params.messages]
             if params.system_prompt:
-                said.insert(0, f"  system: {_told(params.system_prompt)}")
-            self._say("wants to ask a model; there is none here, and you may answer in its place.", *said)
-            terminal.note("Your answer, ended by an empty line; Ctrl-D declines.")
+                shown.insert(0, f"  system: {_indented(params.system_prompt)}")
+            self._print("asks for the answer of a model; there is no model here, but you may answer.", *shown)
+            terminal.note("Type your answer, then an empty line; press Ctrl-D to decline.")
             lines: list[str] = []
             while line := await terminal.ask("> "):
                 lines.append(line)
             if line is None or not lines:
                 terminal.note("mcpd: declined")
-                raise _Refused
-
-        from mcpd.protocol.types.content import TextContent
+                raise _SamplingRejected
 
         text = TextContent("\n".join(lines))
         return CreateMessageResult(
             role="assistant", content=text, model="a person at the terminal", stop_reason="endTurn"
         )
 
-    # ------------------------------------------------------------------------------------ inside
-
-    def _can_ask(self, what: str) -> bool:
+    def _can_ask(self, request: str) -> bool:
         if not self._terminal.can_ask:
-            if what in self._declined:
-                raise _AskedAgain
+            if request in self._declined:
+                raise _DeclinedBefore
             if len(self._declined) < _MOST_DECLINED:
-                self._declined.add(what)
+                self._declined.add(request)
 
-            self._terminal.note(
-                f"mcpd: {self.server_name()} {what}; declined, as there is no terminal on which you could be asked"
-            )
+            name = self.server_name()
+            self._terminal.note(f"mcpd: {name} {request}; declined, because there is no terminal to ask you on")
         return self._terminal.can_ask
 
-    def _say(self, first: str, *rest: str) -> None:
+    def _print(self, first: str, *lines: str) -> None:
         self._terminal.note(f"{self.server_name()} {first}", "bold")
-        for line in rest:
+        for line in lines:
             self._terminal.note(line)
 
-    async def _agrees(self, what: str = "Accept") -> bool:
+    async def _confirm(self, what: str = "Accept") -> bool:
         answer = await self._terminal.ask(f"{what}? (yes or no) [no]: ")
         return answer is not None and answer.lower() in ("y", "yes")
 
 
-_DECLINED = ElicitResult(action="decline")
+def log_line(params: LogMessageParams) -> str:
+    """A log message of a server as one line."""
+    data = "" if params.data is UNSET else params.data if isinstance(params.data, str) else encode(params.data).decode()
+    logger = f" {printable(params.logger)}" if params.logger else ""
+    return f"{params.level}{logger}: {printable(data, _MOST_CHARACTERS)}"
 
 
-def log_line(told: LogMessageParams) -> str:
-    """A message of a server's log as one line."""
-    from msgspec import UNSET
-    from msgspec.json import encode
-
-    data = "" if told.data is UNSET else told.data if isinstance(told.data, str) else encode(told.data).decode()
-    logger = f" {printable(told.logger)}" if told.logger else ""
-    return f"{told.level}{logger}: {printable(data, _MOST_OF_A_TEXT)}"
+def _indented(text: str) -> str:
+    """A text from the server; its lines are indented, so that none looks like a line of mcpd."""
+    return printable_lines(text[:_MOST_CHARACTERS]).replace("\n", "\n  ")
 
 
-def _told(text: str) -> str:
-    """A text of the server's for the terminal: its lines are indented, so that none passes for one of ours."""
-    return printable_lines(text[:_MOST_OF_A_TEXT]).replace("\n", "\n  ")
-
-
-def _unfit(url: str) -> str:
-    """Why a page is not opened: what is shown of it has to be all of it, and its host the one that a browser visits."""
-    from urllib.parse import urlsplit
-
+def _url_problem(url: str) -> str:
+    """Why a page must not be opened: the user must see the whole URL, and the host that a browser would visit."""
     if not url.startswith(("https://", "http://")):
-        return "is no web page"
-    if len(url) > _MOST_OF_A_TEXT:
-        return f"is too long to be looked at ({len(url)} characters)"
-    # Browsers read `\\` as `/`, leave some controls out, and find a host behind any number of slashes.
+        return "is not a web page"
+    if len(url) > _MOST_CHARACTERS:
+        return f"is too long to check ({len(url)} characters)"
+    # Browsers read `\\` as `/`, skip some control characters, and find a host after any number of slashes.
     if "\\" in url or " " in url or not url.isprintable():
-        return "has characters that no URL has"
+        return "has characters that are not allowed in URLs"
     try:
         return "" if urlsplit(url).hostname else "has no host"
     except ValueError:
-        return "is no URL"
+        return "is not a URL"
 
 
-def _host(url: str) -> str:
-    """The host of a page, in the letters that are looked up: one that looks like another shows."""
-    from urllib.parse import urlsplit
-
+def _host_of(url: str) -> str:
+    """The host as it is looked up, which reveals letters that only look like others."""
     try:
         host = urlsplit(url).hostname or ""
         return printable(host.encode("idna").decode() if not host.isascii() else host)
     except (ValueError, UnicodeError):
-        return "(none that can be read)"
+        return "(unreadable)"
 
 
-def _open(url: str) -> bool:
+def _open_in_browser(url: str) -> bool:
     import webbrowser
 
     try:
@@ -226,3 +222,103 @@ def _open(url: str) -> bool:
 def _text_of(content: Any) -> str:
     blocks = content if isinstance(content, list) else [content]
     return " ".join(getattr(block, "text", None) or f"[{getattr(block, 'type', 'content')}]" for block in blocks)
+
+
+# ------------------------------------------------------------------------------ values by a schema
+
+
+class InputCancelled(Exception):
+    """The user ended the input (Ctrl-D) instead of answering."""
+
+
+async def ask_members(terminal: Terminal, schema: Schema, names: list[str], prefix: str = "") -> dict[str, Any]:
+    """Ask for these members of an object, one after the other, until each value fits. Raises InputCancelled."""
+    found: dict[str, Any] = {}
+    known = schema.properties
+    for name in names:
+        member = known.get(name) or Schema({}, schema.root)
+        value = await _ask(terminal, f"{prefix}{name}", member, is_required=name in schema.required)
+        if value is not _NOTHING:
+            found[name] = value
+    return found
+
+
+_NOTHING = object()
+
+
+async def _ask(terminal: Terminal, name: str, schema: Schema, *, is_required: bool) -> Any:
+    """Ask for a value; _NOTHING if the user leaves it out."""
+    if schema.types == ["object"] and schema.properties and is_required:
+        return await ask_members(terminal, schema, schema.required or list(schema.properties), f"{name}.")
+    choices = schema.choices or _item_choices(schema)
+    prompt = _introduce(terminal, name, schema, choices, is_required=is_required)
+    while True:
+        line = await terminal.ask(prompt)
+        if line is None:
+            raise InputCancelled
+        if not line:
+            if schema.default is not None:
+                return schema.default
+            if not is_required:
+                return _NOTHING
+            if schema.types != ["string"] or schema.node.get("minLength", 0):
+                terminal.note("  this value is required; press Ctrl-D to cancel")
+                continue
+        try:
+            return _read(line, schema, choices, name)
+        except WrongUse as error:
+            terminal.note(f"  {printable(error, 1000)}")
+
+
+def _introduce(terminal: Terminal, name: str, schema: Schema, choices: list[Choice], *, is_required: bool) -> str:
+    """Print the description and the choices of a value, and return the prompt."""
+    if schema.description:
+        terminal.note(printable(schema.description, _MOST_OF_A_DESCRIPTION))
+    if choices:
+        for number, choice in enumerate(choices[:_MOST_LISTED], 1):
+            value = printable(plain(choice.value))
+            terminal.note(f"  {number}) {value}{f'  {printable(choice.title)}' if choice.title != value else ''}")
+        if len(choices) > _MOST_LISTED:
+            terminal.note(f"  … {len(choices) - _MOST_LISTED} more")
+
+    hints = [] if choices else [type_text(schema)]
+    if schema.types == ["array"]:
+        hints = ["several, separated by commas"] if choices else [f"{type_text(schema)} as JSON"]
+    if schema.types == ["boolean"]:
+        hints = ["yes or no"]
+    hints += [hint for hint in (limits_text(schema), "" if is_required else "optional") if hint]
+    default = f" [{printable(_default(schema.default))}]" if schema.default is not None else ""
+    about = f" ({printable(', '.join(hints))})" if hints else ""
+    shown = terminal.styled_note(printable(name), "bold")
+    return f"{shown}{about}{default}: "
+
+
+def _read(line: str, schema: Schema, choices: list[Choice], name: str) -> Any:
+    """Convert a line to a value. Raises WrongUse."""
+    if schema.types == ["boolean"] and line.lower() in _YES | _NO:
+        return line.lower() in _YES
+    if choices and schema.types == ["array"]:
+        return [_choose(part.strip(), choices, name) for part in line.split(",") if part.strip()]
+    if choices:
+        return _choose(line, choices, name)
+    return read_text(line, schema, name)
+
+
+def _choose(word: str, choices: list[Choice], name: str) -> Any:
+    for choice in choices:
+        if word in (choice.title, plain(choice.value)):
+            return choice.value
+    if word.isdigit() and 1 <= int(word) <= len(choices):
+        return choices[int(word) - 1].value
+    raise WrongUse(f"{name}: {word!r} is not one of these; write a value or its number")
+
+
+def _item_choices(schema: Schema) -> list[Choice]:
+    return schema.items.choices if schema.types == ["array"] else []
+
+
+def _default(value: Any) -> str:
+    """A default as the user would type it."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(value)

@@ -1,7 +1,7 @@
-"""Stdout, stderr and stdin of a command: results, notes, colours, a bar that is replaced, lines that are typed.
+"""The terminal of a command: results on stdout, notes and a progress bar on stderr, typed lines from stdin.
 
-What a server sends may command a terminal: on one, everything that does not print is shown by its code. Into a pipe or
-a file results go as they are.
+Text from a server may contain control sequences. A terminal shows these as escaped codes; a pipe or a file receives
+results unchanged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import IO, Any
 
 from mcpd.protocol.printable import printable, printable_lines
 
+__all__ = ["Terminal", "can_print", "counted", "escape_json", "json_text"]
+
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STDIN = 0
 _BAR_SECONDS = 0.1
@@ -21,8 +23,15 @@ _LINE_SECONDS = 1.0
 _BAR_CELLS = 24
 
 
-def as_json_text(text: str) -> str:
-    """JSON in which everything that does not print is written as `\\u009b`: the same value, safe to show."""
+def json_text(value: Any) -> str:
+    """A value as indented JSON that is safe to print."""
+    from msgspec.json import encode, format
+
+    return escape_json(format(encode(value), indent=2).decode())
+
+
+def escape_json(text: str) -> str:
+    """JSON with escapes such as `\\u009b` instead of unprintable characters: the same value, safe to print."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n" else _escaped(c) for c in text)
@@ -33,8 +42,22 @@ def _escaped(character: str) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
+def can_print(text: str) -> bool:
+    """Whether the encoding of stdout has these characters."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun: `1 tool`, `2 tools`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 class Terminal:
-    """The three streams of this process. `out` is for results, `note` for everything else."""
+    """The three streams of this process. `out` is for results, `note` for all other lines."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         self._out: IO[Any] = _writable(sys.stdout)
@@ -42,7 +65,7 @@ class Terminal:
         self.out_is_terminal = self._out.isatty()
         self.err_is_terminal = self._err.isatty()
         self.can_ask = self.err_is_terminal and sys.stdin is not None and sys.stdin.isatty()
-        """Whether there is somebody to ask."""
+        """Whether the user can be asked: stdin and stderr are terminals."""
 
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._colours = (self.out_is_terminal and not is_plain, self.err_is_terminal and not is_plain)
@@ -53,7 +76,7 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """How many columns there are; 0 where stdout is no terminal."""
+        """The number of columns; 0 if stdout is not a terminal."""
         if not self.out_is_terminal:
             return 0
         from shutil import get_terminal_size
@@ -63,30 +86,30 @@ class Terminal:
     # ----------------------------------------------------------------------------------- writing
 
     def out(self, text: str) -> None:
-        """A piece of the result, and a line end if it has none. Of others' text: as it is, but on a terminal safe."""
+        """Print part of the result, with a line end if it has none. On a terminal, escape unprintable characters."""
         shown = printable_lines(text) if self.out_is_terminal else text
         self.out_safe(shown)
 
     def out_safe(self, text: str) -> None:
-        """A piece of the result that is known to be safe, with colours of ours perhaps."""
+        """Print part of the result that is known to be safe; it may contain our own colours."""
         self.end_bar()
         self._out.write(text if text.endswith("\n") else f"{text}\n")
         self._out.flush()
 
     def out_json(self, text: str) -> None:
-        """JSON, on one line."""
-        self.out_safe(as_json_text(text) if self.out_is_terminal else text)
+        """Print JSON."""
+        self.out_safe(escape_json(text) if self.out_is_terminal else text)
 
     def out_bytes(self, data: bytes) -> None:
-        """Bytes as they are; never to a terminal, unless they are ours."""
+        """Write bytes unchanged. A terminal must only receive bytes that we made."""
         self.end_bar()
         self._out.flush()
-        buffer: IO[bytes] = getattr(self._out, "buffer")  # noqa: B009 - of text streams, not of all
+        buffer: IO[bytes] = getattr(self._out, "buffer")  # noqa: B009 - only text streams have it
         buffer.write(data)
         buffer.flush()
 
     def note(self, text: str, style: str = "") -> None:
-        """A line on stderr, for people. Line ends of others' text are to be escaped before."""
+        """Print a line on stderr, for people. The caller escapes line ends in text from a server."""
         bar = self._bar
         self.end_bar()
         self._write_err(f"{self.styled_note(printable_lines(text), style)}\n")
@@ -94,11 +117,11 @@ class Terminal:
         self._draw()
 
     def styled(self, text: str, *styles: str) -> str:
-        """A text in colours, for stdout, if that shows any."""
+        """A text in colours, if stdout shows colours."""
         return _styled(text, styles) if self._colours[0] else text
 
     def styled_note(self, text: str, *styles: str) -> str:
-        """The same for stderr."""
+        """A text in colours, if stderr shows colours."""
         return _styled(text, styles) if self._colours[1] else text
 
     def _write_err(self, text: str) -> None:
@@ -106,12 +129,12 @@ class Terminal:
             self._err.write(text)
             self._err.flush()
         except OSError:
-            pass  # nobody reads it
+            pass  # stderr is closed
 
     # ---------------------------------------------------------------------------------- progress
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Show how far a call is, on a line that is replaced; where stderr is not a terminal, on lines of its own."""
+        """Show the progress of a call: on a terminal as a bar, otherwise as a line now and then."""
         is_last = total is not None and done >= total
         now = asyncio.get_running_loop().time()
         if not self.err_is_terminal:
@@ -133,7 +156,7 @@ class Terminal:
             self._draw()
 
     def end_bar(self) -> None:
-        """Take the bar away."""
+        """Remove the progress bar."""
         if self._bar:
             self._bar = ""
             self._write_err("\r\x1b[K")
@@ -147,7 +170,7 @@ class Terminal:
     # ------------------------------------------------------------------------------------ asking
 
     async def ask(self, prompt: str) -> str | None:
-        """A line that the user types, without its end; None for the end of input (Ctrl-D)."""
+        """Read a line from the user, without its line end; None at the end of input (Ctrl-D)."""
         self.end_bar()
         self._write_err(prompt)
         line = await self._line()
@@ -158,11 +181,11 @@ class Terminal:
 
     @property
     def asking(self) -> asyncio.Lock:
-        """Held by whoever asks: one question at a time."""
+        """The lock to hold while asking, so that there is one question at a time."""
         return self._asking
 
     async def _line(self) -> bytes | None:
-        # Not in a thread: one that waits for a line cannot be stopped, and the process would wait for it.
+        # No thread reads stdin: a thread that waits for a line cannot be stopped, and would keep the process alive.
         while b"\n" not in self._typed:
             data = await _read_when_ready()
             if not data:
@@ -181,7 +204,7 @@ async def _read_when_ready() -> bytes:
         await ready
         return os.read(_STDIN, 65536)
     except OSError:
-        return b""  # the terminal is gone
+        return b""  # the terminal was closed
     finally:
         loop.remove_reader(_STDIN)
 
@@ -197,7 +220,7 @@ def _styled(text: str, styles: tuple[str, ...]) -> str:
 
 
 def _writable(stream: Any) -> IO[Any]:
-    """The stream; one that was closed before we started takes everything."""
+    """The stream, or /dev/null if it was closed before we started."""
     if stream is None:
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     if hasattr(stream, "reconfigure"):

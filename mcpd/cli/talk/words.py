@@ -1,6 +1,7 @@
-"""Which words of a command line name the server, and which what is asked of it.
+"""Splits the words of a command line into TARGET, the name of a tool or prompt, and arguments.
 
-TARGET comes first, but may be left out: for the built-in starter, and where a command stands behind `--`.
+TARGET comes first, but it may be left out: the command then uses the current folder or the demo server, or the command
+after `--`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable, Sequence
 
 from mcpd.errors import ConfigurationError
 
+__all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "pairs", "split_words", "with_help"]
+
 
 class WrongUse(ConfigurationError):
-    """A command line that cannot be meant; the text says what to write. Exit code 2."""
+    """The command line is wrong; the text says what to write instead. Exit code 2."""
 
 
 _ARGUMENT = re.compile(r"[^\s={}\[\]\"/?]+?:?=", re.DOTALL)
@@ -26,24 +29,24 @@ def is_argument(word: str) -> bool:
 
 
 def looks_like_target(word: str) -> bool:
-    """Whether a word can only name a server, and no tool or prompt."""
+    """Whether a word can only name a server, not a tool or a prompt."""
     return _TARGET.match(word) is not None or os.path.exists(word)
 
 
 def split_words(words: Sequence[str], command: Sequence[str], what: str) -> tuple[str | None, str, list[str]]:
-    """TARGET (None if it was left out), the name of a tool or prompt ("" if it was), and the arguments.
+    """Return TARGET (None if left out), the name of a tool or prompt ("" if left out), and the arguments.
 
-    `what` is the kind of thing that is named, for the error. Raises WrongUse.
+    `what` is "tool" or "prompt", for the error message. Raises WrongUse.
     """
     count = next((at for at, word in enumerate(words) if is_argument(word)), len(words))
     names, arguments = list(words[:count]), list(words[count:])
     if command:
         if len(names) > 1:
-            raise WrongUse(f"the command behind -- is the server, so that {names[0]} is one too many")
+            raise WrongUse(f"the command after -- is the server, so leave out {names[0]}")
         return None, names[0] if names else "", arguments
     if len(names) > 2 or any(not is_argument(word) for word in arguments):
         extra = next((word for word in arguments if not is_argument(word)), names[-1])
-        raise WrongUse(f"{extra!r}: an argument of the {what} is written name=value, in quotes if it has spaces")
+        raise WrongUse(f"{extra!r}: write an argument of the {what} as name=value, in quotes if it contains spaces")
     if len(names) == 2:
         return names[0], names[1], arguments
     if names and looks_like_target(names[0]):
@@ -51,8 +54,19 @@ def split_words(words: Sequence[str], command: Sequence[str], what: str) -> tupl
     return None, names[0] if names else "", arguments
 
 
+def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, str]:
+    """Split words such as NAME=VALUE at `sign`. Raises WrongUse, without the value: it may be a secret."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, has_sign, value = word.partition(sign)
+        if not has_sign or not name.strip() or any(c.isspace() for c in name.strip()):
+            raise WrongUse(f"{option} …: write {option} {form}")
+        found[name.strip()] = value.strip() if sign == ":" else value
+    return found
+
+
 def with_help(error: Exception, command: str) -> str:
-    """The text of an error; of a target that is not there, with the command that lists all forms of targets."""
+    """The text of an error; if the target does not exist, with a pointer to the command's help."""
     from mcpd.client.targets.grammar import UnknownTarget
 
     text = str(error)
@@ -62,7 +76,7 @@ def with_help(error: Exception, command: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like it, or ""."""
+    """The known name that is most like `name`, in upper or lower case; "" if none is similar."""
     from difflib import get_close_matches
 
     known = list(known)

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from mcpd import Server
 from mcpd.apps.verdict.report import AppsReport
-from mcpd.cli.apps import command
-from mcpd.cli.commands import run as main
+from mcpd.cli.commands.apps import apps_command as command
+from mcpd.cli.group import run as main
 
 BAD = """
 from mcpd import Server

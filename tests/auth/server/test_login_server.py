@@ -27,8 +27,8 @@ from mcpd.auth.server.login_server import LoginServer
 from mcpd.auth.server.settings import Settings, UserFile, development, read
 from mcpd.auth.server.users import add_user as write_user, read_users
 from mcpd.auth.tokens import read_tokens
-from mcpd.cli.auth import command as auth_command
-from mcpd.cli.login_server import login_server
+from mcpd.cli.access import protection_of
+from mcpd.cli.commands.login import auth_command
 from mcpd.client.auth import OAuth
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
@@ -288,7 +288,7 @@ def test_a_state_that_others_can_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("[", "users.toml"), ("[ana]\n", "password"), ('["a:b"]\npassword = "x"', "no name of a user")],
+    [("[", "users.toml"), ("[ana]\n", "password"), ('["a:b"]\npassword = "x"', "is not a user name")],
 )
 def test_mistakes_in_the_users(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "users.toml"
@@ -334,8 +334,8 @@ async def test_users_are_added_by_a_command(tmp_path: Path, child: Child) -> Non
     assert (second.scopes, second.name) == (("a", "b"), 'Ana "A" B')
     assert second.password != first.password
     for words, password, problem in (
-        (("ana",), "short", "8 characters or more"),
-        (("a b",), PASSWORD, "no name of a user"),
+        (("ana",), "short", "at least 8 characters"),
+        (("a b",), PASSWORD, "is not a user name"),
         (("ana", "--file", str(tmp_path / "none" / "users.toml")), PASSWORD, "No such file"),
     ):
         assert problem in str(add_user(*words, password=password).exception)
@@ -399,20 +399,32 @@ class _Elsewhere(Stage):
             await peer.aclose()
 
 
+def login_server(file: str, server: Server, options: Options) -> LoginServer:
+    options.auth_server = file
+    found = protection_of(options, server)
+    assert isinstance(found, LoginServer)
+    return found
+
+
 def test_what_cannot_be_served(tmp_path: Path, child: Child) -> None:
     """AUTH-122; each is one line that says what to do."""
     users_file(tmp_path)
     file = written(tmp_path, "[sign-in.users]\nfile = 'users.toml'\n")
     server, guarded = Server("garden"), Server("garden", authenticate=lambda _: Principal("x"))
     for said, options, which, problem in (
-        ("dev", Options(http="0.0.0.0:0"), server, "for this machine alone"),
-        ("dev", Options(http="0.0.0.0:0", insecure=True), server, "for this machine alone"),
-        ("dev", Options(http=":0", ws="0.0.0.0:0"), server, "for this machine alone"),
+        ("dev", Options(http="0.0.0.0:0"), server, "serves this machine only"),
+        ("dev", Options(http="0.0.0.0:0", insecure=True), server, "serves this machine only"),
+        ("dev", Options(http=":0", ws="0.0.0.0:0"), server, "serves this machine only"),
         ("none.toml", Options(http=":0"), server, "name a file that says who may log in"),
-        (file, Options(http=":0", token_file="t0ken"), server, "--token-file are two ways"),
-        (file, Options(http=":0", issuer=("https://idp.example",)), server, "--issuer are two ways"),
-        (file, Options(http=":0", auth_table={"tokens_file": "x"}), server, r"tokens_file of \[auth\] are two ways"),
-        (file, Options(http=":0"), guarded, "the server says itself"),
+        (file, Options(http=":0", token_file="t0ken"), server, "--token-file exclude each other"),
+        (file, Options(http=":0", issuer=("https://idp.example",)), server, "--issuer exclude each other"),
+        (
+            file,
+            Options(http=":0", auth_table={"tokens_file": "x"}),
+            server,
+            r"tokens_file of \[auth\] exclude each other",
+        ),
+        (file, Options(http=":0"), guarded, "has its own authorization"),
         (file, Options(http=":0", public_url="tools.example"), server, "write the whole URL"),
     ):
         with pytest.raises(ConfigurationError, match=problem):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpd.cli.talk.arguments import arguments_of, missing, read_words, texts_of
-from mcpd.cli.talk.kinds import read_schema
+from mcpd.cli.talk.schemas import read_schema
 from mcpd.cli.talk.words import WrongUse
 
 SCHEMA = {
@@ -95,26 +95,26 @@ def test_values_are_read_by_the_schema(words: list[str], arguments: dict[str, An
     ("word", "said"),
     [
         ("txt=1", "no argument txt; did you mean text?"),
-        ("zzz=1", "no argument zzz; there are text, count"),
-        ("count=many", "count: 'many' is no integer"),
-        ("count=1.5", "count: '1.5' is no integer"),
-        ("rows=13", "rows: '13': it has to be 1 to 12"),
-        ("code=x", "code: 'x': it has to be at least 2 characters"),
-        ("share=nan", "share: 'nan' is no number"),
-        ("really=perhaps", "really: 'perhaps' is no true or false"),
+        ("zzz=1", "no argument zzz; the arguments are text, count"),
+        ("count=many", "count: 'many' is not of type integer"),
+        ("count=1.5", "count: '1.5' is not of type integer"),
+        ("rows=13", "rows: '13' must be 1 to 12"),
+        ("code=x", "code: 'x' must be at least 2 characters"),
+        ("share=nan", "share: 'nan' is not of type number"),
+        ("really=perhaps", "really: 'perhaps' is not of type boolean; write true or false"),
         ("season=sprin", "did you mean spring?"),
         ("season=winter", "one of spring, autumn"),
-        ("modes=medium", "modes: 'medium' is none of its values"),
-        ("numbers=x", "numbers: 'x' is no integer"),
-        ("bed=x", "bed: 'x' is no JSON object"),
+        ("modes=medium", "modes: 'medium' is not allowed; write one of fast, slow"),
+        ("numbers=x", "numbers: 'x' is not of type integer"),
+        ("bed=x", "bed: 'x' is not of type object"),
         ("bed.nme=x", "no argument bed.nme; did you mean name?"),
         ("count:=many", "count:=many is not JSON: expecting value before 'many'; for a text write count=TEXT"),
-        ('count:={"a":1', "is not JSON: expecting ',' delimiter at the end; JSON has names and texts in double quotes"),
-        ('{"bed": south}', "is not JSON: expecting value before 'south}'; JSON has"),
+        ('count:={"a":1', "is not JSON: expecting ',' delimiter at the end; write names and texts in double quotes"),
+        ('{"bed": south}', "is not JSON: expecting value before 'south}'; write names"),
         ("[1]", "write name=value"),
         ("{1}", "is not JSON"),
         ("@nosuch", "nosuch: No such file"),
-        ("text=@nosuch", "nosuch: No such file or directory; for the text itself write text=@@nosuch"),
+        ("text=@nosuch", "nosuch: No such file or directory; to pass the text itself, write text=@@nosuch"),
         ('{"txt":1}', "no argument txt; did you mean text?"),
     ],
 )
@@ -125,7 +125,7 @@ def test_mistakes_say_what_to_write(word: str, said: str) -> None:
 
 
 def test_a_tool_without_arguments_says_so() -> None:
-    with pytest.raises(WrongUse, match="no argument a; it takes none"):
+    with pytest.raises(WrongUse, match="no argument a; it has no arguments"):
         read("a=1", schema={"type": "object", "properties": {}, "additionalProperties": False})
 
 
@@ -149,15 +149,15 @@ def test_files_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert read("any:=@a.json") == {"any": {"text": "x", "count": 2}}
     assert read("@a.json") == {"text": "x", "count": 2}
     assert read("data=@raw.bin") == {"data": b64encode(b"\xff\x00").decode()}
-    with pytest.raises(WrongUse, match="is no text"):
+    with pytest.raises(WrongUse, match="is not a text file"):
         read("text=@raw.bin")
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "piped"}')))
     assert read("-") == {"text": "piped"}
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[1]")))
-    with pytest.raises(WrongUse, match="arguments are a JSON object"):
+    with pytest.raises(WrongUse, match="write the arguments as a JSON object"):
         read("-")
-    with pytest.raises(WrongUse, match="stdin can be read once"):
+    with pytest.raises(WrongUse, match="stdin can be read only once"):
         read("-", "text=@-")
 
 
@@ -171,5 +171,5 @@ def test_arguments_of_prompts_are_texts() -> None:
     assert texts_of(read_words(["a=5", "b=true", '{"c": 1}']), ["a", "b", "c"]) == {"a": "5", "b": "true", "c": "1"}
     with pytest.raises(WrongUse, match="no argument sezon; did you mean season"):
         texts_of(read_words(["sezon=x"]), ["season"])
-    with pytest.raises(WrongUse, match="it takes none"):
+    with pytest.raises(WrongUse, match="it has no arguments"):
         texts_of(read_words(["a=1"]), [])

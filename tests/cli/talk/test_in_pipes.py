@@ -15,7 +15,7 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.talk_server import DOT, HOSTILE
 
-from mcpd.cli.talk.reach import Reach, run as run_work
+from mcpd.cli.talk.connecting import ServerOptions, run as run_work
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.protocol.versions.table import SUPPORTED
 
@@ -56,7 +56,7 @@ def test_help(run: Run, name: str) -> None:
     assert max(map(len, text.splitlines())) <= 120
     assert "\b" not in text
     if name != "completion":
-        assert "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 3 a login is wanted" in " ".join(
+        assert "Exit codes: 0 done, 1 the server or the call failed, 2 wrong use, 3 login required" in " ".join(
             text.split()
         )
         assert "-- COMMAND ARGUMENTS" in text
@@ -114,7 +114,7 @@ def test_one_list_that_is_missing_hides_no_other(run: Run) -> None:
     done = run("list", "--", sys.executable, "-c", OLD)
     assert done.returncode == 0, done.stderr
     assert b"dig" in done.stdout
-    assert b"the server offers prompts, but its method to list them does not exist" in done.stderr
+    assert b"the server declares prompts, but has no method to list them" in done.stderr
     assert run("list", "prompts", "--", sys.executable, "-c", OLD).returncode == 1
 
 
@@ -203,24 +203,24 @@ def test_a_tool_that_fails(run: Run) -> None:
     ("words", "line"),
     [
         (["call", SERVER, "plnt"], "mcpd: no tool plnt; did you mean plant?"),
-        (["call", SERVER, "zzz"], "mcpd: no tool zzz; there are plant, hostile, mixed,"),
-        (["call", SERVER], "mcpd: which tool? there are plant,"),
+        (["call", SERVER, "zzz"], "mcpd: no tool zzz; the tools are plant, hostile, mixed,"),
+        (["call", SERVER], "mcpd: which tool? the tools are plant,"),
         (["call", SERVER, "plant", "bd=a"], "mcpd: no argument bd; did you mean bed?"),
-        (["call", SERVER, "plant", "bed=a", "season=sprin"], "mcpd: season: 'sprin' is none of its values; did"),
-        (["call", SERVER, "plant", "rows=x"], "mcpd: rows: 'x' is no integer"),
+        (["call", SERVER, "plant", "bed=a", "season=sprin"], "mcpd: season: 'sprin' is not allowed; did"),
+        (["call", SERVER, "plant", "rows=x"], "mcpd: rows: 'x' is not of type integer"),
         (
             ["call", SERVER, "plant"],
             "mcpd: plant needs bed=… (string: Name of the bed.), season=… (spring|autumn)",
         ),
-        (["call", "echo", "hello", "there"], "mcpd: 'there': an argument of the tool is written name=value"),
-        (["call", "echo", "--text=hi"], "mcpd: no option --text; an argument of the tool is written text=…"),
-        (["call", "echo", "--"], "mcpd: behind -- stands the command of a server, as -- npx -y some-server"),
-        (["call", "echo", "--env", "x", "--", "y"], "mcpd: --env x: write --env NAME=VALUE"),
-        (["call", "echo", "-H", "A: b"], "mcpd: -H is for servers behind a URL; a program is given variables by --env"),
-        (["list", SERVER, "tool"], "mcpd: 'tool' is nothing to list; did you mean tools?"),
-        (["list", "a.py", "b", "tools"], "mcpd: 'a.py' is one word too many"),
-        (["read"], "mcpd: which resource? mcpd list resources names their URIs"),
-        (["read", SERVER], f"mcpd: which resource? mcpd list {SERVER} resources names their URIs"),
+        (["call", "echo", "hello", "there"], "mcpd: 'there': write an argument of the tool as name=value"),
+        (["call", "echo", "--text=hi"], "mcpd: no option --text; write an argument of the tool as text=…"),
+        (["call", "echo", "--"], "mcpd: write the command of a server after --, for example -- npx -y some-server"),
+        (["call", "echo", "--env", "x", "--", "y"], "mcpd: --env …: write --env NAME=VALUE"),
+        (["call", "echo", "-H", "A: b"], "mcpd: -H is for servers at a URL; to set variables of a program, use --env"),
+        (["list", SERVER, "tool"], "mcpd: cannot list 'tool'; did you mean tools?"),
+        (["list", "a.py", "b", "tools"], "mcpd: leave out 'a.py'"),
+        (["read"], "mcpd: which resource? mcpd list resources lists their URIs"),
+        (["read", SERVER], f"mcpd: which resource? mcpd list {SERVER} resources lists their URIs"),
         (["read", SERVER, "talk://dot.pgn"], "mcpd: Resource not found: talk://dot.pgn; did you mean talk://dot.png?"),
         (["apps", "fm"], "mcpd: mcpd apps has no command 'fm'; write mcpd apps test …"),
         (["prompt", SERVER, "plon"], "mcpd: no prompt plon; did you mean plan?"),
@@ -229,8 +229,8 @@ def test_a_tool_that_fails(run: Run) -> None:
         (["complete", SERVER, "prompt", "plan"], "mcpd: write mcpd complete TARGET prompt NAME ARGUMENT VALUE"),
         (["complete", SERVER, "promt", "plan", "a", "b"], "mcpd: 'promt': did you mean prompt?"),
         (["watch", "--call", "'"], "mcpd: --call: No closing quotation"),
-        (["watch", "--demo", "--call", "nosuch"], "mcpd: --call: no tool nosuch; there are echo"),
-        (["ping", "a.py", "--", "b"], "mcpd: 'a.py' is one word too many; the command behind -- is the server"),
+        (["watch", "--demo", "--call", "nosuch"], "mcpd: --call: no tool nosuch; the tools are echo"),
+        (["ping", "a.py", "--", "b"], "mcpd: leave out 'a.py': the command after -- is the server"),
         (["ping", "--count", "0"], "mcpd: --count: 0 is not a whole number of 1 or more; see mcpd ping --help"),
         (["completion", "tcsh"], "mcpd: SHELL: 'tcsh' is not one of bash, zsh, fish"),
     ],
@@ -297,7 +297,7 @@ def test_bytes_go_to_a_pipe_or_to_the_file_that_was_named(run: Run, tmp_path: Pa
 def test_nothing_is_said_to_be_nothing(run: Run) -> None:
     done = run("call", SERVER, "nothing")
     assert (done.returncode, done.stdout) == (0, b"")
-    assert said(done) == "mcpd: nothing is done; it gave nothing back"
+    assert said(done) == "mcpd: nothing is done; it returned nothing"
 
 
 def test_text_reaches_a_pipe_as_it_is(run: Run) -> None:
@@ -311,7 +311,7 @@ def test_text_reaches_a_pipe_as_it_is(run: Run) -> None:
     [
         (["water", "minutes=3"], "mcpd: A talk asks: Water for 3 minutes?\\x1b[2J\\n", "decline"),
         (["pay"], "mcpd: A talk asks you to visit https://xn--bcher-kva.example/pay: Pay first.", "decline"),
-        (["think"], "mcpd: A talk wants to ask a model; declined", None),
+        (["think"], "mcpd: A talk asks for the answer of a model; declined", None),
     ],
 )  # fmt: skip
 def test_questions_are_declined_and_said(
@@ -346,7 +346,7 @@ def test_an_unknown_resource_suggests_templates(run: Run, tmp_path: Path) -> Non
         '@server.resource("note://one")\ndef one() -> str:\n    return "1"\n'
     )
     assert said(run("read", "beds.py", "bed:/north")).endswith("bed:/north; did you mean bed://{name}?")
-    assert "there are note://one, bed://{name}" in said(run("read", "beds.py", "herbs://mint"))
+    assert "the resources are note://one, bed://{name}" in said(run("read", "beds.py", "herbs://mint"))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
@@ -363,10 +363,10 @@ def test_a_mistake_of_ours_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     async def work(terminal: Terminal) -> int:
         raise ZeroDivisionError("by\nzero")
 
-    assert run_work(work, Reach()) == 1
+    assert run_work(work, ServerOptions()) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert re.fullmatch(
-        r"mcpd: this should not happen: ZeroDivisionError: by\\nzero at test_in_pipes\.py:\d+; please report it, .*",
+        r"mcpd: this is a bug in mcpd: ZeroDivisionError: by\\nzero at test_in_pipes\.py:\d+; please report it with .*",
         line,
     )
 
@@ -421,7 +421,7 @@ def test_complete(run: Run, tmp_path: Path) -> None:
     assert json.loads(line)["completion"]["values"] == ["autumn"]
     (tmp_path / "bare.py").write_text('from mcpd import Server\nserver = Server("bare")\n')
     done = run("complete", "bare.py", "prompt", "x", "y")
-    assert (done.returncode, said(done)) == (1, "mcpd: the server offers no suggestions")
+    assert (done.returncode, said(done)) == (1, "mcpd: the server does not support completion")
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

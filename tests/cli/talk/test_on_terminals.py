@@ -35,7 +35,7 @@ def test_missing_arguments_are_asked_for(start: Start) -> None:
         typed.type("south\r")
         typed.until("  1) spring\n  2) autumn\nseason: ")
         typed.type("winter\r")
-        typed.until("season: 'winter' is none of these; write a value or its number")
+        typed.until("season: 'winter' is not one of these; write a value or its number")
         typed.type("2\r")
         assert typed.end() == 0
         assert typed.text.endswith('{"name":"south","plants":["autumn","autumn"]}\n')
@@ -45,9 +45,9 @@ def test_all_arguments_are_asked_for_with_their_defaults(start: Start) -> None:
     with start("call", SERVER, "plant", "--ask", "bed=north", "season=spring") as typed:
         typed.until("How many rows.\nrows (integer, 1 to 12, optional) [1]: ")
         typed.type("13\r")
-        typed.until("it has to be 1 to 12")
+        typed.until("must be 1 to 12")
         typed.type("x\r")
-        typed.until("rows: 'x' is no integer")
+        typed.until("rows: 'x' is not of type integer")
         typed.type("\r")
         typed.until("what (string[]|null, optional): ")
         typed.type('["pea"]\r')
@@ -67,10 +67,11 @@ def test_ctrl_d_gives_up(start: Start) -> None:
 def test_a_form_is_asked_for(start: Start, version: str) -> None:
     with start("call", SERVER, "water", "minutes=3", "--protocol", version) as typed:
         typed.until(
-            "A talk asks: Water for 3 minutes?\\x1b[2J\n  mcpd: think twice\nCtrl-D declines.\nreally (yes or no): "
+            "A talk asks: Water for 3 minutes?\\x1b[2J\n  mcpd: think twice\n"
+            "Press Ctrl-D to decline.\nreally (yes or no): "
         )
         typed.type("maybe\r")
-        typed.until("really: 'maybe' is no true or false")
+        typed.until("really: 'maybe' is not of type boolean; write true or false")
         typed.type("yes\r")
         typed.until("Who says so.\nname (string, at least 2 characters, optional) [nobody]: ")
         typed.type("\r")
@@ -99,7 +100,7 @@ def test_a_page_is_opened_only_if_the_user_says_so(start: Start, version: str, t
     with start("call", SERVER, "pay", "--protocol", version, env=env) as typed:
         typed.until("A talk asks you to visit a page: Pay first.")
         typed.until(
-            "  https://xn--bcher-kva.example/pay\n  of the host xn--bcher-kva.example\nOpen it? (yes or no) [no]: "
+            "  https://xn--bcher-kva.example/pay\n  on the host xn--bcher-kva.example\nOpen it? (yes or no) [no]: "
         )
         typed.type("\r")
         assert typed.end() == 0
@@ -118,7 +119,7 @@ def test_a_page_that_has_to_be_visited_first(start: Start) -> None:
     with start("call", SERVER, "visit", "--protocol", "2025-11-25", env={"BROWSER": "true %s"}) as typed:
         typed.until("Open it?")
         typed.type("y\r")
-        typed.until("Press Enter when that is done: ")
+        typed.until("Press Enter when you are done: ")
         typed.type("\r")
         assert typed.end() == 0
         assert typed.text.endswith("visited\n")
@@ -128,7 +129,7 @@ def test_a_page_that_has_to_be_visited_first(start: Start) -> None:
 def test_the_user_answers_for_a_model(start: Start, version: str) -> None:
     with start("call", SERVER, "think", "--protocol", version) as typed:
         typed.until(
-            "A talk wants to ask a model; there is none here, and you may answer in its place.\n  user: What now?"
+            "A talk asks for the answer of a model; there is no model here, but you may answer.\n  user: What now?"
         )
         typed.until("> ")
         typed.type("Wait.\r")

@@ -28,7 +28,7 @@ class Answers(Terminal):
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr(questions, "_open", lambda url: not found.append(url))
+    monkeypatch.setattr(questions, "_open_in_browser", lambda url: not found.append(url))
     return found
 
 
@@ -38,18 +38,18 @@ async def test_only_web_pages_are_opened(url: str, opened: list[str], capsys: py
     result = await Questions(terminal).url(ElicitUrlParams(message="Look.", url=url))
     assert result.action == "decline"
     assert (opened, terminal.asked) == ([], [])
-    assert "which is no web page; declined" in capsys.readouterr().err
+    assert "which is not a web page; declined" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("https://evil.example\\@good.example/", "has characters that no URL has"),
-        ("https://good.example\t.evil.example/", "has characters that no URL has"),
-        ("https://x.example/\u202egro.doog", "has characters that no URL has"),
+        ("https://evil.example\\@good.example/", "has characters that are not allowed in URLs"),
+        ("https://good.example\t.evil.example/", "has characters that are not allowed in URLs"),
+        ("https://x.example/\u202egro.doog", "has characters that are not allowed in URLs"),
         ("https:///evil.example/", "has no host"),
-        ("https://[::1", "is no URL"),
-        ("https://x.example/" + "a" * 4000, "is too long to be looked at (4018 characters)"),
+        ("https://[::1", "is not a URL"),
+        ("https://x.example/" + "a" * 4000, "is too long to check (4018 characters)"),
     ],
 )
 async def test_a_page_that_cannot_be_shown_as_it_is_visited_is_not_opened(
@@ -73,7 +73,7 @@ async def test_the_host_is_shown_as_it_is_looked_up(
     url: str, host: str, opened: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (await Questions(Answers("no")).url(ElicitUrlParams(message="Look.", url=url))).action == "decline"
-    assert f"  of the host {host}\n" in capsys.readouterr().err
+    assert f"  on the host {host}\n" in capsys.readouterr().err
     assert opened == []
 
 
@@ -100,7 +100,7 @@ async def test_what_was_declined_unasked_ends_the_call_when_it_is_asked_again(
     page = ElicitUrlParams(message="Look.", url="https://x.example/")
     for params in (page, ElicitUrlParams(message="Another.", url="https://x.example/")):
         assert (await asker.url(params)).action == "decline"
-    with pytest.raises(ProtocolError, match="it asks again what was declined, and there is no terminal"):
+    with pytest.raises(ProtocolError, match="this request was declined before, and there is no terminal"):
         await asker.url(page)
     said = capsys.readouterr().err
-    assert said.count("declined, as there is no terminal on which you could be asked") == 2
+    assert said.count("declined, because there is no terminal to ask you on") == 2

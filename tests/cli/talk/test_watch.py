@@ -36,5 +36,5 @@ def test_a_server_that_refuses_a_level_is_watched_all_the_same(child: Child, tmp
     process.send_signal(signal.SIGINT)
     _, notes = process.communicate(timeout=60)
     assert line.endswith("the list of tools has changed\n")
-    assert "mcpd: the level of the log was refused: no (-32601)" in notes
+    assert "mcpd: the server refused the log level: no (-32601)" in notes
     assert process.returncode == 130

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpd.cli.talk.reach import Reach, in_words
+from mcpd.cli.talk.connecting import ServerOptions, describe_error
 from mcpd.cli.talk.words import WrongUse, is_argument, nearest, split_words
 from mcpd.errors import ConnectionLost
 
@@ -32,7 +32,7 @@ def test_target_tool_arguments(words: list[str], found: object) -> None:
 
 def test_a_command_takes_the_place_of_target() -> None:
     assert split_words(["echo", "a=1"], ("npx", "x"), "tool") == (None, "echo", ["a=1"])
-    with pytest.raises(WrongUse, match=r"the command behind -- is the server, so that a\.py is one too many"):
+    with pytest.raises(WrongUse, match=r"the command after -- is the server, so leave out a\.py"):
         split_words(["a.py", "echo"], ("npx",), "tool")
 
 
@@ -44,7 +44,7 @@ def test_a_file_that_is_there_is_no_tool(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("words", [["a.py", "echo", "hello"], ["echo", "text=a", "b"]])
 def test_words_too_many(words: list[str]) -> None:
-    with pytest.raises(WrongUse, match="is written name=value, in quotes if it has spaces"):
+    with pytest.raises(WrongUse, match="as name=value, in quotes if it contains spaces"):
         split_words(words, (), "tool")
 
 
@@ -69,10 +69,10 @@ def test_nearest() -> None:
     ],
 )
 def test_a_target_is_said_again_without_secrets(target: str | None, shown: str) -> None:
-    text = in_words(ConnectionLost("Gone"), Reach(target=target))
-    assert text == f"gone; to see why: mcpd doctor {shown}".rstrip()
+    text = describe_error(ConnectionLost("Gone"), ServerOptions(target=target))
+    assert text == f"gone; to find out why, run mcpd doctor {shown}".rstrip()
 
 
 def test_a_command_is_said_again_without_secrets() -> None:
-    text = in_words(ConnectionLost("Gone"), Reach(command=("server", "--api-key", "secret-1")))
-    assert text == "gone; to see why: mcpd doctor -- server --api-key '<masked: 8 characters>'"
+    text = describe_error(ConnectionLost("Gone"), ServerOptions(command=("server", "--api-key", "secret-1")))
+    assert text == "gone; to find out why, run mcpd doctor -- server --api-key '<masked: 8 characters>'"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpd import AuthorizationFailed, OAuth
-from mcpd.cli.talk.logins import show_logins
+from mcpd.cli.commands.login import _show_logins as show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.loopback import Loopback

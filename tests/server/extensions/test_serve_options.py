@@ -101,7 +101,7 @@ def test_an_option_of_ours_cannot_be_taken(child: Child, tmp_path: Path) -> None
     (tmp_path / "thief.py").write_text(TARGET.replace('"--shelf"', '"--apps"'))
     done = serve(child, str(tmp_path / "thief.py"), "--deep")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "extension com.example/notes: there is an option --apps already; give its own another flag" in done.stderr
+    assert "extension com.example/notes: the option --apps exists already; give it another name" in done.stderr
 
 
 def test_run_takes_it(child: Child, target: str) -> None:

@@ -227,7 +227,7 @@ async def test_settings_that_cannot_be_meant(wrong: dict[str, Any]) -> None:
 
 
 def test_on_the_command_line() -> None:
-    from mcpd.cli.serve import command, options_of
+    from mcpd.cli.commands.serve import options_of, serve_command as command
 
     with command.make_context(
         "serve", ["--http", ":1", "--server-card", "never", "--public-url", "https://e.com/m"]

@@ -23,7 +23,7 @@ from support.clock import until
 from support.wires import MODERN, memory_wire
 
 from mcpd import Server
-from mcpd.cli.commands import run as cli
+from mcpd.cli.group import run as cli
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Settings
 from mcpd.server.observe import control, report, watching
@@ -297,7 +297,7 @@ async def test_one_that_hangs_is_named(
             assert "the server with pid 4 does not answer" in told.err, words
             assert "no server" not in told.err, words
         assert cli(["stop", "5"]) == 1
-        assert "no server of yours has the process id 5" in capfd.readouterr().err
+        assert "no running server of yours has the process id 5" in capfd.readouterr().err
 
 
 async def test_modes_of_what_is_made(runtime: Path) -> None:
@@ -419,7 +419,7 @@ async def test_status_of_an_address(capfd: pytest.CaptureFixture[str], tmp_path:
 
 
 def test_the_lines_of_status() -> None:
-    from mcpd.cli.status import lines_of
+    from mcpd.cli.commands.status import _lines_of as lines_of
     from mcpd.server.observe.report import CallNow, ErrorThen, Status
 
     state = Status(

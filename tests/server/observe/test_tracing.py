@@ -201,7 +201,7 @@ async def test_lines_of_the_log_say_which_trace(traced: Traced, caplog: pytest.L
     import json
     import logging
 
-    from mcpd.cli.json_log import JsonFormatter
+    from mcpd.cli.log import _JsonFormatter
     from mcpd.server.dispatcher.observing import CallLog
 
     @traced.server.tool
@@ -210,7 +210,7 @@ async def test_lines_of_the_log_say_which_trace(traced: Traced, caplog: pytest.L
         return ""
 
     lines: list[dict[str, Any]] = []
-    formatter = JsonFormatter(str)
+    formatter = _JsonFormatter()
     traced.server.add_observer(CallLog(logging.INFO))
     with caplog.at_level(logging.INFO, "mcpd"):
         async with memory_wire(traced.server, MODERN) as wire:

@@ -1,0 +1,347 @@
+"""`mcpd bundle` packs a server into one file; `mcpd publish-info` describes it for the MCP registry."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import tempfile
+from typing import Any
+
+import click
+from msgspec import structs
+from msgspec.structs import replace
+
+from mcpd.bundle.files import write_archive
+from mcpd.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
+from mcpd.bundle.project import Project
+from mcpd.bundle.server_json import (
+    SCHEMA,
+    Package,
+    ServerJson,
+    bundle_package,
+    checked,
+    pypi_package,
+    remote,
+    repository,
+    shortened,
+    variables,
+)
+from mcpd.cli.client_options import json_option
+from mcpd.cli.talk.terminal import json_text
+from mcpd.client.targets.named import CommandTarget, FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.install.launch import Offers, Verdict, verify_target
+from mcpd.protocol.printable import printable
+
+__all__ = ["bundle_command", "publish_info_command"]
+
+_BUNDLE_HELP = """Pack a server into one file, which Claude Desktop and other hosts install on a double click.
+
+\b
+  mcpd bundle server.py
+  mcpd bundle garden -o garden.mcpb     a folder
+  mcpd bundle --env API_KEY server.py   hosts ask their users for API_KEY
+
+TARGET is a folder or a Python file; by default the nearest folder, from here upwards, with an mcpd.toml. A file is
+packed with the data files of its folder and the modules that it imports. Hidden files, virtual environments, files that
+may contain secrets and the patterns in .mcpbignore are left out; --include and --exclude change this.
+
+A bundle contains no packages: the host installs them with uv. Their names come from pyproject.toml, requirements.txt or
+the header of the script; otherwise from the imports. mcpd starts the packed server once to test it.
+
+Exit codes: 0 written, 1 not written, 2 wrong use.
+"""
+
+_PUBLISH_HELP = """Write server.json, which describes a server for the MCP registry, and check it against its schema.
+
+\b
+  mcpd publish-info server.py --name io.github.you/garden --pypi garden-mcp
+  mcpd publish-info server.py --name io.github.you/garden --bundle garden-1.2.0.mcpb --bundle-url URL
+  mcpd publish-info server.py --name com.example/garden --remote https://example.com/mcp
+
+The defaults come from pyproject.toml and from the server, which is started once. Without --pypi, --bundle-url and
+--remote, server.json names the package of pyproject.toml. To publish the file, use mcp-publisher.
+
+Exit codes: 0 written, 1 not written, 2 wrong use.
+"""
+
+_MOST_SHOWN = 40
+_READMES = ("README.md", "README.rst", "README.txt", "README")
+
+
+@click.command(
+    "bundle",
+    help=_BUNDLE_HELP,
+    params=[
+        click.Argument(["target"], required=False),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE. Default: NAME-VERSION.mcpb."),
+        click.Option(
+            ["--env"], multiple=True, metavar="NAME[=VALUE]",
+            help="Let hosts ask their users for this variable; VALUE is its default. Can be repeated.",
+        ),
+        click.Option(
+            ["--include"], multiple=True, metavar="PATTERN",
+            help="Pack these files too, for example data/*.csv or .config. Can be repeated.",
+        ),
+        click.Option(["--exclude"], multiple=True, metavar="PATTERN", help="Leave these files out. Can be repeated."),
+        click.Option(["--name"], default="", metavar="NAME", help="Set the name: letters, digits, '-' and '_'."),
+        click.Option(["--version", "version"], default="", metavar="VERSION", help="Set the version, such as 1.2.0."),
+        click.Option(["--description"], default="", metavar="TEXT", help="Describe the server in a sentence."),
+        click.Option(["--author"], default="", metavar="NAME", help="Name the author."),
+        click.Option(
+            ["--icon"], default="", metavar="FILE", help="Use this PNG. Default: icon.png, or the server's own icon."
+        ),
+        click.Option(
+            ["--requirement", "requirements"], multiple=True, metavar="PACKAGE",
+            help="Require this package, for example package>=1.2. Can be repeated.",
+        ),
+        json_option("Print the result as one JSON object."),
+    ],
+)  # fmt: skip
+def bundle_command(
+    target: str | None,
+    output: str | None,
+    as_json: bool,
+    requirements: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    **metadata: Any,
+) -> int:
+    given = Said(requirements=requirements, **metadata)
+    gathered = gather(_files_of(target), include, exclude)
+    verdict = _try(gathered, given)
+    if not as_json:
+        _print_verdict(verdict)
+    if not verdict.works:
+        if as_json:
+            click.echo(json_text({"written": None, "error": verdict.error, "stderr": verdict.stderr_tail}))
+            return 1
+        if gathered.left_out:
+            click.echo(f"mcpd: these files are not in the bundle: {_first(list(gathered.left_out))}", err=True)
+        click.echo("mcpd: no bundle was written; mcpd doctor TARGET tests the server where it is", err=True)
+        return 1
+
+    bundle = make_bundle(gathered, verdict.offers, given)
+    path = output or f"{bundle.manifest.name}-{bundle.manifest.version}.mcpb"
+    size = write_archive(path, bundle.files)
+    if as_json:
+        click.echo(json_text(_members(path, size, gathered, bundle)))
+    else:
+        _print_bundle(path, size, gathered, bundle)
+
+    return 0
+
+
+def _files_of(target: str | None) -> FileTarget | object:
+    """The named server, or the current server folder. Raises ConfigurationError."""
+    from mcpd.client.targets.grammar import parse
+    from mcpd.sources.lookup import folder_here
+
+    if target is not None:
+        return parse(target)
+    place = folder_here(has_demo=False)
+    if place is None or not place.is_trusted:
+        raise ConfigurationError("there is no server here; name a Python file or a folder: mcpd bundle server.py")
+
+    return FileTarget(place.root)
+
+
+def _try(gathered: Gathered, given: Said) -> Verdict:
+    """Start the server from the files of the bundle, in an otherwise empty folder."""
+    env = {}
+    for word in given.env:
+        name, has_value, value = word.partition("=")
+        if has_value or name in os.environ:
+            env[name] = value if has_value else os.environ[name]
+    with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
+        program = unpack(gathered, folder)
+        words = (sys.executable, program)
+        verdict = asyncio.run(verify_target(CommandTarget(words, env), with_texts=True))
+        return _with_own_paths(verdict, os.path.join(folder, *gathered.inside.split("/")), gathered.root)
+
+
+def _with_own_paths(verdict: Verdict, unpacked: str, root: str) -> Verdict:
+    """The verdict with the author's paths instead of paths in the temporary folder."""
+    # The server runs in the root folder of the system, and may print paths relative to that.
+    places = {unpacked, os.path.realpath(unpacked), os.path.relpath(unpacked, os.path.abspath(os.sep))}
+
+    def replaced(text: str) -> str:
+        for place in sorted(places, key=len, reverse=True):
+            text = text.replace(place, root)
+
+        return text
+
+    return structs.replace(
+        verdict,
+        error=replaced(verdict.error),
+        advice=replaced(verdict.advice),
+        stderr_tail=tuple(map(replaced, verdict.stderr_tail)),
+        warnings=tuple(map(replaced, verdict.warnings)),
+    )
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    for line in verdict.lines:
+        click.echo(f"mcpd: {line}", err=True)
+
+
+def _print_bundle(path: str, size: int, gathered: Gathered, bundle: Bundle) -> None:
+    click.echo("files:")
+    shown = sorted(bundle.files)
+    for name in shown[:_MOST_SHOWN]:
+        click.echo(f"  {printable(name, 500)}  {_size_of(bundle.files[name]):,}")
+    if len(shown) > _MOST_SHOWN:
+        click.echo(f"  and {len(shown) - _MOST_SHOWN} more")
+    if gathered.left_out:
+        click.echo("left out:")
+        for name, why in sorted(gathered.left_out.items())[:_MOST_SHOWN]:
+            click.echo(f"  {printable(name, 500)}  {why}")
+        if len(gathered.left_out) > _MOST_SHOWN:
+            click.echo(f"  and {len(gathered.left_out) - _MOST_SHOWN} more")
+
+    click.echo(f"requirements: {printable(', '.join(bundle.requirements), 2000)}")
+    if bundle.manifest.user_config:
+        click.echo(f"asks users for: {', '.join(bundle.manifest.user_config)}")
+    click.echo(f"{path}: {size:,} bytes, {len(bundle.files)} files")
+    for warning in bundle.warnings:
+        click.echo(f"mcpd: warning: {printable(warning, 1000)}", err=True)
+    click.echo("mcpd: next: open it with Claude Desktop (a double click, or Settings > Extensions)", err=True)
+
+
+def _members(path: str, size: int, gathered: Gathered, bundle: Bundle) -> dict[str, Any]:
+    return {
+        "written": path,
+        "bytes": size,
+        "files": {name: _size_of(source) for name, source in sorted(bundle.files.items())},
+        "leftOut": gathered.left_out,
+        "requirements": bundle.requirements,
+        "warnings": bundle.warnings,
+        "manifest": bundle.manifest,
+    }
+
+
+def _size_of(source: bytes | str) -> int:
+    return len(source) if isinstance(source, bytes) else os.path.getsize(source)
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return printable(", ".join(names[:5]), 500) + more
+
+
+# --------------------------------------------------------------------------------- publish-info
+
+
+@click.command(
+    "publish-info",
+    help=_PUBLISH_HELP,
+    params=[
+        click.Argument(["target"], required=False),
+        click.Option(["--name"], required=True, metavar="NAMESPACE/NAME", help="For example io.github.YOU/garden."),
+        click.Option(["-o", "--output"], default="server.json", metavar="FILE",
+                     help="Write to FILE; - is stdout. Default: server.json."),
+        click.Option(["--pypi"], metavar="PACKAGE", help="Name the package on PyPI: NAME or NAME==VERSION."),
+        click.Option(["--bundle"], metavar="FILE", help="Name the bundle that --bundle-url serves."),
+        click.Option(["--bundle-url"], metavar="URL", help="Name the URL of the released bundle."),
+        click.Option(["--remote", "remotes"], multiple=True, metavar="URL",
+                     help="Name the URL of a running server. Can be repeated."),
+        click.Option(["--env"], multiple=True, metavar="NAME[=VALUE]",
+                     help="Declare an environment variable of the server. Can be repeated."),
+        click.Option(["--version", "version"], default="", metavar="VERSION", help="Set the exact version."),
+        click.Option(["--description"], default="", metavar="TEXT",
+                     help="Describe the server in at most 100 characters."),
+    ],
+)  # fmt: skip
+def publish_info_command(
+    target: str | None,
+    name: str,
+    output: str,
+    pypi: str | None,
+    bundle: str | None,
+    bundle_url: str | None,
+    remotes: tuple[str, ...],
+    env: tuple[str, ...],
+    version: str,
+    description: str,
+) -> int:
+    if (bundle is None) != (bundle_url is None):
+        raise click.UsageError("--bundle FILE and --bundle-url URL require each other")
+    gathered = gather(_files_of(target))
+    verdict = _try(gathered, Said(env=env))
+    _print_verdict(verdict)
+    if not verdict.works:
+        return 1
+
+    found = _described(name, gathered.project, verdict.offers, version, description)
+    if bundle is not None and bundle_url is not None:
+        found = _with_package(found, bundle_package(bundle_url, _digest(bundle)), env)
+    if pypi is None and bundle is None and not remotes and gathered.project.name:
+        pypi = gathered.project.name
+    if pypi is not None:
+        found = _with_package(found, pypi_package(pypi, found.version), env)
+    text = checked(replace(found, remotes=tuple(map(remote, remotes))))
+
+    if output == "-":
+        click.echo(text.decode(), nl=False)
+    else:
+        _write(output, text)
+        click.echo(f"wrote {output}: {found.name} {found.version}")
+    if pypi is not None:
+        _check_package(pypi, name, gathered)
+    return 0
+
+
+def _described(name: str, project: Project, offers: Offers, version: str, description: str) -> ServerJson:
+    """server.json without packages and remotes."""
+    about = project.description or offers.instructions or offers.title or offers.name
+    urls = project.urls
+    source = next((urls[label] for label in ("repository", "source", "source code", "github") if label in urls), "")
+    return ServerJson(
+        schema=SCHEMA,
+        name=name,
+        title=shortened(offers.title),
+        description=description or shortened(about),
+        version=version or project.version or offers.version,
+        website_url=next((urls[label] for label in ("homepage", "documentation") if "://" in urls.get(label, "")), ""),
+        repository=repository(source),
+    )
+
+
+def _with_package(found: ServerJson, package: Package, env: tuple[str, ...]) -> ServerJson:
+    whole = replace(package, environment_variables=variables(env))
+    return replace(found, packages=(*found.packages, whole))
+
+
+def _digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigurationError(f"--bundle {path}: {error.strerror}") from None
+
+
+def _write(path: str, text: bytes) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _check_package(package: str, name: str, gathered: Gathered) -> None:
+    """Warn if the registry or uvx would not accept the package."""
+    bare = package.partition("==")[0]
+    if bare == gathered.project.name and bare not in gathered.project.scripts:
+        text = f"uvx runs the command with the name of its package, but [project.scripts] has no {bare}"
+        click.echo(f"mcpd: warning: {printable(text)}", err=True)
+    for readme in _READMES:
+        path = os.path.join(gathered.root, readme)
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                if f"mcp-name: {name}" in file.read():
+                    return
+            break
+    text = f"the registry requires `mcp-name: {name}` in the README of the package; add it, for example in a comment"
+    click.echo(f"mcpd: warning: {printable(text)}", err=True)

@@ -1,0 +1,315 @@
+"""`mcpd check`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing, nullcontext, redirect_stdout
+from traceback import walk_stack
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.json import encode, format
+
+from mcpd.cli.access import settings_of_table
+from mcpd.cli.client_options import or_demo
+from mcpd.cli.options import parameter, target_argument
+from mcpd.cli.target import find
+from mcpd.errors import NAMESAKE, ConfigurationError, collecting
+from mcpd.protocol.printable import printable
+from mcpd.serve_defaults import DEMO
+from mcpd.serve_options import Option, command_options
+from mcpd.server.checks import token_problems
+from mcpd.server.registry.entries import Problem
+
+if TYPE_CHECKING:
+    from mcpd.approval.changes import Change
+    from mcpd.protocol.principal import Principal
+    from mcpd.server import Server
+    from mcpd.server.registry.entries import ToolEntry
+
+__all__ = ["check_command"]
+
+_HELP = """Load TARGET, list what it offers, and report every problem that a client would have with it.
+
+TARGET is a folder, file.py, file.py:object or package.module:object; by default the current folder or the demo server.
+The list goes to stdout, problems and warnings to stderr. A warning is about something that works, but not everywhere or
+not as well as it could.
+
+With --lock FILE, mcpd compares the server with an approval file, which --write writes, and says which changes break
+callers. Exit codes: 0 no problem (with --strict, no warning either) and no change, 1 a problem, a change or nothing to
+load, 2 wrong use.
+"""
+
+_PARAMETERS: list[click.Parameter] = [
+    target_argument(),
+    parameter(
+        "verbose",
+        Option("--verbose", "Other", "Print the schemas of tools and the arguments of prompts."),
+        bool,
+        False,
+    ),
+    parameter("strict", Option("--strict", "Other", "Count warnings as problems."), bool, False),
+    parameter("as_json", Option("--json", "Other", "Print everything as one JSON object."), bool, False),
+    parameter(
+        "lock",
+        Option("--lock", "Other", "Fail if the server differs from this approval file.", metavar="FILE"),
+        str,
+        None,
+    ),
+    parameter("write", Option("--write", "Other", "Write the approval file that --lock names."), bool, False),
+    parameter("demo", *command_options()["demo"], False),
+    parameter("tokens_file", *command_options()["tokens_file"], None),
+    parameter("log_level", *command_options()["log_level"], "error"),
+    parameter("no_compat", *command_options()["no_compat"], False),
+    click.Argument(["arguments"], nargs=-1),
+]
+
+
+@click.command("check", params=_PARAMETERS, help=_HELP)
+def check_command(
+    target: str | None,
+    verbose: bool,
+    strict: bool,
+    as_json: bool,
+    lock: str | None,
+    write: bool,
+    log_level: str,
+    demo: bool,
+    tokens_file: str | None,
+    no_compat: bool,
+    arguments: tuple[str, ...],
+) -> int:
+    target = or_demo(target, demo)
+    if write and lock is None:
+        raise click.UsageError("--write requires --lock FILE")
+    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    report = _Report(target)
+    refused: list[Problem] = []
+
+    try:
+        # With --json, stdout must not contain what the author's code prints while it is loaded.
+        with redirect_stdout(sys.stderr) if as_json else nullcontext(), closing(_LogCollector()) as collector:
+            with collecting(lambda error: refused.append(_refusal(target, error))):
+                server = _load(target, no_compat, arguments)
+            report.problems = [*refused, *_problems(server, collector, _principals(target, tokens_file, server))]
+        if lock is not None and not (write and refused):
+            _compare(server, lock, write, report)
+        elif lock is not None:
+            report.note = f"{lock} was not written: entries that could not be registered would be missing"
+    except ConfigurationError as error:
+        report.problems = refused
+        if not as_json:
+            report.print()
+            raise
+        report.problems.append(Problem(target or "the demo server", str(error)))
+        click.echo(report.as_json(None))
+        return 1
+
+    if find(target).name == DEMO and not demo:
+        click.echo("mcpd: no server was named, so this is the demo server of mcpd", err=True)
+    if as_json:
+        click.echo(report.as_json(server))
+    else:
+        _list(server, verbose)
+        report.print()
+    return 1 if report.has_failed(strict) else 0
+
+
+def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
+    from mcpd.cli.programs import ServerCatcher, list_offers
+    from mcpd.cli.target import load, prepare_scripts
+
+    found, catcher = find(target), ServerCatcher()
+    left_out = prepare_scripts([found])
+    server = load(found, None if no_compat else catcher, arguments, left_out=left_out) or catcher.found
+    if server is None:
+        raise ConfigurationError(f"{target}: the program ended without serving")
+    list_offers(server)
+    return server
+
+
+def _refusal(target: str | None, error: Exception) -> Problem:
+    """The error of a decorator, and the line of the user's code that uses it. Called where the error is raised."""
+    from mcpd.cli.target import split
+    from mcpd.cli.target_errors import is_own
+
+    place = split(target or "")[0]
+    folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
+    for frame, line in walk_stack(None):
+        path = frame.f_code.co_filename
+        if is_own(path, folder):
+            where = f"{printable(os.path.relpath(path))}, line {line}"
+            return Problem(where, printable(error, 2000) or type(error).__name__)
+    return Problem(target or "", printable(error, 2000) or type(error).__name__)
+
+
+def _list(server: Server, verbose: bool) -> None:
+    click.echo(f"{server.name} {server.identity.version}")
+    for title, offers in _offers(server):
+        if offers:
+            click.echo(f"{title} ({len(offers)})")
+        for name, text, details in offers:
+            click.echo(f"  {name}{'  ' + text if text else ''}")
+            for heading, schema in details if verbose else ():
+                shown = format(encode(schema), indent=2).decode().replace("\n", "\n      ")
+                click.echo(f"    {heading}\n      {shown}")
+
+
+def _principals(target: str | None, tokens_file: str | None, server: Server) -> Iterable[Principal]:
+    """The users of the tokens file, or those that the server knows. Raises ConfigurationError."""
+    found = find(target)
+    if tokens_file is None and found.place is not None and found.configuration is not None and found.configuration.auth:
+        tokens_file = settings_of_table(found.configuration.auth, found.place)["tokens_file"]
+    if tokens_file is None:
+        return getattr(server.authenticate, "principals", ())
+    from mcpd.auth.tokens import read_tokens
+
+    return read_tokens(tokens_file).values()
+
+
+def _problems(server: Server, collector: _LogCollector, principals: Iterable[Principal]) -> list[Problem]:
+    """All problems, errors first, each once."""
+    logged = [Problem("", text, level >= logging.ERROR) for text, level in collector.texts.items()]
+    found = {
+        _text_of(problem): problem
+        for problem in (*logged, *server.problems(), *token_problems(server.catalog, principals))
+    }
+    for name in _namesakes():
+        found[name] = Problem("", f"the distribution {name} is installed too. {NAMESAKE}")
+    return sorted(found.values(), key=lambda problem: not problem.is_error)
+
+
+def _compare(server: Server, lock: str, write: bool, report: _Report) -> None:
+    """Compare the server with an approval file, or write the file. Raises ConfigurationError."""
+    from mcpd.approval.lock import check_lock, write_lock
+
+    if write:
+        report.changes = write_lock(server, lock)
+        report.note = f"wrote {lock}"
+        return
+    changes = check_lock(server, lock)
+    if changes is None:
+        report.problems.append(Problem("", f"there is no approval file {lock} yet; to write it, add --write"))
+        return
+    report.changes = changes
+    report.is_approved = not changes
+    if changes:
+        count = sum(change.is_breaking for change in changes)
+        report.note = (
+            f"the server differs from {lock}: {count} breaking and {len(changes) - count} harmless changes; "
+            "to approve them, add --write"
+        )
+
+
+class _Report:
+    """The problems of a server, and its changes since the approval file was written."""
+
+    def __init__(self, target: str | None) -> None:
+        self.target = target
+        self.problems: list[Problem] = []
+        self.changes: list[Change] | None = None
+        self.is_approved = True
+        self.note = ""
+
+    def has_failed(self, strict: bool) -> bool:
+        """Whether the exit code is 1."""
+        return not self.is_approved or any(problem.is_error or strict for problem in self.problems)
+
+    def print(self) -> None:
+        """Print everything to stderr, one line each."""
+        for problem in self.problems:
+            click.echo(f"mcpd: {'problem' if problem.is_error else 'warning'}: {_text_of(problem)}", err=True)
+        for change in self.changes or ():
+            click.echo(f"mcpd: {'breaking' if change.is_breaking else 'harmless'}: {printable(change, 1000)}", err=True)
+        if self.note:
+            click.echo(f"mcpd: {self.note}", err=True)
+
+    def as_json(self, server: Server | None) -> str:
+        """Everything as one JSON object, with the offers of the server if it was loaded."""
+        from mcpd.approval.offerings import offerings
+
+        members: dict[str, Any] = {"target": self.target, "server": None}
+        for kind, is_error in (("problems", True), ("warnings", False)):
+            found = (problem for problem in self.problems if problem.is_error is is_error)
+            members[kind] = [{"where": problem.where, "text": problem.text} for problem in found]
+        if self.changes is not None:
+            members["changes"] = [
+                {"where": change.where, "text": change.text, "isBreaking": change.is_breaking}
+                for change in self.changes
+            ]
+        if server is not None:
+            members |= offerings(server)
+        return format(encode(members), indent=2).decode()
+
+
+def _text_of(problem: Problem) -> str:
+    return str(problem) if problem.where else problem.text
+
+
+def _namesakes() -> list[str]:
+    """Other distributions that have files in the folder of our package."""
+    from importlib.metadata import packages_distributions
+
+    return sorted(set(packages_distributions().get("mcpd", ())) - {"mcpd-server"})
+
+
+class _LogCollector(logging.Handler):
+    """Collects warnings that are logged while the target loads, such as a file that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: dict[str, int] = {}
+        self._logger = logger = logging.getLogger("mcpd")
+        self._before = logger.propagate, logger.level
+        logger.addHandler(self)
+        logger.propagate = False
+        if not logger.isEnabledFor(logging.WARNING):
+            logger.setLevel(logging.WARNING)
+
+    def close(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._before[0]
+        self._logger.setLevel(self._before[1])
+        super().close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts[record.getMessage()] = record.levelno
+
+
+_Details = list[tuple[str, Any]]
+
+
+def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
+    """Each kind of offer, with the name, description and details of each."""
+    from mcpd.server.registry.entries import metadata_of
+
+    catalog = server.catalog
+    yield (
+        "tools",
+        [(entry.key, _first_line(metadata_of(entry).description), _schemas(entry)) for entry in catalog.tools],
+    )
+    for title, listing in (("resources", catalog.resources), ("resource templates", catalog.templates)):
+        yield title, [(entry.key, entry.listed(frozenset()).mime_type or "", []) for entry in listing]
+    yield (
+        "prompts",
+        [
+            (prompt.name, _first_line(prompt.description), [("arguments", prompt.arguments)])
+            for prompt in (entry.listed(frozenset()) for entry in catalog.prompts)
+        ],
+    )
+
+
+def _schemas(entry: ToolEntry) -> _Details:
+    try:
+        tool = entry.listed(frozenset())
+    except Exception:  # the problems name a tool whose schema cannot be made
+        return []
+    found: _Details = [("input", tool.input_schema)]
+    return found if tool.output_schema is None else [*found, ("output", tool.output_schema)]
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]

@@ -1,0 +1,275 @@
+"""`mcpd doctor`: tests a server step by step, or with `--hosts` the servers of all installed hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcpd.cli.client_options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
+from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
+from mcpd.cli.talk.terminal import can_print, counted, json_text
+from mcpd.cli.talk.words import WrongUse, with_help
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.doctor.report import Report, Status, Step
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import mask_command, printable
+
+if TYPE_CHECKING:
+    from mcpd.install.checks import Finding
+    from mcpd.install.health import CheckedFile, CheckedServer
+
+__all__ = ["doctor_command"]
+
+_HELP = """Test a server step by step, as a host (an AI program such as Claude Code) would, and report what works,
+what does not work, and how to fix it.
+
+\b
+  mcpd doctor server.py
+  mcpd doctor claude-code:github         as Claude Code is configured to start it
+  mcpd doctor https://example.com/mcp
+  mcpd doctor -- npx -y some-server
+  mcpd doctor --hosts                    every server of every installed host
+
+A program is started several times, once for each protocol version. If a tool is marked as read-only and needs no
+arguments, it is called.
+
+"""
+
+_EPILOG = "Exit codes: 0 everything works, 1 something does not work, 2 wrong use, 130 Ctrl-C."
+
+_SIGNS: dict[Status, str] = {"ok": "✓", "warning": "!", "problem": "✗", "skipped": "–"}
+_WORDS: dict[Status, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "skipped": "skipped"}
+_COLOURS: dict[Status, str] = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m", "skipped": "\x1b[2m"}
+_OFF = "\x1b[0m"
+_NAME_WIDTH = 20
+
+
+@click.command(
+    "doctor",
+    cls=ClientCommand,
+    help=f"{_HELP}\n{TARGET_HELP}",
+    epilog=_EPILOG,
+    params=[
+        click.Argument(["target"], required=False),
+        click.Option(
+            ["--hosts", "all_hosts"], is_flag=True,
+            help="Test the servers of every host on this machine, and say which do not start there and why.",
+        ),
+        json_option("Print the result as one JSON object."),
+        click.Option(
+            ["--timeout"], type=click.FloatRange(min=0.1), default=30.0, metavar="SECONDS",
+            help="Wait this many seconds for each answer. Default: 30 s.",
+        ),
+        *connection_options(),
+    ],
+)  # fmt: skip
+def doctor_command(
+    target: str | None, all_hosts: bool, as_json: bool, timeout: float, command: tuple[str, ...], **shared: Any
+) -> int:
+    if all_hosts:
+        if target is not None or command or any(shared.values()):
+            raise click.UsageError("--hosts tests the configured servers, so leave out TARGET and other options")
+        return _check_hosts(timeout, as_json=as_json)
+    if target is not None and command:
+        raise click.UsageError(f"write the target {target} or a command after --, not both")
+    report = Report(lambda step: None if as_json else _StepPrinter().print(step))
+    if target is not None and ":" in target:
+        from mcpd.install.checks import look_at_entry
+
+        look_at_entry(target, report)
+    server = server_options(target, command, {**shared, "timeout": timeout, "version": None})
+    found = _find(server, report)
+    if found is not None:
+        if not as_json:
+            click.echo(f"testing {printable(found)}", err=True)
+        asyncio.run(_test(found, report, timeout))
+    if as_json:
+        name = without_secrets(target) if target else " ".join(mask_command(command))
+        click.echo(json_text({"target": name or None, "works": report.works, "steps": report.steps}))
+    elif found is not None:
+        click.echo(_summary(report))
+    return 0 if report.works else 1
+
+
+def _find(server: ServerOptions, report: Report) -> CommandTarget | UrlTarget | None:
+    """The server to test; None if it cannot be found, which the report then says. Raises WrongUse."""
+    try:
+        return resolve_target(server)
+    except WrongUse:
+        raise
+    except ConfigurationError as error:
+        what, sign, advice = with_help(error, server.called).partition("; ")
+        report.fail("found", what, advice if sign else _advice_on(what))
+        return None
+
+
+def _advice_on(error_text: str) -> str:
+    """The advice for an error whose text gives none."""
+    for pattern, advice in _ADVICE:
+        if pattern.search(error_text):
+            return advice
+    return "name a file, a URL, or a program after --"
+
+
+_ENTRY = '{"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+_ADVICE = (
+    (re.compile(r", line \d+, column \d+: "), "correct the file there: a comma, quote or bracket is missing or extra"),
+    (
+        re.compile("no configuration"),
+        "check whether the host is installed: mcpd install --list shows all installed hosts",
+    ),
+    (re.compile("no servers in its"), "to add a server: mcpd install HOST SERVER"),
+    (
+        re.compile('no servers in it|no mcpServers|no "mcpServers"|contains no servers'),
+        f"add servers to the file: {_ENTRY}",
+    ),
+    (re.compile("this is no URL|is not a URL"), "write http://HOST:PORT/mcp"),
+)
+
+
+async def _test(target: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
+    if isinstance(target, UrlTarget):
+        from mcpd.doctor.urls import try_url
+
+        await try_url(target, report, timeout)
+        return
+    from mcpd.doctor.program import try_command
+
+    await try_command(target, report, timeout)
+
+
+class _StepPrinter:
+    """Prints steps as lines; on a terminal in colour and wrapped to its width."""
+
+    def __init__(self) -> None:
+        is_terminal = sys.stdout.isatty()
+        self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
+        self._width = max(shutil.get_terminal_size().columns, 60) if is_terminal else 0
+
+    def print(self, step: Step) -> None:
+        """Print a step: a sign, its name and the result; below that the advice."""
+        sign = _SIGNS[step.status] if _has_signs() else _WORDS[step.status]
+        if self._has_colours:
+            sign = f"{_COLOURS[step.status]}{sign}{_OFF}"
+        took = f"  ({step.seconds * 1000:.0f} ms)" if step.seconds is not None and step.name != "first answer" else ""
+        margin = " " * (_NAME_WIDTH + 2)
+        self._print(f"{sign} {step.name:<{_NAME_WIDTH}}", f"{printable(step.text, 2000)}{took}", margin)
+        if step.advice:
+            self._print(f"{margin}{_arrow()} ", printable(step.advice, 2000), f"{margin}  ")
+
+    def _print(self, head: str, text: str, margin: str) -> None:
+        if not self._width:
+            click.echo(head + text)
+            return
+        lines = textwrap.wrap(text, max(self._width - len(margin), 30)) or [""]
+        click.echo(head + f"\n{margin}".join(lines))
+
+
+def _has_signs() -> bool:
+    return can_print("✓✗–→")
+
+
+def _arrow() -> str:
+    return "→" if can_print("→") else "->"
+
+
+def _summary(report: Report) -> str:
+    problems = sum(step.status == "problem" for step in report.steps)
+    warnings = sum(step.status == "warning" for step in report.steps)
+    found = [counted(number, noun) for number, noun in ((problems, "problem"), (warnings, "warning")) if number]
+    return f"{'It works' if report.works else 'Something does not work'}{': ' if found else '.'}{', '.join(found)}"
+
+
+# ---------------------------------------------------------------------------------- doctor --hosts
+
+_HOST_NAME_WIDTH = 24
+_HOST_SIGNS = {"works": "✓", "broken": "✗", "off": "–", "not started": "–"}
+_HOST_WORDS = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": "not started"}
+
+
+def _check_hosts(timeout: float, *, as_json: bool) -> int:
+    """Test all hosts; 0 if every server works, otherwise 1."""
+    from mcpd.install.health import check_hosts
+
+    def on_file(checked: CheckedFile) -> None:
+        if not as_json:
+            _print_file(checked)
+
+    found = asyncio.run(check_hosts(on_file, timeout=timeout, folder=os.getcwd()))
+    is_well = all(checked.is_well for checked in found)
+    if as_json:
+        click.echo(json_text({"works": is_well, "hosts": [_file_members(checked) for checked in found]}))
+    else:
+        click.echo(_hosts_summary(found))
+    return 0 if is_well else 1
+
+
+def _print_file(checked: CheckedFile) -> None:
+    click.echo(f"{checked.host.name}{' (this project)' if checked.is_project else ''}: {printable(checked.path, 1000)}")
+    for finding in checked.findings:
+        _print_finding(finding, "  ")
+    if not checked.servers and not checked.findings:
+        click.echo("  no servers")
+    for server in checked.servers:
+        sign = _HOST_SIGNS[server.state] if _has_signs() else _HOST_WORDS[server.state]
+        click.echo(f"  {sign} {printable(server.name, 100):<{_HOST_NAME_WIDTH}} {_state(server)}")
+        for finding in server.findings:
+            _print_finding(finding, "      ")
+        for line in server.stderr_tail:
+            click.echo(f"        stderr: {printable(line, 500)}")
+
+
+def _state(server: CheckedServer) -> str:
+    if server.state == "works":
+        return f"{counted(server.tools, 'tool')}, first answer after {server.seconds:.2f} s"
+    texts = {"broken": "does not work", "off": "disabled", "not started": "not started: it is in a project's file"}
+    return texts[server.state]
+
+
+def _print_finding(finding: Finding, margin: str) -> None:
+    click.echo(f"{margin}{'' if finding.is_problem else 'warning: '}{printable(finding.text, 1000)}")
+    if finding.advice:
+        click.echo(f"{margin}  {_arrow()} {printable(finding.advice, 1000)}")
+
+
+def _hosts_summary(found: list[CheckedFile]) -> str:
+    if not found:
+        return "No host with a configuration file was found on this machine."
+    servers = [server for checked in found for server in checked.servers]
+    broken = sum(server.state == "broken" for server in servers)
+    works = sum(server.state == "works" for server in servers)
+    bad_files = sum(any(finding.is_problem for finding in checked.findings) for checked in found)
+    more = f", {counted(bad_files, 'file')} to correct" if bad_files else ""
+    return f"{works} of {len(servers)} servers work, {broken} {'does' if broken == 1 else 'do'} not{more}."
+
+
+def _file_members(checked: CheckedFile) -> dict[str, Any]:
+    return {
+        "host": checked.host.id,
+        "name": checked.host.name,
+        "file": checked.path,
+        "isProject": checked.is_project,
+        "findings": [_finding_members(finding) for finding in checked.findings],
+        "servers": [
+            {
+                "name": server.name,
+                "state": server.state,
+                "tools": server.tools,
+                "seconds": round(server.seconds, 4),
+                "findings": [_finding_members(finding) for finding in server.findings],
+                "stderr": server.stderr_tail,
+            }
+            for server in checked.servers
+        ],
+    }
+
+
+def _finding_members(finding: Finding) -> dict[str, Any]:
+    return {"text": finding.text, "advice": finding.advice, "isProblem": finding.is_problem}

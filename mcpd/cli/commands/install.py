@@ -1,0 +1,348 @@
+"""`mcpd install` adds a server to a host's configuration; `mcpd uninstall` removes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcpd.cli.client_options import ClientCommand, demo_option, json_option, or_demo
+from mcpd.cli.talk.terminal import counted, json_text
+from mcpd.cli.talk.words import WrongUse, pairs
+from mcpd.errors import ConfigurationError
+from mcpd.install.entry import SWITCHES, make_entry
+from mcpd.protocol.printable import printable
+
+if TYPE_CHECKING:
+    from mcpd.install.entry import Made
+    from mcpd.install.operations import Listed, Outcome, Wishes
+
+__all__ = ["install_command", "uninstall_command"]
+
+_INSTALL_HELP = """Add a server to a host: Claude Desktop, Claude Code, Cursor, VS Code or another MCP client.
+
+mcpd starts the server once, exactly as the host will start it. If it works, mcpd adds it to the configuration file of
+the host. Nothing else in that file changes, and mcpd keeps a backup.
+
+\b
+  mcpd install claude-desktop server.py
+  mcpd install cursor server.py --env API_KEY=…
+  mcpd install vscode --project            the folder here, for this project only
+  mcpd install codex --http http://127.0.0.1:8080/mcp
+  mcpd install zed -- npx -y some-server   any program
+  mcpd install --all server.py             all installed hosts
+  mcpd install --list                      show the installed hosts and their servers
+  mcpd install --undo cursor               restore the file as it was before
+
+TARGET is a file, a folder, package.module:object, a URL, or HOST:NAME for a server of another host. By default it is
+the nearest folder, from here upwards, with an mcpd.toml; otherwise the demo server of mcpd.
+"""
+
+_UNINSTALL_HELP = """Remove a server that `mcpd install` has added from a host's configuration file.
+
+If nothing else has changed since, the file is byte for byte as it was before. NAME or TARGET is needed only if
+`mcpd install` has added several servers to the file.
+
+\b
+  mcpd uninstall cursor
+  mcpd uninstall cursor garden           by name, as mcpd install --list shows it
+  mcpd uninstall claude-desktop server.py
+  mcpd uninstall --all --name garden
+"""
+
+_EPILOG = "Exit codes: 0 done or nothing to do, 1 failed and the file is unchanged, 2 wrong use, 130 Ctrl-C."
+
+_SHARED: list[click.Parameter] = [
+    click.Argument(["words"], nargs=-1, metavar="HOST [TARGET]"),
+    click.Option(["--all", "everywhere"], is_flag=True, help="Use all installed hosts instead of HOST."),
+    click.Option(
+        ["--name"], metavar="NAME",
+        help="Set the name of the server in the host. Default: the name that the server reports; for a URL or a "
+        "command, and with --no-start, a name made from TARGET.",
+    ),
+    click.Option(
+        ["--project"], is_flag=False, flag_value=".", metavar="[DIR]",
+        help="Use the configuration file of one project: DIR, or the current folder.",
+    ),
+    click.Option(["--file"], metavar="FILE", help="Use this configuration file, if the host has several."),
+    click.Option(["--dry-run"], is_flag=True, help="Show what would change, and change nothing."),
+    json_option("Print the result as one JSON object."),
+]  # fmt: skip
+
+
+@click.command(
+    "install",
+    cls=ClientCommand,
+    help=_INSTALL_HELP,
+    epilog=_EPILOG,
+    params=[
+        *_SHARED,
+        demo_option(),
+        click.Option(["--http"], metavar="URL", help="Add the running server at this URL instead of a TARGET."),
+        click.Option(
+            ["--env"], multiple=True, metavar="NAME=VALUE",
+            help="Set an environment variable of the server. Can be repeated.",
+        ),
+        click.Option(
+            ["-H", "--header", "headers"], multiple=True, metavar="NAME:VALUE",
+            help="Send this header to a server at a URL. Can be repeated.",
+        ),
+        *(click.Option([flag], is_flag=True, help=help) for flag, (_, help) in SWITCHES.items()),
+        click.Option(
+            ["--force"], is_flag=True,
+            help="Replace a different server of this name, or later changes; write even if the host is running.",
+        ),
+        click.Option(["--no-start"], is_flag=True, help="Do not test the server first."),
+        click.Option(["--print", "prints"], is_flag=True, help="Print what would be added, and write nothing."),
+        click.Option(["--link", "links"], is_flag=True, help="Print a link that adds the server when it is opened."),
+        click.Option(["--list", "lists"], is_flag=True, help="List the installed hosts and their servers."),
+        click.Option(["--undo", "undoes"], is_flag=True, help="Undo the last change mcpd made to a host's file."),
+    ],
+)  # fmt: skip
+def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
+    from mcpd.install import operations
+    from mcpd.install.files import Journal
+
+    journal = Journal()
+    if given["lists"]:
+        _check_count("--list", words, 0)
+        return _list(operations.listed(journal), as_json=given["as_json"])
+    wishes = _wishes_of(given)
+    if given["undoes"]:
+        _check_count("--undo", words, 1)
+        record = operations.undo(_host(words), wishes, journal)
+        done = "added" if record.action == "install" else "removed"
+        click.echo(f"{printable(record.path, 1000)} is as it was before {printable(record.name)} was {done}")
+        return 0
+
+    is_one_file = wishes.is_one_file or given["prints"] or given["links"]
+    hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=is_one_file)
+    target = or_demo(rest[0] if rest else None, given["demo"], command)
+    variables = pairs(given["env"], "=", "--env", "NAME=VALUE")
+    for flag, (value, _) in SWITCHES.items():
+        variables.update(value if given[flag.lstrip("-").replace("-", "_")] else {})
+    headers = pairs(given["headers"], ":", "--header", "NAME:VALUE")
+    made = make_entry(target, command, url=given["http"], env=variables, headers=headers)
+    if given["prints"] or given["links"]:
+        return _print(hosts, wishes.name or made.name, made, links=given["links"])
+    return asyncio.run(_install(hosts, made, wishes, as_json=given["as_json"]))
+
+
+async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
+    from mcpd.install import operations
+    from mcpd.install.files import Journal
+
+    def tell(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"mcpd: {text}", file=sys.stderr)
+
+    journal, code, shown = Journal(), 0, []
+    for host in hosts:
+        try:
+            outcome = await operations.install(host, made, wishes, journal, tell)
+        except ConfigurationError as error:
+            if len(hosts) == 1:
+                raise
+            code = 1
+            shown.append(_print_failure(host, error, as_json=as_json))
+            continue
+        code = max(code, 0 if outcome.works else 1)
+        shown.append(outcome.as_json())
+        if not as_json:
+            _print_outcome(outcome, is_dry=wishes.dry_run)
+    if as_json:
+        click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
+    return code
+
+
+@click.command(
+    "uninstall",
+    cls=ClientCommand,
+    help=_UNINSTALL_HELP,
+    epilog=_EPILOG,
+    params=[
+        *_SHARED,
+        click.Option(
+            ["--force"],
+            is_flag=True,
+            help="Remove the server even if mcpd install has not added it; write even if the host is running.",
+        ),
+    ],
+)
+def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
+    from mcpd.install import operations
+    from mcpd.install.files import Journal
+
+    wishes = _wishes_of(given)
+    hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=wishes.is_one_file)
+    word, made, target_error = rest[0] if rest else None, None, None
+    try:
+        made = make_entry(word, command) if rest or command else None
+    except ConfigurationError as error:
+        if word is None:
+            raise
+        target_error = error  # the word may be a name
+    journal, code, shown = Journal(), 0, []
+    for host in hosts:
+        try:
+            name = operations.name_to_remove(host, word, made, wishes, journal)
+            if name is None and target_error is not None:
+                raise ConfigurationError(f"{_not_there(host, word, wishes)}; as a target: {target_error}")
+            outcome = None if name is None else operations.uninstall(host, name, wishes, journal)
+        except ConfigurationError as error:
+            if len(hosts) == 1:
+                raise
+            code = 1
+            shown.append(_print_failure(host, error, as_json=given["as_json"]))
+            continue
+        shown.append({"host": host.id, "change": "none"} if outcome is None else outcome.as_json())
+        if given["as_json"]:
+            continue
+        if outcome is None:
+            click.echo(f"{host.name}: {_not_there(host, word, wishes)}")
+        else:
+            _print_outcome(outcome, is_dry=wishes.dry_run)
+    if given["as_json"]:
+        click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
+    return code
+
+
+# ------------------------------------------------------------------------------- the command line
+
+
+def _wishes_of(given: dict[str, Any]) -> Wishes:
+    """The options besides host and server. Raises WrongUse."""
+    from mcpd.install.operations import Wishes
+
+    project = given["project"]
+    if project is not None and not os.path.isdir(project):
+        raise WrongUse(f"--project {project}: no such folder; for the current folder write --project=.")
+    if given["everywhere"] and given["file"] is not None:
+        raise WrongUse("--file is the file of one host; leave out --all")
+    return Wishes(
+        name=given["name"],
+        project=None if project is None else os.path.abspath(project),
+        file=given["file"],
+        force=given["force"],
+        dry_run=given["dry_run"],
+        starts=not given.get("no_start", False),
+    )
+
+
+def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
+    """The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project."""
+    from mcpd.install.hosts import with_twin
+    from mcpd.install.operations import hosts_for_all
+
+    if everywhere:
+        _check_count("--all", words, 1)
+        found = hosts_for_all()
+        if not found:
+            raise ConfigurationError("no known host is installed on this machine; name a host to write its file")
+        return found, list(words)
+    if len(words) > 2:
+        raise WrongUse(f"leave out {words[2]!r}: write HOST and TARGET, or a command after --")
+    try:
+        host = _host(words[:1])
+        return ([host] if is_one_file else with_twin(host)), list(words[1:])
+    except ConfigurationError:
+        if words and os.path.exists(words[0]):
+            raise WrongUse(f"write the host first: HOST {words[0]}; --list shows the installed hosts") from None
+        raise
+
+
+def _host(words: Sequence[str]) -> Any:
+    from mcpd.client.targets.hosts import HOSTS
+    from mcpd.install.hosts import find_host
+
+    if not words:
+        raise WrongUse(f"name a host: {', '.join(HOSTS)}; --list shows the installed ones, --all uses all of those")
+    return find_host(words[0])
+
+
+def _check_count(option: str, words: Sequence[str], most: int) -> None:
+    if len(words) > most:
+        raise WrongUse(f"leave out {words[most]!r}: {option} does not use it")
+
+
+# ---------------------------------------------------------------------------------------- output
+
+
+def _print_failure(host: Any, error: ConfigurationError, *, as_json: bool) -> dict[str, Any]:
+    if not as_json:
+        click.echo(f"{host.name}: {printable(error, 2000)}")
+    return {"host": host.id, "error": str(error)}
+
+
+def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
+    from mcpd.install.operations import names_in
+
+    plan, verdict = outcome.plan, outcome.verdict
+    name, path = printable(plan.name), printable(plan.before.path, 1000)
+    if verdict is not None:
+        for line in verdict.lines if verdict.works else ():
+            click.echo(line)
+        if not verdict.works:
+            for line in verdict.lines:
+                click.echo(line, err=True)
+            click.echo(f"mcpd: {path} is unchanged; --no-start adds the server without testing it", err=True)
+            return
+    for warning in outcome.warnings:
+        if verdict is None or warning not in verdict.warnings:
+            click.echo(f"warning: {printable(warning, 1000)}")
+    if is_dry and plan.change != "none":
+        click.echo(plan.difference or f"{path} would be restored as it was before")
+        return
+
+    if plan.change == "none":
+        servers = names_in(plan.host, plan.before.path)
+        state = f"has {name}" if plan.entry else f"does not have {name}; its servers: {servers}"
+        click.echo(f"{plan.host.name}: nothing to change, {path} {state}")
+    elif outcome.done is not None:
+        by = f" by {outcome.done.by}" if outcome.done.by else ""
+        where = "from" if plan.change == "removed" else "in"
+        click.echo(f"{plan.host.name}: {name} {plan.change} {where} {path}{by}")
+        if outcome.done.backup:
+            backup = printable(outcome.done.backup, 1000)
+            click.echo(f"the previous file is kept as {backup}; to restore it: {printable(outcome.way_back, 1000)}")
+    for note in outcome.notes:
+        click.echo(note)
+
+
+def _not_there(host: Any, word: str | None, wishes: Wishes) -> str:
+    from mcpd.install.operations import names_in
+
+    what = "no server that mcpd install has added" if word is None else f"no server {printable(word)}"
+    path = wishes.path_of(host)
+    return f"{what} in {printable(path, 1000)}; its servers: {names_in(host, path)}"
+
+
+def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
+    from mcpd.install.plan import rendered
+    from mcpd.install.shapes import link_to
+
+    for host in hosts:
+        click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())
+    for warning in made.warnings:
+        click.echo(f"mcpd: {warning}", err=True)
+    return 0
+
+
+def _list(rows: Sequence[Listed], *, as_json: bool) -> int:
+    if as_json:
+        click.echo(json_text(rows))
+        return 0
+    if not rows:
+        click.echo("no known host was found on this machine", err=True)
+    for row in rows:
+        others = [counted(row.others, "other")] if row.others else []
+        inside = ", ".join([*row.ours, *others]) or ("no servers" if row.has_file else "no file yet")
+        click.echo(f"{row.host:<18} {printable(row.file, 1000)}\n{'':<18} {printable(row.error or inside, 1000)}")
+        for name in row.gone:
+            text = f"{printable(name)} was installed here and has been removed by {row.name} or by hand"
+            click.echo(f"{'':<18} {text}")
+    return 0

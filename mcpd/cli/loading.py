@@ -1,0 +1,151 @@
+"""Runs the user's code to load a target, and turns whatever it raises into one line.
+
+If the code imports another MCP library, `ImportWatch` puts the replacement of `mcpd.compat` in its place. A host waits
+while this module is loaded, so it imports little.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+
+from mcpd.errors import ConfigurationError
+from mcpd.server import Server
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
+    from mcpd.compat.program import Wanted
+
+__all__ = ["LIBRARIES", "ImportWatch", "LoadedBy", "Loading", "guarded", "is_server"]
+
+T = TypeVar("T")
+
+LIBRARIES = ("mcp", "mcp_types", "fastmcp")
+"""The top-level packages that `mcpd.compat` replaces: the keys of `compat.install.LIBRARIES`."""
+
+
+class LoadedBy(Protocol):
+    """The caller that loads a target and serves the servers whose `run()` the target calls."""
+
+    has_served: bool
+    """Whether the target called `run()`."""
+
+    def run(self, server: Server, wanted: Wanted) -> None:
+        """Serve until stopped; blocks."""
+
+    async def serve(self, server: Server, wanted: Wanted) -> None:
+        """Serve in the running event loop until stopped."""
+
+    def take_words(self) -> None:
+        """Called if the target is a program that reads the words after TARGET itself."""
+
+
+class ImportWatch:
+    """Watches the imports while a target is loaded: `with ImportWatch(loaded_by):`.
+
+    The first import of another MCP library installs `mcpd.compat` for the rest of the process. With None, the target
+    gets the libraries as they are installed.
+    """
+
+    def __init__(self, loaded_by: LoadedBy | None) -> None:
+        self._loaded_by = loaded_by
+        self.has_seen = False
+        """Whether the target imports such a library."""
+        self.when_seen: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> ImportWatch:
+        if self._loaded_by is not None:
+            sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        """Find the replacement of a library; None for all other modules. Called by the import system."""
+        if fullname.partition(".")[0] not in LIBRARIES:
+            return None
+        from mcpd.compat import program
+        from mcpd.compat.install import finder, install
+
+        if self._loaded_by is None or fullname.partition(".")[0] in sys.modules:
+            return None
+        self.has_seen = True
+        self.when_seen()
+        sys.meta_path.remove(self)
+        install()
+        program.take_over(self._loaded_by)
+        return finder.find_spec(fullname, path, target)
+
+
+class Loading:
+    """How one target is loaded."""
+
+    __slots__ = ("arguments", "loaded_by", "watch")
+
+    def __init__(self, watch: ImportWatch, loaded_by: LoadedBy | None, arguments: Sequence[str]) -> None:
+        self.watch = watch
+        self.loaded_by = loaded_by
+        self.arguments = arguments
+
+    def set_argv(self, place: str) -> None:
+        """Put the target's own arguments into `sys.argv`."""
+        sys.argv = [place, *self.arguments]
+
+    def run(self, step: Callable[[], T]) -> T | None:
+        """Run code of the target; None if it exits after it has served, for example with `sys.exit(0)`."""
+        try:
+            return step()
+        except SystemExit as error:
+            if self.has_served and not error.code:
+                return None
+            raise
+
+    @property
+    def has_served(self) -> bool:
+        """Whether the target called `run()` and was served there."""
+        return self.loaded_by is not None and self.loaded_by.has_served
+
+
+def is_server(found: Any) -> bool:
+    """Whether an object is a server, of mcpd or of a library that `mcpd.compat` replaces."""
+    return isinstance(found, Server) or hasattr(type(found), "__mcpd_server__")
+
+
+def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
+    """Run code of the user: the import of `name`, or a call of `function` in it.
+
+    Raises ConfigurationError, with the place in the user's code, for any exception.
+    """
+    serve: Any = Server.run
+    # The caller serves: a file that serves itself while it is imported would never return.
+    Server.run = _refuse_in_function if function else _refuse_to_run  # type: ignore[method-assign,assignment]
+
+    try:
+        return step()
+    except ConfigurationError:
+        raise
+    except (Exception, SystemExit) as error:
+        from mcpd.cli.target_errors import explain, is_missing_module
+        from mcpd.client.targets.grammar import UnknownTarget
+
+        kind = UnknownTarget if is_missing_module(error, name, function) else ConfigurationError
+        raise kind(explain(error, name, function)) from error
+    finally:
+        # An import that timed out may still run in its thread; it restores the method when it ends.
+        if serve not in (_refuse_to_run, _refuse_in_function):
+            Server.run = serve  # type: ignore[method-assign]
+
+
+def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
+    raise ConfigurationError(
+        f"the file of server {server.name!r} calls run() while it is imported; "
+        'put that call under `if __name__ == "__main__":`'
+    )
+
+
+def _refuse_in_function(server: Server, **_: Any) -> NoReturn:
+    raise ConfigurationError(f"the function calls run() of server {server.name!r}; return the server instead")

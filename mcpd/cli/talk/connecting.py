@@ -1,0 +1,266 @@
+"""Opens a `Client` to the server that a command line names, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Struct
+
+from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.words import WrongUse, with_help
+from mcpd.client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
+from mcpd.errors import (
+    AuthorizationRequired,
+    ConfigurationError,
+    McpdError,
+    RemoteError,
+    RequestTimeout,
+    TransportError,
+    UnsupportedVersion,
+)
+from mcpd.protocol.printable import printable
+
+if TYPE_CHECKING:
+    from mcpd.client import Callbacks, Client
+
+__all__ = ["EXIT_CODES", "ServerOptions", "describe_error", "open_client", "resolve_target", "run", "without_secrets"]
+
+EXIT_CODES = "Exit codes: 0 done, 1 the server or the call failed, 2 wrong use, 3 login required, 130 Ctrl-C."
+
+_MOST_OF_AN_ERROR = 2000
+_MOST_OF_DATA = 500
+_LOGIN_REQUIRED = 3
+_INTERRUPTED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class ServerOptions(Struct, kw_only=True):
+    """The server that a command line names, and how to connect to it.
+
+    `timeout` is in seconds, None for no limit; `version` is None for the newest protocol version.
+    """
+
+    target: str | None = None
+    command: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    token_file: str | None = None
+    env: dict[str, str] = {}
+    timeout: float | None = 60.0
+    version: str | None = None
+    called: str = "mcpd call"
+    """The mcpd command that runs, for error messages."""
+
+
+@asynccontextmanager
+async def open_client(
+    server: ServerOptions,
+    callbacks: Callable[[], Callbacks] | None = None,
+    extensions: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Client]:
+    """Connect a client to the server. Raises the errors of `Client.open`."""
+    target = resolve_target(server)
+    if str(target) == DEMO_NAME and server.target is None:
+        print(f"mcpd: no server was named, so this is {DEMO_NAME}", file=sys.stderr, flush=True)
+    from mcpd.client import Callbacks, Client
+
+    client = Client(
+        target,
+        Callbacks() if callbacks is None else callbacks(),
+        extensions=extensions,
+        version=server.version,
+        timeout=server.timeout,
+    )
+    gc.enable()
+    gc.freeze()  # the modules live until the end: do not scan them for garbage
+    async with client:
+        yield client
+
+
+def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
+    """The command or URL of the server, with its headers and variables. Raises ConfigurationError, WrongUse."""
+    if server.command or server.target is not None:
+        from mcpd.client.targets.grammar import from_words
+
+        found = from_words(server.target, server.command)
+        target = command_of(found) if isinstance(found, FileTarget) else found
+    else:
+        target = _target_here()
+    if not (server.env or server.headers or server.token_file):
+        return target
+
+    from msgspec.structs import replace
+
+    if isinstance(target, CommandTarget):
+        if server.headers or server.token_file:
+            option = "-H" if server.headers else "--token-file"
+            raise WrongUse(f"{option} is for servers at a URL; to set variables of a program, use --env")
+        return replace(target, env={**(target.env or {}), **server.env})
+    if server.env:
+        raise WrongUse("--env is for programs; to send headers to a server at a URL, use -H")
+    token = {} if server.token_file is None else {"Authorization": f"Bearer {_token(server.token_file)}"}
+    return replace(target, headers={**target.headers, **token, **server.headers})
+
+
+def _target_here() -> CommandTarget:
+    """The server folder that the current folder is in, or the demo server. Raises ConfigurationError."""
+    from msgspec.structs import replace
+
+    from mcpd.sources.lookup import folder_here
+
+    place = folder_here()
+    if place is None:
+        return command_of(None)
+    return command_of(FileTarget(place.root)) if place.is_trusted else replace(command_of(None), name="this folder")
+
+
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            token = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigurationError(f"--token-file {path}: {why}; name a file that contains the token") from None
+    if not token.isascii() or not token.isprintable() or not token:
+        raise ConfigurationError(f"--token-file {path}: the file has no token; write one line of ASCII into it")
+    return token
+
+
+def run(work: Callable[[Terminal], Awaitable[int]], server: ServerOptions) -> int:
+    """Run a command's work in an event loop and return the exit code. An error prints one line on stderr."""
+    terminal = Terminal()
+    logger, warnings = logging.getLogger("mcpd"), _Warnings(terminal)
+    logger.addHandler(warnings)
+    stopped: list[int] = []
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            stopped.append(_TERMINATED)
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        try:
+            return await work(terminal)
+        finally:
+            terminal.end_bar()
+
+    try:
+        return asyncio.run(main())
+    except WrongUse as error:
+        terminal.note(f"mcpd: {printable(error, _MOST_OF_AN_ERROR)}", "red")
+        return 2
+    except McpdError as error:
+        terminal.note(f"mcpd: {describe_error(error, server)}", "red")
+        return _LOGIN_REQUIRED if isinstance(error, AuthorizationRequired) else 1
+    except KeyboardInterrupt:
+        if terminal.err_is_terminal:
+            terminal.note("")  # ends the line with ^C
+        return _INTERRUPTED
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        return stopped[0]
+    except BrokenPipeError:
+        raise  # stdout is closed
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        terminal.note(f"mcpd: {where}{error.strerror or error}", "red")
+        return 1
+    except Exception as error:
+        terminal.note(f"mcpd: {_describe_bug(error)}", "red")
+        return 1
+    finally:
+        logger.removeHandler(warnings)
+
+
+class _Warnings(logging.Handler):
+    """Prints the client's warnings about a server that breaks the protocol, each kind once."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(logging.WARNING)
+        self._terminal = terminal
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg not in self._seen:
+            self._seen.add(record.msg)
+            self._terminal.note(f"mcpd: {printable(record.getMessage(), _MOST_OF_AN_ERROR)}", "yellow")
+
+
+def _describe_bug(error: Exception) -> str:
+    """One line that lets us find a bug of mcpd."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}"
+    said = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
+    return f"this is a bug in mcpd: {said}{where}; please report it with the command line"
+
+
+def describe_error(error: McpdError, server: ServerOptions) -> str:
+    """One line that says what went wrong and what to do."""
+    text = printable(error, _MOST_OF_AN_ERROR)
+    if isinstance(error, RemoteError):
+        message = printable(error.message, _MOST_OF_AN_ERROR) or "an error without a message"
+        return f"the server answered with an error: {message} (code {error.code}){_data_of(error)}"
+    if isinstance(error, RequestTimeout):
+        longer = "to wait longer, use --timeout 300, or 0 for no limit"
+        return (
+            f"{text[:1].lower()}{text[1:]}; {longer}; to find out why, run mcpd doctor {_target_again(server)}".rstrip()
+        )
+    if isinstance(error, UnsupportedVersion):
+        return f"{text}; mcpd and this server have no protocol version in common"
+    if isinstance(error, ConfigurationError):
+        return printable(with_help(error, server.called), _MOST_OF_AN_ERROR)
+    if isinstance(error, AuthorizationRequired):
+        return text
+    if isinstance(error, TransportError):
+        text = text.partition("; stderr: ")[0]  # the user has seen it: stderr is passed on
+        return f"{text[:1].lower()}{text[1:]}; to find out why, run mcpd doctor {_target_again(server)}".rstrip()
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def _data_of(error: RemoteError) -> str:
+    """The data of an error, which often explains more than its message."""
+    from mcpd.protocol.jsonrpc import encode
+    from mcpd.protocol.printable import mask_text
+
+    if error.data is UNSET or error.data is None:
+        return ""
+    try:
+        text = error.data if isinstance(error.data, str) else encode(error.data).decode()
+    except (TypeError, ValueError):
+        return ""
+    return f"; {printable(mask_text(text), _MOST_OF_DATA)}" if text else ""
+
+
+def _target_again(server: ServerOptions) -> str:
+    """The server as words of a command line, without secrets: people share what we print."""
+    import shlex
+
+    if server.command:
+        from mcpd.protocol.printable import mask_command
+
+        return f"-- {shlex.join(mask_command(server.command))}"
+    return shlex.quote(without_secrets(server.target)) if server.target else ""
+
+
+def without_secrets(target: str) -> str:
+    """A target as it was typed, without the user, password and query of a URL."""
+    scheme, is_url, rest = target.partition("://")
+    if not is_url:
+        return target
+    place, query, _ = rest.partition("?")
+    authority, slash, path = place.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}://{'…@' if user or at else ''}{host}{slash}{path}{'?…' if query else ''}"
