@@ -58,27 +58,20 @@ class Child:
 
     @classmethod
     async def start(
-        cls,
-        target: CommandTarget,
-        on_line: Callable[[bytes], bool],
-        *,
-        as_hosts_do: bool = False,
-        environment: Mapping[str, str] | None = None,
+        cls, target: CommandTarget, on_line: Callable[[bytes], bool], environment: Mapping[str, str] | None = None
     ) -> Child:
         """Start the process. `on_line` is called with each line of stdout, and returns whether to read on.
 
-        `as_hosts_do` passes few variables, and runs the process in the root folder unless the target names one.
-        `environment` replaces the variables that the process gets beside the target's own. Raises OSError or
+        The process gets `environment` (default: this process's) and the target's own variables. Raises OSError or
         ValueError.
         """
-        variables = _environment(as_hosts_do) if environment is None else dict(environment)
         process = ChildProcess(
             target.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=variables | (target.env or {}),
-            cwd=target.cwd or ("/" if as_hosts_do else None),
+            env={**(os.environ if environment is None else environment), **(target.env or {})},
+            cwd=target.cwd,
         )
         child = cls(process, on_line)
         loop = asyncio.get_running_loop()
@@ -111,7 +104,9 @@ class Child:
         """Close the input of the process, and end it with everything that it has started."""
         try:
             # A pipe does not close while the server has not read everything.
-            self._stdin.close() if not self._stdin.get_write_buffer_size() else self._stdin.abort()
+            if self._stdin.get_write_buffer_size():
+                self._stdin.abort()
+            self._stdin.close()
             return await self.process.end()
         finally:
             self.process.kill()
@@ -150,12 +145,6 @@ class Child:
         while data := await stderr.read(_READ_BYTES):
             self.stderr_bytes += len(data)
             self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
-
-
-def _environment(as_hosts_do: bool) -> dict[str, str]:
-    if not as_hosts_do:
-        return dict(os.environ)
-    return {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
 
 
 _EXPLAINS = re.compile(
@@ -274,11 +263,9 @@ class Dialogue:
         self._waiting: asyncio.Future[tuple[dict[str, Any], int]] | None = None
         self._replies: set[asyncio.Task[None]] = set()
 
-    async def start(
-        self, target: CommandTarget, *, as_hosts_do: bool = False, environment: Mapping[str, str] | None = None
-    ) -> None:
+    async def start(self, target: CommandTarget, environment: Mapping[str, str] | None = None) -> None:
         """Start the process; see `Child.start`. Raises OSError or ValueError."""
-        self.child = await Child.start(target, self._take, as_hosts_do=as_hosts_do, environment=environment)
+        self.child = await Child.start(target, self._take, environment)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
         """Send a request, and wait for its response. Raises NoAnswer."""
@@ -316,6 +303,20 @@ class Dialogue:
         self.envelope, self.capabilities = WITHOUT_HANDSHAKE, capabilities
         discovered = await self.request("server/discover")
         return discovered if discovered.result is not None else initialized
+
+    def advice_on_silence(self) -> str:
+        """Return the advice for a server that was started but does not answer."""
+        code = self.child.process.returncode
+        if code is not None:
+            return advice_for_ending(self.child.stderr_lines, code)
+        if self.child.flood:
+            return "write only messages to stdout, and everything else to stderr"
+        if self.garbage_lines:
+            return "it writes text instead of messages: does it need an option to speak MCP on stdin and stdout?"
+        return (
+            "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for "
+            "a download, a login or a database? Give it longer with --timeout"
+        )
 
     async def notify(self, method: str) -> None:
         """Send a notification."""

@@ -18,7 +18,6 @@ from mcpd.doctor.dialogue import (
     Answer,
     Dialogue,
     NoAnswer,
-    advice_for_ending,
     explaining_line,
     has_handshake,
     initialize_params,
@@ -244,25 +243,10 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
 
 def _report_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
     """Report why a server that was started does not answer, as far as that can be seen."""
-    child = dialogue.child
-    lines = child.stderr_lines
+    lines = dialogue.child.stderr_lines
     said = f"; its stderr says: {printable(explaining_line(lines), 300)}" if lines else ""
-    code = child.process.returncode
-    if code is not None:
-        advice = advice_for_ending(lines, code)
-    elif child.flood:
-        advice = "write only messages to stdout, and everything else to stderr"
-    elif dialogue.garbage_lines:
-        advice = (
-            "it writes text instead of messages: does it have an option for stdio, or is it another kind of program?"
-        )
-    else:
-        advice = (
-            "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for "
-            "a download, a login or a database? Give it longer with --timeout"
-        )
     text = text.replace(" initialize", " the first request (initialize)", 1)
-    report.fail("started", f"the server {text}{said}", advice, stderr=lines)
+    report.fail("started", f"the server {text}{said}", dialogue.advice_on_silence(), stderr=lines)
 
 
 async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
@@ -335,7 +319,8 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
     dialogue = Dialogue(timeout)
     why = ""
     try:
-        await dialogue.start(target, as_hosts_do=True)
+        passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+        await dialogue.start(CommandTarget(target.command, target.env, target.cwd or "/"), passed)
         try:
             await dialogue.greet()
         finally:

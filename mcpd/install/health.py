@@ -170,7 +170,11 @@ async def _check_server(
 
     names = [each for each in entry.get("env_vars") or () if isinstance(each, str)]
     verdict = await verify_target(
-        target, place.host, env_vars=names, environment=environment, timeout=_patience(place.host, timeout)
+        target,
+        place.host,
+        env_vars=names,
+        environment=environment,
+        timeout=min(timeout, place.host.limits.start_seconds),
     )
     _judge(checked, place.host, target, verdict)
     if not verdict.works and isinstance(target, CommandTarget):
@@ -181,11 +185,6 @@ async def _check_server(
 def _target(host: Host, name: str, entry: dict[str, Any], environment: Mapping[str, str]) -> CommandTarget | UrlTarget:
     where = f"{host.id}:{name}"
     return read_entry(entry, Variables(host.variables, environment, where, is_windows=sys.platform == "win32"), where)
-
-
-def _patience(host: Host, timeout: float) -> float:
-    """Wait no longer than the host does."""
-    return min(timeout, host.limits.start_seconds)
 
 
 def _judge(checked: CheckedServer, host: Host, target: CommandTarget | UrlTarget, verdict: Verdict) -> None:

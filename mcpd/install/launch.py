@@ -20,7 +20,6 @@ from mcpd.client.targets.hosts import Host
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.doctor.dialogue import (
     PASSED_VARIABLES,
-    Child,
     Dialogue,
     NoAnswer,
     Peer,
@@ -184,13 +183,13 @@ async def verify_target(
     dialogue = Dialogue(timeout)
     began = time.monotonic()
     try:
-        await dialogue.start(CommandTarget(target.command, cwd=folder), environment=variables)
+        await dialogue.start(CommandTarget(target.command, cwd=folder), variables)
     except (OSError, ValueError) as error:
         return Verdict(works=False, error=f"{target.command[0]}: {getattr(error, 'strerror', None) or error}")
     try:
         verdict = await _converse(dialogue, began, shows_views=host is None or host.has_apps, with_texts=with_texts)
     except NoAnswer as error:
-        why, advice = f"the server {error}", _advice(dialogue.child, dialogue)
+        why, advice = f"the server {error}", dialogue.advice_on_silence()
         return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.child.stderr_lines))
     finally:
         await dialogue.end()
@@ -338,15 +337,3 @@ def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
     if len(lines) == 1:
         lines.append("  it offers nothing, so hosts show nothing of it")
     return lines
-
-
-def _advice(child: Child, dialogue: Dialogue) -> str:
-    """The advice for a server that was started but does not answer."""
-    if child.process.returncode is not None:
-        return "fix the error on stderr" if child.stderr_lines else "start it in a terminal to see more"
-    if child.flood or dialogue.garbage_lines:
-        return "it writes text instead of messages: does it need an option to speak MCP on stdin and stdout?"
-    return (
-        "does it need an option to speak MCP on stdin and stdout, or does it wait for a download, a login or "
-        "a database?"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from difflib import unified_diff
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import Entry
 from mcpd.install.files import Content, Journal, read
-from mcpd.install.formats import Format, drop, format_named, put
+from mcpd.install.formats import drop, format_named, put
 from mcpd.install.launch import is_secret
 from mcpd.install.shapes import (
     HEADER_MEMBERS,
@@ -83,11 +84,12 @@ def entries_of(host: Host, content: Content) -> dict[str, Any]:
 
 def _parsed(host: Host, content: Content) -> dict[str, Any]:
     try:
-        return format_named(host.format).parse(content.text, content.path)
+        document: dict[str, Any] = format_named(host.format).parse(content.text, content.path)
     except ConfigurationError as error:
         if "pip install" in str(error):
             raise  # a library is missing, and the file may be fine
         raise ConfigurationError(f"{error}; fix that first, nothing was written") from None
+    return document
 
 
 def plan_install(
@@ -176,7 +178,7 @@ def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variable
 
 
 def _update(
-    format: Format,
+    format: ModuleType,
     content: Content,
     keys: tuple[str, str],
     existing: dict[str, Any],

@@ -1,19 +1,21 @@
 """Edits configuration files in place: everything but the edited member stays as it is, byte for byte.
 
-Each format is a module with the functions `parse`, `put` and `drop` over the text of a file. A scanner (`jsonc`,
-`toml`) or a library (`yaml`) finds the positions, and the text itself is changed. The result is parsed again: unless
-everything else in it is the same as before, the change is refused (D18).
+Each format is a module with the functions `parse`, `put` and `drop` over the text of a file. `keys` lead to a member
+from the top; with `in_list` the second key is the `name` of an object in a list. A scanner (`jsonc`, `toml`) or a
+library (`yaml`) finds the positions, and the text itself is changed. The result is parsed again: unless everything
+else in it is the same as before, the change is refused (D18).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from types import ModuleType
+from typing import Any
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["Format", "drop", "format_named", "put"]
+__all__ = ["drop", "format_named", "put"]
 
 
 def with_change(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
@@ -63,31 +65,13 @@ def position(text: str, at: int) -> str:
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
-class Format(Protocol):
-    """The functions of a format's module. `keys` lead to a member from the top."""
-
-    def parse(self, text: str, path: str) -> dict[str, Any]:
-        """Return the object in a file; {} for an empty one. Raises ConfigurationError with line and column."""
-        ...
-
-    def put(self, text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
-        """Return the text with this value at `keys`. With `in_list`, the second key is the `name` of an object in a
-        list.
-        """
-        ...
-
-    def drop(self, text: str, keys: Sequence[str]) -> str:
-        """Return the text without the member at `keys`."""
-        ...
-
-
-def format_named(name: str) -> Format:
+def format_named(name: str) -> ModuleType:
     """Return the module of the format `json`, `jsonc`, `toml` or `yaml`."""
     module = "jsonc" if name == "json" else name
-    return cast("Format", import_module(f".{module}", __name__))
+    return import_module(f".{module}", __name__)
 
 
-def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:
+def put(format: ModuleType, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:
     """Call `format.put`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
     wanted = with_change(before, keys, value, in_list=in_list)
@@ -96,7 +80,7 @@ def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *
     return _checked(format, format.put(text, keys, value, in_list=in_list), [wanted], path)
 
 
-def drop(format: Format, text: str, keys: Sequence[str], path: str) -> str:
+def drop(format: ModuleType, text: str, keys: Sequence[str], path: str) -> str:
     """Call `format.drop`, and check the result. Raises ConfigurationError if anything else in the text has changed."""
     before = format.parse(text, path)
     wanted = [with_change(before, keys, None)]
@@ -105,7 +89,7 @@ def drop(format: Format, text: str, keys: Sequence[str], path: str) -> str:
     return _checked(format, format.drop(text, keys), wanted, path)
 
 
-def _checked(format: Format, made: str, wanted: Sequence[dict[str, Any]], path: str) -> str:
+def _checked(format: ModuleType, made: str, wanted: Sequence[dict[str, Any]], path: str) -> str:
     try:
         found = format.parse(made, path)
     except ConfigurationError:
