@@ -1,9 +1,8 @@
-"""What a client keeps of a server's answers, for as long as the server says that they are fresh.
+"""A cache of results, which are kept for as long as the server says that they are fresh.
 
-One cache belongs to one connection, and is never shared. Where each request may be another caller's (its header fields
-come from a function of the program) only results of public scope are kept, and of one whose token was exchanged nothing
-private. What a notification says has changed is forgotten at once, also an answer that is on its way while it comes.
-Spec: 2026-07-28 server/utilities/caching. Older versions have no hints: nothing of theirs is kept.
+A cache belongs to one connection. If requests may belong to several users, because a function returns their header
+fields, only public results are kept. A notification of a change removes the result, even if it is still being received.
+Spec: 2026-07-28 server/utilities/caching. Older versions have no hints, so their results are not kept.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _read_hint = Decoder(_Hint).decode
 _read_uri = Decoder(_Uri).decode
 
 
-class _Kept(Struct):
+class _Entry(Struct):
     result: Raw
     until: float
     size: int
@@ -48,27 +47,30 @@ class _Kept(Struct):
 
 
 class ResultCache:
-    """Results by method and parameter (cursor or URI), of `most` bytes together; the one not used for longest goes.
+    """Results by method and parameter (cursor or URI), of at most `most` bytes. The least recently used is removed
+    first.
 
-    `keeps_private` is False where requests may be of several callers.
+    `keeps_private` is False if requests may belong to several users.
     """
 
     def __init__(self, most: int, time: Callable[[], float], *, keeps_private: bool = True) -> None:
         self._most = most
         self._time = time
         self._keeps_private = keeps_private
-        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._size = 0
         self._changes = 0
 
     async def get(
         self, method: str, parameter: str, ask: Callable[[], Awaitable[tuple[Raw, bool]]], *, fresh: bool = False
     ) -> Raw:
-        """The result that is kept, or what `ask` gives, and whether that may be kept. `fresh`: asked in any case."""
+        """Return the cached result, or the result of `ask`, which also returns whether it may be cached. `fresh` skips
+        the cache.
+        """
         key = (method, parameter)
-        kept = self._kept.get(key)
+        kept = self._entries.get(key)
         if kept is not None and not fresh and self._time() < kept.until:
-            self._kept.move_to_end(key)
+            self._entries.move_to_end(key)
             return kept.result
 
         self._drop(key)
@@ -78,15 +80,15 @@ class ResultCache:
             self._put(key, result)
         return result
 
-    def told(self, method: str, params: Raw) -> None:
-        """A notification came: forget what it says has changed."""
+    def on_notification(self, method: str, params: Raw) -> None:
+        """Remove the results that a notification reports as changed."""
         if method == "notifications/resources/updated":
             try:
                 uri = _read_uri(params).uri
             except MALFORMED:
                 return
             self._changes += 1
-            # Also what is below it: a change there may be told of the whole.
+            # Also resources below it: the notification may report their change by the URI of the whole.
             below = uri.rstrip("/") + "/"
             self._forget(lambda key: key[0] == "resources/read" and (key[1] == uri or key[1].startswith(below)))
         elif method in _CHANGED:
@@ -94,17 +96,19 @@ class ResultCache:
             self._forget(lambda key: key[0] in _CHANGED[method])
 
     def _forget(self, is_meant: Callable[[tuple[str, str]], bool]) -> None:
-        for key in [key for key in self._kept if is_meant(key)]:
+        for key in [key for key in self._entries if is_meant(key)]:
             self._drop(key)
 
     def forget(self, method: str) -> None:
-        """Forget all results of a method: a page could not be had, and the others belong to it."""
+        """Remove all results of a method, because one page of a list is no longer valid."""
         self._forget(lambda key: key[0] == method)
 
     def forget_private(self) -> None:
-        """The token is another one: "a different access token requires a different cache"."""
+        """Remove private results, because the token has changed: "a different access token requires a different
+        cache".
+        """
         self._changes += 1
-        for key in [key for key, kept in self._kept.items() if kept.is_private]:
+        for key in [key for key, kept in self._entries.items() if kept.is_private]:
             self._drop(key)
 
     def _put(self, key: tuple[str, str], result: Raw) -> None:
@@ -118,12 +122,12 @@ class ResultCache:
         is_private = hint.cache_scope != "public"
         if is_private and not self._keeps_private:
             return
-        self._kept[key] = _Kept(result, self._time() + hint.ttl_ms / 1000, size, is_private)
+        self._entries[key] = _Entry(result, self._time() + hint.ttl_ms / 1000, size, is_private)
         self._size += size
         while self._size > self._most:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, key: tuple[str, str]) -> None:
-        kept = self._kept.pop(key, None)
+        kept = self._entries.pop(key, None)
         if kept is not None:
             self._size -= kept.size

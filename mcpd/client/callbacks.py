@@ -1,9 +1,12 @@
-"""What a program does when the server asks for something, or tells something.
+"""Functions of the program that the server may call, and how its requests and notifications reach them.
 
-A client offers what it has a callback for, and nothing else. Callbacks may be plain functions or coroutine
-functions; plain ones must not block.
+    Callbacks            the functions; a client offers only the capabilities that it has functions for
+    answer_request       answers a request of the server (legacy), `complete_rounds` a result that asks for input
+    NotificationQueue    notifications wait here for their callbacks, which are called one after the other
+    UrlElicitations      the pages that the server has asked the user to visit
 
-Spec: 2026-07-28 client/{elicitation,sampling,roots}, server/utilities/logging.
+Spec: 2026-07-28 client/{elicitation,sampling,roots}, server/utilities/logging, basic/patterns/mrtr; 2025-11-25
+client/elicitation.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from mcpd.client.limits import ClientLimits, Faults
-from mcpd.client.session import Notified
+from mcpd.client.session import NotificationReceived
 from mcpd.errors import (
     ConnectionLost,
     InternalError,
@@ -61,10 +64,12 @@ _Maybe: TypeAlias = T | Awaitable[T]
 
 
 class Callbacks(Struct, frozen=True, kw_only=True):
-    """Any of these may be left out; then the server cannot ask for it, or what it tells is dropped.
+    """Functions that the server may call. All are optional, and may be plain or coroutine functions; plain ones must
+    not block.
 
-    A question that cannot be answered raises ProtocolError, whose code and text the server gets.
-    `sample_tools` says that `sample` can let the model use the tools in its params.
+    Without a function, the server cannot send the request, and notifications are dropped. A function may raise
+    ProtocolError, whose code and text the server receives. `sample_tools` announces that `sample` can use the tools in
+    its params.
     """
 
     elicit_form: Callable[[ElicitFormParams], _Maybe[ElicitResult]] | None = None
@@ -79,7 +84,7 @@ class Callbacks(Struct, frozen=True, kw_only=True):
 
 
 def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = None) -> ClientCapabilities:
-    """What a client with these callbacks offers."""
+    """Return the capabilities of a client with these callbacks."""
     elicitation = None
     if callbacks.elicit_form is not None or callbacks.elicit_url is not None:
         elicitation = ElicitationCapability(
@@ -99,8 +104,8 @@ def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = No
     )
 
 
-async def answer_to(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> Any:
-    """The result of a question of the server. Raises ProtocolError with what the server is to be told."""
+async def answer_request(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> Any:
+    """Return the result of a request of the server. Raises ProtocolError with the error for the server."""
     try:
         if method == "elicitation/create":
             return _result(await _elicit(callbacks, params))
@@ -123,18 +128,18 @@ def _files(roots: Sequence[Root]) -> list[Root]:
     for root in roots:
         path = root.uri.removeprefix("file://")
         if path == root.uri or ".." in unquote(path).split("/"):
-            raise ValueError(f"a root is a file:// URI without '..': {root.uri!r}")
+            raise ValueError(f"a root must be a file:// URI without '..': {root.uri!r}")
     return list(roots)
 
 
 def _result(given: Any) -> Any:
-    if given is None:  # a callback that forgot its return: `"result": null` would be no answer
-        raise TypeError("the callback gave None")
+    if given is None:  # probably a missing return; `"result": null` would not be a valid response
+        raise TypeError("the callback returned None")
     return given
 
 
 async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
-    """Spec: 2025-11-25 client/elicitation: "Requests with undeclared modes: -32602"; no mode is a form."""
+    """Spec: 2025-11-25 client/elicitation: "Requests with undeclared modes: -32602"; a missing mode means a form."""
     form, url = callbacks.elicit_form, callbacks.elicit_url
     if form is None and url is None:
         raise MethodNotFound("This client does not offer elicitation/create")
@@ -142,13 +147,13 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
     if mode is None or mode == "form":
         if form is not None:
             asked = _decode(_read_form, params)
-            return _fitting(await _settle(form(asked)), asked.requested_schema)
+            return _checked_form(await _settle(form(asked)), asked.requested_schema)
     elif mode == "url" and url is not None:
         return await _settle(url(_decode(_read_url, params)))
     raise InvalidParams(f"This client does not offer elicitation in mode {mode or 'form'}")
 
 
-def _fitting(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
+def _checked_form(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
     """Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema"."""
     if getattr(result, "action", None) == "accept":
         from mcpd.server.context.forms import check_values
@@ -156,9 +161,9 @@ def _fitting(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
         try:
             check_values(result.content or {}, schema)
         except ValidationError as error:
-            raise ValueError(f"what the callback gave does not fit the form: {error}") from None
+            raise ValueError(f"the result of the callback does not match the form: {error}") from None
         except (AttributeError, KeyError, TypeError):
-            pass  # the server's schema is none of a form, and nothing can be held against it
+            pass  # the server's schema is not the schema of a form, so the values cannot be checked
     return result
 
 
@@ -177,23 +182,23 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     return await _settle(callbacks.sample(asked))
 
 
-def is_heard(callbacks: Callbacks, method: str) -> bool:
+def has_callback(callbacks: Callbacks, method: str) -> bool:
     """Whether there is a callback for a notification."""
     name = _HEARD.get(method)
     return name is not None and getattr(callbacks, name) is not None
 
 
-def is_state(method: str) -> bool:
-    """Whether a notification says that something is another now: told twice before anybody looks, it is news once."""
+def is_change(method: str) -> bool:
+    """Whether a notification reports a change. If it is repeated before it is processed, it counts once."""
     return method in _CHANGES or method == "notifications/resources/updated"
 
 
 async def tell(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> None:
-    """Hand on what the server tells; what is malformed, unknown or unwanted is dropped."""
+    """Call the callback for a notification. Invalid, unknown and unwanted notifications are dropped."""
     try:
         found = _call_of(callbacks, method, params)
     except MALFORMED as error:
-        faults.say(logging.WARNING, "the server sent a bad %s: %s", printable(method), printable(explain(error)))
+        faults.say(logging.WARNING, "the server sent an invalid %s: %s", printable(method), printable(explain(error)))
         return
 
     if found is None:
@@ -253,7 +258,7 @@ _read_updated = Decoder(ResourceUpdatedParams).decode
 _read_complete = Decoder(ElicitationCompleteParams).decode
 
 _MOST = 1000
-"""So many are remembered: of more the oldest are forgotten, and a word about them is dropped."""
+"""Maximum number of open elicitations. The oldest ones are forgotten."""
 
 
 class _Named(Wire):
@@ -263,21 +268,25 @@ class _Named(Wire):
 _read_named = Decoder(_Named).decode
 
 
-class Visits:
-    """The ids of one connection's pages."""
+class UrlElicitations:
+    """The ids of open URL elicitations on one connection.
+
+    Spec: 2025-11-25 client/elicitation, completion notifications: clients "MUST ignore notifications referencing
+    unknown or already-completed IDs".
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, None] = {}
 
     def asked(self, params: Raw) -> None:
-        """The server asks something of the user: if it is to visit a page, its id is known from now on."""
+        """Add the id of an elicitation request."""
         try:
             self._add(_read_named(params).elicitation_id)
         except MALFORMED:
-            return  # whoever answers says what is wrong with it
+            return  # answering the request reports the error
 
     def required(self, error: RemoteError) -> None:
-        """A request was refused until pages were visited: so are theirs."""
+        """Add the ids of the elicitations that an error requires."""
         if error.code != UrlElicitationRequired.code or not isinstance(error.data, dict):
             return
         found: Any = error.data.get("elicitations")
@@ -285,7 +294,7 @@ class Visits:
             self._add(each.get("elicitationId") if isinstance(each, dict) else None)
 
     def complete(self, params: Raw) -> bool:
-        """The server says that one is over: whether it is one that was open until now."""
+        """Process a completion. Return whether the elicitation was open."""
         try:
             name = _read_named(params).elicitation_id
         except MALFORMED:
@@ -303,7 +312,7 @@ class Visits:
 
 
 MAX_ROUNDS = 32
-"""A server that still asks after so many answers would ask for ever."""
+"""Maximum number of rounds, in case a server asks for input forever."""
 
 _LONGEST_PAUSE = 2.0
 
@@ -314,7 +323,7 @@ class _Question(Struct):
 
 
 class _Needed(Wire, kw_only=True):
-    """What of a result says that it is none yet."""
+    """The fields of a result that asks for input."""
 
     result_type: str = "complete"
     input_requests: dict[str, _Question] | None = None
@@ -325,7 +334,7 @@ _read_needed = Decoder(_Needed).decode
 _members = Decoder(dict[str, Raw]).decode
 
 
-async def run_rounds(
+async def complete_rounds(
     method: str,
     ask: Callable[[Any], Awaitable[Raw]],
     params: Any,
@@ -334,68 +343,76 @@ async def run_rounds(
     limits: ClientLimits,
     faults: Faults,
 ) -> Raw:
-    """The complete result, after as many rounds as it takes. `result` is that of the first, for `params`.
+    """Return the final result, after as many rounds as necessary. `result` is the result of the first request with
+    `params`.
 
-    Raises ProtocolError for a server that asks what was not offered, too much at once, or without end, and for a type
-    of result that is unknown.
+    Spec: 2026-07-28 basic/patterns/mrtr, client requirements: the state is echoed exactly, and responses belong to the
+    retry of this request only. Raises ProtocolError if the server asks for input that the client does not offer, for
+    too much at once, or without end, and for an unknown type of result.
     """
     for number in range(MAX_ROUNDS):
-        asked = needed(result)
+        asked = read_input_required(result)
         if asked is None:
             return result
         # Spec: servers must not ask on other requests of the specification; extensions may.
         if method not in SUBJECTS and table.is_known_method(method):
-            raise ProtocolError(f"The server asks for input before it answers {method}, which has none")
+            raise ProtocolError(f"The server asks for input for {method}, which the protocol does not allow")
 
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if asked.input_requests:
             if len(asked.input_requests) > limits.questions:
-                raise ProtocolError(f"The server asked {limits.questions} questions and more (ClientLimits.questions)")
+                raise ProtocolError(
+                    f"The server asked for more than {limits.questions} inputs (ClientLimits.questions)"
+                )
             retry["inputResponses"] = {
                 key: await _answer(question, callbacks, faults) for key, question in asked.input_requests.items()
             }
         else:
-            # Nothing to answer: the server only wants to be asked again, and not at once for ever.
+            # Without inputs, the server only wants the request to be repeated. Pause, to avoid a busy loop.
             await asyncio.sleep(min(0.05 * 2**number, _LONGEST_PAUSE))
 
         if asked.request_state is not None:
             retry["requestState"] = asked.request_state
         result = await ask(retry)
-    raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times over")
+    raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times")
 
 
-def needed(result: Raw) -> _Needed | None:
-    """What a result asks for before there is one; None if it is one. Raises ProtocolError for an unknown type."""
+def read_input_required(result: Raw) -> _Needed | None:
+    """Return the input that a result asks for; None for a final result. Raises ProtocolError for an unknown type of
+    result.
+    """
     try:
         asked = _read_needed(result)
     except MALFORMED as error:
-        raise ProtocolError(f"The server's result cannot be read: {explain(error)}") from None
+        raise ProtocolError(f"The server's result is invalid: {explain(error)}") from None
     if asked.result_type == "complete":
         return None
     if asked.result_type != "input_required":
         # Spec: 2026-07-28 basic/index: a type "unrecognized by the client MUST be considered invalid".
-        raise ProtocolError(f"The server's result is of an unknown type: {asked.result_type[:100]!r}")
+        raise ProtocolError(f"The server's result has an unknown type: {asked.result_type[:100]!r}")
     return asked
 
 
 async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> Any:
     try:
-        return await answer_to(callbacks, question.method, question.params, faults)
+        return await answer_request(callbacks, question.method, question.params, faults)
     except ProtocolError as error:
         raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error
 
 
 _PATIENCE = 4
-"""How many times the limit may wait while the server has to be read on."""
+"""Multiple of the limit that may wait while the client must read on."""
 
 _SMALL_BYTES = 200
-"""What a message costs besides its bytes."""
+"""Memory that a message needs in addition to its bytes."""
 
 
-class Inbox:
-    """The notifications of one connection. `pause` stops reading the server or, given False, reads on.
+class NotificationQueue:
+    """The notifications of one connection that wait for their callbacks, which are called one after the other.
 
-    `deliver` runs as a task while anything waits; `ends` is called when the server has to be given up.
+    `pause` stops reading from the server, or continues if its argument is False. `deliver` runs as a task while
+    anything waits. `ends` is called if the server exceeds a limit. While the queue is full, the server is not read.
+    There is one exception: a callback that waits for a response of the server needs the client to read on.
     """
 
     def __init__(
@@ -415,27 +432,27 @@ class Inbox:
         self._waiting: deque[tuple[str, Raw, int]] = deque()
         self._bytes = 0
         self._states: set[tuple[str, bytes]] = set()
-        """What waits to be told that is news once, however often it came."""
+        """Waiting notifications of changes, which count once however often they arrive."""
 
         self._asking = 0
-        """How many requests callbacks wait for."""
+        """Number of requests that callbacks wait for."""
         self._is_paused = False
         self._is_delivering = False
         self.has_delivered = False
-        """Whether any callback was ever called for it: before, none can ask anything, and `begin_request` is False."""
+        """Whether any callback was called. Before that, `begin_request` always returns False."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether the server is not read."""
+        """Whether reading from the server is paused."""
         return self._is_paused
 
-    def put(self, told: Notified) -> bool:
-        """Take one; whether `deliver` has to be started for it."""
+    def put(self, told: NotificationReceived) -> bool:
+        """Add a notification. Return whether `deliver` must be started."""
         method, params = told.method, told.params
-        if not is_heard(self._callbacks, method):
+        if not has_callback(self._callbacks, method):
             return False
 
-        if is_state(method):
+        if is_change(method):
             state = (method, bytes(params))
             if state in self._states:
                 return False
@@ -455,15 +472,15 @@ class Inbox:
     def _is_full(self) -> None:
         limits = self._limits
 
-        # Not while a callback waits for an answer of the server: that would never be read.
+        # Not while a callback waits for a response, which would never be read.
         if not self._asking and not self._is_paused:
             self._is_paused = self._pause(True)
             if self._is_paused:
                 self._faults.say(
-                    logging.INFO, "the server tells more than callbacks take: it is not read until they have"
+                    logging.INFO, "the server sends notifications faster than callbacks process them; reading is paused"
                 )
         if self._is_paused:
-            return  # what still comes was on its way already
+            return  # messages that still arrive were already being received
 
         if len(self._waiting) > _PATIENCE * limits.waiting_messages:
             self._give_up(f"{_PATIENCE * limits.waiting_messages} messages", "waiting_messages")
@@ -471,17 +488,17 @@ class Inbox:
             self._give_up(f"{_PATIENCE * limits.waiting_bytes} bytes", "waiting_bytes")
 
     def _give_up(self, much: str, limit: str) -> None:
-        text = f"The server told more than callbacks could take: {much} wait (ClientLimits.{limit}, four times over)"
+        text = f"The server sent too many notifications: {much} wait (ClientLimits.{limit}, times {_PATIENCE})"
         self._ends(ConnectionLost(text))
 
     def clear(self) -> None:
-        """Forget what waits: nobody is to hear it any more."""
+        """Drop all waiting notifications."""
         self._waiting.clear()
         self._states.clear()
         self._bytes = 0
 
     async def deliver(self, took: Callable[[], None]) -> None:
-        """Call the callbacks until nothing waits; `took` is called after each."""
+        """Call the callbacks until nothing waits. `took` is called after each."""
         _delivering.set(self)
         self.has_delivered = True
         try:
@@ -490,7 +507,7 @@ class Inbox:
                 if self._states:
                     self._states.discard((method, bytes(params)))
                 await tell(self._callbacks, method, params, self._faults)
-                # Only now: what a callback works on is held as well.
+                # Only now, because a notification that is being processed also needs memory.
                 self._bytes = max(0, self._bytes - size)
                 took()
                 self._read_on()
@@ -507,7 +524,7 @@ class Inbox:
             self._pause(False)
 
     def begin_request(self) -> bool:
-        """A request is about to wait for its answer; whether it is a callback of ours that asks."""
+        """A request starts to wait for its response. Return whether a callback of this queue sent it."""
         if _delivering.get() is not self:
             return False
         self._asking += 1
@@ -515,16 +532,16 @@ class Inbox:
         return True
 
     def end_request(self) -> None:
-        """The callback has its answer."""
+        """The callback has its response."""
         self._asking -= 1
 
 
 def detached() -> Context:
-    """The context for a task that a callback starts and does not wait for: what it asks need not be read at once."""
+    """Return a context for a task that a callback starts but does not wait for."""
     context = copy_context()
     context.run(_delivering.set, None)
     return context
 
 
-_delivering: ContextVar[Inbox | None] = ContextVar("mcpd_delivering", default=None)
-"""The inbox on whose behalf a callback runs, and the tasks that it has started."""
+_delivering: ContextVar[NotificationQueue | None] = ContextVar("mcpd_delivering", default=None)
+"""The queue whose callback is running; also set in tasks that the callback has started."""

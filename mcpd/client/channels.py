@@ -1,4 +1,4 @@
-"""A channel round another one, which tells what passes: for traces, and for tests of what was said."""
+"""The protocols of a client's channels, and `watched`, which passes copies of all frames to a watcher."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ if TYPE_CHECKING:
 
 
 class StartableChannel(Channel, Protocol):
-    """A channel that begins to deliver when it is told to whom."""
+    """A channel that delivers messages from `start` on."""
 
     def start(self, receiver: Receiver) -> None:
-        """From now on hand what arrives to `receiver`."""
+        """Deliver everything that arrives to `receiver`."""
 
 
 @runtime_checkable
 class PausableChannel(Protocol):
-    """A channel that can let what arrives wait, with the peer in the end."""
+    """A channel that can stop reading, so that the server must wait."""
 
     def pause(self) -> None:
-        """Deliver nothing until `resume`."""
+        """Stop delivering messages until `resume`."""
 
     def resume(self) -> None:
-        """Deliver again."""
+        """Continue delivering messages."""
 
 
 class ChannelWatcher:
-    """What is told, before it is passed on: a base whose methods do nothing."""
+    """A base class for watchers of a channel. Its methods do nothing, and are called before a message is passed on."""
 
     def sent(self, frame: bytes) -> None:
-        """A frame goes to the server."""
+        """A frame is sent to the server."""
 
     def received(self, frame: bytes) -> None:
-        """A frame came from the server."""
+        """A frame was received from the server."""
 
     def unreadable(self, error: ProtocolError) -> None:
-        """What came was no frame."""
+        """Data was received that is not a frame."""
 
     def ended(self, error: McpdError | None) -> None:
-        """The server will send no more."""
+        """The connection has ended."""
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
-        """One request got no answer, or a message that wants none was lost."""
+        """A request got no response, or a notification was lost."""
 
 
 def watched(channel: StartableChannel, watcher: ChannelWatcher) -> StartableChannel:
-    """A channel that tells of each frame and passes it on. It can do what `channel` can: carry requests, pause."""
+    """Return a channel that reports each frame to `watcher`. It supports the same protocols as `channel`."""
     if isinstance(channel, HeadedChannel):
         return _Headed(channel, watcher)
     kind = _Pausable if isinstance(channel, PausableChannel) else _Watched
@@ -121,7 +121,7 @@ class _Watched:
 
 
 class _Pausable(_Watched):
-    """Of a channel that can wait: whether it can is seen by these methods."""
+    """For a channel that can pause. The methods show that it can."""
 
     def pause(self) -> None:
         assert isinstance(self._channel, PausableChannel)
@@ -133,7 +133,7 @@ class _Pausable(_Watched):
 
 
 class _Headed(_Pausable):
-    """Of a channel that carries each request by itself, as HTTP does."""
+    """For a channel with one connection per request, such as HTTP."""
 
     def send_headed(
         self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
@@ -149,7 +149,7 @@ class _Headed(_Pausable):
 
 
 class _Listener:
-    """A receiver that tells of what it passes on."""
+    """A receiver that reports each message before it passes it on."""
 
     def __init__(self, receiver: Receiver, watcher: ChannelWatcher) -> None:
         self._receiver = receiver

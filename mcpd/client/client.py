@@ -1,6 +1,5 @@
-"""`Client`: one method for each thing that a server can be asked, in every protocol version.
+"""`Client`: one method for each request that a server may receive, in every protocol version.
 
-Composition only: the rules are in `session`, waiting in `connection`, the server's questions in `callbacks`.
 Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for the legacy handshake.
 """
 
@@ -23,7 +22,7 @@ from mcpd.client.channels import ChannelWatcher
 from mcpd.client.http.options import Headers, HttpOptions
 from mcpd.client.limits import ClientLimits, Faults
 from mcpd.client.link import ServerLink
-from mcpd.client.output_schemas import ResultChecks
+from mcpd.client.output_schemas import OutputSchemas
 from mcpd.client.results import plain_value, read_list, typed_value
 from mcpd.client.session import ClientSession, OnProgress
 from mcpd.client.target import Target
@@ -160,12 +159,14 @@ class ToolCalls:
         timeout: float | None | Literal["default"] = "default",
         **named: Any,
     ) -> Any:
-        """What a tool returned: `await client.call("forecast", city="Bern", returns=Forecast)`.
+        """Call a tool and return its value: `await client.call("forecast", city="Bern", returns=Forecast)`.
 
-        `returns` is any type that JSON can be read as, such as a dataclass, a list of them or a pydantic model; without
-        it the value is as JSON has it, or a text if that is all there is. Arguments that are called like an option
-        here go in the mapping. Raises ToolError with its text if the tool failed, ResultMismatch if what it gave is
-        not of that type, RemoteError for calls that were none, ConfigurationError for a type that no JSON can be.
+        `returns` is a type to convert the result to, such as a dataclass, a list of them, or a pydantic model. Without
+        it, the JSON value is returned, or the text if there is no JSON value. Arguments with the name of an option
+        belong in the mapping `arguments`. `timeout` is in seconds.
+
+        Raises ToolError if the tool failed, ResultMismatch if the result does not fit `returns`, RemoteError if the
+        call was refused, and ConfigurationError for a type that JSON cannot represent.
         """
         result = await self.call_tool(tool, {**(arguments or {}), **named}, on_progress=on_progress, timeout=timeout)
         return plain_value(result) if returns is None else typed_value(tool, result, returns)
@@ -173,10 +174,10 @@ class ToolCalls:
     async def tool_functions(
         self, *names: str, timeout: float | None | Literal["default"] = "default"
     ) -> list[AwaitedToolFunction]:
-        """The tools as coroutine functions with types and docstrings, for agent libraries: see `ToolFunction`.
+        """Return the tools as coroutine functions with types and docstrings, for agent libraries: see `ToolFunction`.
 
-        All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
-        ConfigurationError for a name that no tool has.
+        `names` selects tools, in that order; by default all tools that a model may call are returned. `timeout` is the
+        `timeout` of each call. Raises ConfigurationError for a name that no tool has.
         """
         from mcpd.client.tool_function import awaited_functions
 
@@ -189,20 +190,35 @@ class ToolCalls:
 class Client(ServerLink, ServerDetails, ToolCalls):
     """A connection to one server: `async with Client(target) as client:`.
 
-    `target` is a `Server` of this process; a text or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
-    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel. `headers` are said with every
-    HTTP request and at the start of a WebSocket, and `http` is what else there is to say of how to reach a URL.
-    `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
-    newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
-    `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
-    says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
-    only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
-    has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
-    What a tool gives that was listed is held against its output schema (with `mcpd-server[schema]`), unless
-    `check_results` is False. What the server does not offer is not asked for, but by `request`: LocalProtocolError.
-    `auth` lets it in where a login is wanted: a token, a function that gives one, `OAuth` or a grant for programs of
-    `mcpd.client.auth`; without it the login that `mcpd login URL` has left is used, if there is one.
-    `watcher` is told of each frame, both ways, before it is passed on.
+    `target`: a `Server` of this process; a string or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
+    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel.
+
+    `callbacks`: functions that the server may call. `info`: the client's name and version.
+
+    `extensions`: settings of the client's extensions, by id.
+
+    `version`: the protocol version; None negotiates the newest common one.
+
+    `timeout`: seconds that a request may take without progress; None for no limit.
+
+    `limits`: how much the server may send: see `ClientLimits`.
+
+    `cache`: whether to keep lists and resources for as long as the server says that they are fresh. If `headers` is a
+    function, requests may belong to several users, and only public results are kept. `fresh=True` bypasses the cache.
+
+    `reconnect`: whether to open a new connection for the next request when a connection was lost: see docs/targets.md.
+
+    `check_results`: whether to check results of listed tools against their output schema. Requires
+    `mcpd-server[schema]`.
+
+    `headers`: header fields of every HTTP request or of the WebSocket handshake. `http`: further options for URLs.
+
+    `watcher`: receives every frame in both directions.
+
+    `auth`: a token, a function that returns one, `OAuth` or another grant of `mcpd.client.auth`. By default, the login
+    that `mcpd login URL` has stored is used.
+
+    Methods raise LocalProtocolError for features that the server does not offer; `request` sends any request.
     """
 
     def __init__(
@@ -224,7 +240,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         auth: Auth | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
-            raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
+            raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
         super().__init__(
             target,
             callbacks,
@@ -233,13 +249,13 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             limits,
             wanted=version,
             timeout=timeout,
-            keeps_results=cache,
+            caches=cache,
             reconnects=reconnect,
             http=http if headers is None else replace(http or HttpOptions(), headers=headers),
             watcher=watcher,
             auth=auth,
         )
-        self._checks = ResultChecks(self._faults) if check_results else None
+        self._checks = OutputSchemas(self._faults) if check_results else None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -254,20 +270,20 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     # ------------------------------------------------------------------------------------------ tools
 
     async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
-        """All tools, from all pages; none if the server has none to offer."""
+        """Return all tools, from all pages; [] if the server has none. `fresh` bypasses the cache."""
         return (await self.list_tools_as_sent(fresh=fresh))[0]
 
     async def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
-        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
+        """Return all tools, and all entries as the server sent them, including entries that cannot be read."""
         entries: list[Raw] = []
         if self.server_capabilities.tools is None:
             return [], entries
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
-        self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
+        self._repeatable_tools = frozenset(tool.name for tool in tools if _is_repeatable(tool))
         if self._checks is not None:
-            self._checks.learn(tools)
+            self._checks.set_tools(tools)
         headings = self._session.headings
-        return (tools if headings is None else headings.learn(tools)), entries
+        return (tools if headings is None else headings.set_tools(tools)), entries
 
     async def call_tool(
         self,
@@ -277,16 +293,17 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> CallToolResult:
-        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none.
+        """Call a tool. `on_progress` receives progress, total and message; `timeout` is in seconds, None for no limit.
 
-        Raises ResultMismatch for a result that is not what the tool's output schema says; it has the result.
+        A tool that failed returns a result with `is_error`. Raises RemoteError if the call was refused, and
+        ResultMismatch, which has the result, if it does not fit the tool's output schema.
         """
         if self._session.server_capabilities.tools is None:
-            self._needs("tools", "tools/call")
+            self._require("tools", "tools/call")
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         seconds = self.timeout if timeout == "default" else timeout
         try:
-            # As `_ask`, without a coroutine more on the way of each call.
+            # Like `_ask`, without the cost of another coroutine for each call.
             raw = await self._send("tools/call", params, seconds, on_progress)
             era = self._era
             if era is not None and not era.is_complete(raw):
@@ -294,13 +311,13 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         except RemoteError as error:
             if error.code != HeaderMismatch.code or self._session.headings is None:
                 raise
-            # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
+            # Spec: 2026-07-28 streamable-http, client behavior: list the tools again, then repeat the call.
             await self.list_tools(fresh=True)
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
         result = _read("tools/call", CallToolResult, raw)
         checks = self._checks
         if checks is not None and checks.listed and (problem := checks.problem(name, result)) is not None:
-            # The tool may be another one since it was listed.
+            # The tool may have changed since it was listed.
             await self.list_tools(fresh=True)
             if (problem := checks.problem(name, result)) is not None:
                 raise ResultMismatch(name, problem, result)
@@ -309,21 +326,21 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     # -------------------------------------------------------------------------------------- resources
 
     async def list_resources(self, *, fresh: bool = False) -> list[Resource]:
-        """All resources, from all pages."""
+        """Return all resources, from all pages. `fresh` bypasses the cache."""
         if not self._has_resources:
             return []
         return await self._list("resources/list", "resources", Resource, fresh=fresh)
 
     async def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
-        """All resource templates, from all pages."""
+        """Return all resource templates, from all pages. `fresh` bypasses the cache."""
         if not self._has_resources:
             return []
         return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate, fresh=fresh)
 
     async def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
-        """What a resource holds."""
-        self._needs("resources", "resources/read")
-        raw = await self._kept("resources/read", uri, {"uri": uri}, fresh=fresh)
+        """Return the contents of a resource. `fresh` bypasses the cache."""
+        self._require("resources", "resources/read")
+        raw = await self._cached("resources/read", uri, {"uri": uri}, fresh=fresh)
         found = _read("resources/read", _ReadResult, raw)
         return ReadResourceResult(
             result_type=found.result_type,
@@ -334,27 +351,27 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         )
 
     async def subscribe(self, uri: str) -> None:
-        """Hear of changes of a resource, through `Callbacks.resource_updated`."""
-        self._needs("resources", "resources/subscribe", "subscribe")
-        await (await self._ready()).watch(uri, self.timeout)
-        self._wishes.uris.add(uri)
+        """Subscribe to changes of a resource, which call `Callbacks.resource_updated`."""
+        self._require("resources", "resources/subscribe", "subscribe")
+        await (await self._ensure_connected()).subscribe(uri, self.timeout)
+        self._interests.uris.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Hear of them no longer."""
-        self._wishes.uris.discard(uri)
-        await (await self._ready()).unwatch(uri, self.timeout)
+        """End the subscription to a resource."""
+        self._interests.uris.discard(uri)
+        await (await self._ensure_connected()).unsubscribe(uri, self.timeout)
 
     # ---------------------------------------------------------------------------- prompts, completion
 
     async def list_prompts(self, *, fresh: bool = False) -> list[Prompt]:
-        """All prompts, from all pages."""
+        """Return all prompts, from all pages. `fresh` bypasses the cache."""
         if not self.server_capabilities.prompts:
             return []
         return await self._list("prompts/list", "prompts", Prompt, fresh=fresh)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """A prompt, filled in."""
-        self._needs("prompts", "prompts/get")
+        """Return the messages of a prompt."""
+        self._require("prompts", "prompts/get")
         params = {"name": name, **({"arguments": dict(arguments)} if arguments else {})}
         return _read("prompts/get", GetPromptResult, await self.request("prompts/get", params))
 
@@ -365,8 +382,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         value: str,
         known: Mapping[str, str] | None = None,
     ) -> CompleteResult:
-        """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
-        self._needs("completions", "completion/complete")
+        """Return suggestions for an argument whose value begins with `value`. `known` are the values of other
+        arguments.
+        """
+        self._require("completions", "completion/complete")
         params = CompleteParams(
             ref=ref,
             argument=CompletionArgument(name=argument, value=value),
@@ -377,19 +396,19 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     # ------------------------------------------------------------------------------------------- rest
 
     async def ping(self) -> None:
-        """Ask whether the server is there; modern versions have no ping, so that it is asked what it is."""
-        await self.request(self._agreed().ping_method)
+        """Check that the server responds: by `ping`, or by `server/discover` in modern versions, which have no ping."""
+        await self.request(self._current_era().ping_method)
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """Hear of log messages of this level and above, through `Callbacks.log`."""
-        if method := self._agreed().log_method:
-            self._needs("logging", method)
-        await (await self._ready()).set_log_level(level, self.timeout)
-        self._wishes.log_level = level
+        """Request log messages of this level and above, which call `Callbacks.log`."""
+        if method := self._current_era().log_method:
+            self._require("logging", method)
+        await (await self._ensure_connected()).set_log_level(level, self.timeout)
+        self._interests.log_level = level
 
     def roots_changed(self) -> None:
-        """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
-        self._agreed().roots_changed()
+        """Notify the server that `Callbacks.roots` returns other roots now. Modern servers ask when they need them."""
+        self._current_era().roots_changed()
 
     async def request(
         self,
@@ -399,10 +418,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> Raw:
-        """Any request; the raw result. What the server asks in between is answered through the callbacks.
+        """Send any request, and return the raw result. Input that the server asks for comes from the callbacks.
 
-        It is sent whatever the server offers. Raises RemoteError if the server answers with an error, ProtocolError if
-        its answer cannot be read, RequestTimeout, ConnectionLost.
+        The request is sent even if the server does not announce it. `timeout` is in seconds, None for no limit. Raises
+        RemoteError for an error response, ProtocolError for an invalid response, RequestTimeout and ConnectionLost.
         """
         return (await self._ask(method, params, on_progress, timeout))[0]
 
@@ -413,39 +432,37 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> tuple[Raw, bool]:
-        """The result of `request`, and whether it came in one round: what depends on answers is not kept."""
+        """Return the result, and whether it took one round. Results that depend on the user's input are not cached."""
         seconds = self.timeout if timeout == "default" else timeout
         first = await self._send(method, params, seconds, on_progress)
-        if self._agreed().is_complete(first):
+        if self._current_era().is_complete(first):
             return first, True
         return await self._ask_on(method, params, first, seconds, on_progress), False
 
     async def _ask_on(
         self, method: str, params: Any, first: Raw, seconds: float | None, on_progress: OnProgress | None
     ) -> Raw:
-        """The complete result of a request, given what came of its first round."""
+        """Return the final result of a request whose first result asks for input."""
 
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             return self._send(method, params, seconds, on_progress)
 
-        return await self._agreed().complete(method, ask, params, first)
+        return await self._current_era().complete(method, ask, params, first)
 
     async def _list(
         self, method: str, member: str, kind: type[T], *, fresh: bool, entries: list[Raw] | None = None
     ) -> list[T]:
-        """Every page of a list, within the limits."""
-
         at = ""
 
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             nonlocal at
             at = "" if params is None else f"cursor {params['cursor']}"
-            return self._kept(method, at, params, fresh=fresh)
+            return self._cached(method, at, params, fresh=fresh)
 
         try:
             return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
         except RemoteError:
-            # A cursor that is none any more: the pages before it are of another list.
+            # The cursor has become invalid, so the earlier pages belong to an outdated list.
             if self._cache is not None:
                 self._cache.forget(method)
             if not at:
@@ -456,26 +473,26 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             entries.clear()
         return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
 
-    async def _kept(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
-        """A result that is kept and still fresh, or the server's."""
-        if self._cache is None or not self._agreed().has_hints:
+    async def _cached(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
+        """Return the result from the cache, or from the server."""
+        if self._cache is None or not self._current_era().has_cache_hints:
             return await self.request(method, params)
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
-    def _needs(self, capability: str, method: str, feature: str = "") -> None:
-        """Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
+    def _require(self, capability: str, method: str, feature: str = "") -> None:
+        """Raise LocalProtocolError if the server does not offer a capability.
 
-        Raises LocalProtocolError for what the server does not offer; of one that is gone the next may.
+        Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
         """
         found = getattr(self.server_capabilities, capability)
         is_offered = found is not None and (not feature or bool(getattr(found, feature)))
-        if is_offered or self._agreed().connection.is_lost or self._session.version is None:
+        if is_offered or self._current_era().connection.is_lost or self._session.version is None:
             return
-        # In versions before 2025-03-26 servers that complete have no way to say so.
+        # Versions before 2025-03-26 have no capability for completion.
         if getattr(self._session.version.shape(_EVERYTHING), capability) is not None:
             what = f"{capability}.{feature}" if feature else capability
             raise LocalProtocolError(
-                f"the server does not offer {what}, so {method} is not sent (Client.request sends it all the same)"
+                f"the server does not offer {what}, so {method} was not sent (use Client.request to send it anyway)"
             )
 
     @property
@@ -483,8 +500,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         return self.server_capabilities.resources is not None
 
 
-def _is_harmless(tool: Tool) -> bool:
-    """Whether to call it twice is what to call it once is."""
+def _is_repeatable(tool: Tool) -> bool:
+    """Whether calling the tool twice has the same effect as calling it once."""
     hints = tool.annotations
     return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
@@ -496,7 +513,7 @@ _OURSELVES = Implementation(name="mcpd", version=__version__)
 
 
 class _ReadResult(CacheableResult, kw_only=True):
-    """A `resources/read` result whose contents, text or blob without a tag, are told apart later."""
+    """A `resources/read` result. Text and blob contents have no tag, so they are distinguished later."""
 
     contents: list[Raw]
 
@@ -512,13 +529,13 @@ _decoder: Callable[..., Decoder[Any]] = cache(Decoder)
 
 
 def _read(method: str, kind: type[T], raw: Raw) -> T:
-    """A result as what it should be. Raises ProtocolError, naming the member that is wrong."""
+    """Decode a result. Raises ProtocolError, which names the invalid member."""
     try:
         found: T
         try:
             found = _decoder(kind).decode(raw)
         except ValidationError:
-            found = _decoder(kind, strict=False).decode(raw)  # "false" for false, as the official clients read it
+            found = _decoder(kind, strict=False).decode(raw)  # accepts "false" for false, like the official clients
         return found
     except MALFORMED as error:
-        raise ProtocolError(f"The server's answer to {method} cannot be read: {explain(error)}") from None
+        raise ProtocolError(f"The server's response to {method} is invalid: {explain(error)}") from None

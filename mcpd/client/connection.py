@@ -1,7 +1,7 @@
-"""The asyncio side of a client's connection: answers awaited, time limits, the server's questions.
+"""One connection of a client on asyncio: waiting for responses, time limits, and requests of the server.
 
-A request waits `timeout` seconds without a sign of life; progress is one, and so is a question of the server's,
-during which the clock stands still: the server waits for us then.
+A request may wait `timeout` seconds without progress. While the client answers a request of the server, the clocks of
+all its own requests stand still, because the server may be waiting for the client.
 
 Spec: 2025-11-25 basic/lifecycle, timeouts; basic/utilities/{cancellation,progress}.
 """
@@ -17,21 +17,21 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from mcpd.client.callbacks import Callbacks, Inbox, Visits, answer_to, detached
+from mcpd.client.callbacks import Callbacks, NotificationQueue, UrlElicitations, answer_request, detached
 from mcpd.client.channels import PausableChannel
 from mcpd.client.headings import Headings
 from mcpd.client.limits import ClientLimits
 from mcpd.client.session import (
-    Answered,
-    Asked,
     ClientRequest,
     ClientSession,
     Event,
     Frame,
-    Notified,
+    NotificationReceived,
     OnProgress,
-    Progressed,
-    Withdrawn,
+    ProgressReceived,
+    RequestCancelled,
+    ResponseReceived,
+    ServerRequest,
 )
 from mcpd.errors import (
     CannotConnect,
@@ -58,10 +58,12 @@ _NEVER = math.inf
 
 
 class ClientConnection:
-    """One channel, its session, and the requests that wait. A `Receiver`; make it on the event loop's thread."""
+    """A channel, its session, and the waiting requests. It is a `Receiver`; create it on the thread of the event
+    loop.
+    """
 
     longest = 3600.0
-    """No request waits longer, whatever the signs of life."""
+    """Seconds after which a request is cancelled, whatever its progress."""
 
     def __init__(
         self, session: ClientSession, channel: Channel, callbacks: Callbacks, limits: ClientLimits = _DEFAULT_LIMITS
@@ -71,73 +73,73 @@ class ClientConnection:
         if isinstance(channel, HeadedChannel):
             session.headings = Headings(session.faults)
         self.loop = asyncio.get_running_loop()
-        self.is_wanted: Callable[[Notified], bool] = lambda told: True
-        """Asked of each notification: whether the program hears of it."""
+        self.is_wanted: Callable[[NotificationReceived], bool] = lambda told: True
+        """Called for each notification: whether the program receives it."""
         self.on_notification: Callable[[str, Raw], None] | None = None
-        """Told of each notification, as soon as it comes."""
+        """Called for each notification as soon as it arrives."""
         self.on_lost: Callable[[McpdError], None] | None = None
-        """Told once why the connection has ended, or is about to."""
+        """Called once with the reason when the connection has ended."""
 
         self._callbacks = callbacks
         self._limits = limits
 
-        self._answering: dict[Asked, asyncio.Task[None]] = {}
-        """The questions that are worked on, given up or not, until the callback ends."""
+        self._answering: dict[ServerRequest, asyncio.Task[None]] = {}
+        """Requests of the server whose callbacks are running, including cancelled ones."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
-        self._visits = Visits()
+        self._notifications = NotificationQueue(callbacks, limits, session.faults, self._pause, self._end_connection)
+        self._url_elicitations = UrlElicitations()
 
         self._to_carry: Frame | None = None
-        """The request that was just queued, for whoever waits for its answer to send."""
+        """The request that was just queued. The task that waits for its response sends it."""
         self._answered_bytes = self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = _NEVER
-        """When the timer looks for requests whose time is up."""
+        self._timeouts_at = _NEVER
+        """When the timer checks for requests that have timed out."""
         self._lost: McpdError | None = None
         self.is_lost = False
-        """Nothing can be asked any more."""
+        """Whether the connection has ended, so that no request can be sent."""
         self.is_closed = False
-        """It was closed by us."""
-        self.is_given_up = False
-        """It was ended by us, for the server took more than it may: a new one would end in the same way."""
+        """Whether this client closed the connection."""
+        self.is_abandoned = False
+        """Whether the server exceeded a limit. A new connection would end in the same way."""
         self._closing: asyncio.Task[None] | None = None
 
     # --------------------------------------------------------------------------- what the channel calls
 
     def receive(self, frame: bytes) -> None:
-        """Take one frame."""
+        """Process a frame."""
         if self.is_lost:
             return
         session = self.session
         answered = session.receive(frame)
         if answered is None:
-            self._turn()
+            self._process_events()
             return
 
         request, result = answered
-        self._settle(request, result)  # behind the callbacks for what came before it
+        self._settle(request, result)
         if session.outgoing:
             self.flush()
 
     def receive_error(self, error: ProtocolError) -> None:
-        """What arrived was no frame. Of one that was too large whoever waits for it hears."""
-        self.session.faults.say(logging.WARNING, "the server sent what cannot be taken: %s", printable(error.message))
+        """Report data that is not a frame. If a response was too large, its request raises the error."""
+        self.session.faults.say(logging.WARNING, "the server sent an invalid frame: %s", printable(error.message))
         if isinstance(error, FrameTooLarge):
             self.session.receive_error(error)
-            self._turn()
+            self._process_events()
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The server will send no more: nobody gets an answer."""
+        """The server has closed the connection: waiting requests raise an error."""
         text = str(error) if error is not None else "the server closed the connection"
 
         self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(text))
 
     def waits_for(self, request_id: Id) -> bool:
-        """Whether that request still has no answer."""
+        """Whether that request still has no response."""
         return request_id in self.session.pending
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
-        """The channel got no answer to that request, or could not send a message that wants none."""
+        """The channel got no response to that request, or could not send a notification."""
         if request_id is None:
             self.session.faults.say(logging.WARNING, "a message to or from the server was lost: %s", printable(error))
             return
@@ -152,38 +154,38 @@ class ClientConnection:
                 self.on_lost(error)
 
         for request in self.session.pending:
-            self._settle(request, _another(self._lost))
+            self._settle(request, _copy_of(self._lost))
 
-        self._inbox.clear()
-        for task in self._others():
+        self._notifications.clear()
+        for task in self._other_tasks():
             task.cancel()
 
     @property
     def lost(self) -> str:
-        """Why it has ended; "" while it has not."""
+        """Why the connection has ended; "" while it is open."""
         return "" if self._lost is None else str(self._lost)
 
-    def another_loss(self) -> McpdError:
-        """Why it has ended, as an error to be raised."""
-        return _another(self._lost or ConnectionLost("the connection has ended"))
+    def loss_error(self) -> McpdError:
+        """Return an error with the reason why the connection has ended."""
+        return _copy_of(self._lost or ConnectionLost("the connection has ended"))
 
     def tell(self, method: str, params: Raw) -> None:
-        """Tell the program what the server would have told: that something may have changed."""
+        """Process a notification that the server would have sent: that something may have changed."""
         if self.on_notification is not None:
             self.on_notification(method, params)
-        if self._inbox.put(Notified(method, params)):
-            self._do(self._inbox.deliver(self._told))
+        if self._notifications.put(NotificationReceived(method, params)):
+            self._start(self._notifications.deliver(self._callback_returned))
 
-    def _end(self, error: McpdError) -> None:
-        """The server takes more than it may: be done with it."""
+    def _end_connection(self, error: McpdError) -> None:
+        """End the connection, because the server exceeds a limit."""
         if self._lost is None:
-            self.is_given_up = True
-            log.error("the connection to the server is ended: %s", printable(error))
+            self.is_abandoned = True
+            log.error("closing the connection to the server: %s", printable(error))
             self._lose(error)
             self._closing = self.loop.create_task(self.channel.aclose())
 
     def _pause(self, is_wanted: bool) -> bool:
-        """Read nothing of the server, or read on; whether that can be."""
+        """Stop or continue reading from the server. Return whether the channel supports it."""
         channel = self.channel
         if not isinstance(channel, PausableChannel):
             return False
@@ -193,22 +195,22 @@ class ClientConnection:
             channel.resume()
         return True
 
-    def _others(self) -> list[asyncio.Task[None]]:
-        """What runs, but the callback that asks: it may be the one that closes the client."""
+    def _other_tasks(self) -> list[asyncio.Task[None]]:
+        """All tasks except the current one, which may be a callback that closes the client."""
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
-    def _turn(self) -> None:
-        """Hand on what came of a step of the session's, then send what it has to say."""
+    def _process_events(self) -> None:
+        """Handle the events of the session, then send its messages."""
         session = self.session
         for event in session.events():
-            self._take(event)
+            self._handle(event)
         if session.outgoing:
             self.flush()
 
     def flush(self) -> None:
-        """Send what the session has queued."""
+        """Send the messages that the session has queued."""
         session, channel = self.session, self.channel
-        frames, session.outgoing = session.outgoing, []  # as `data_to_send`
+        frames, session.outgoing = session.outgoing, []  # like `data_to_send`
         for frame, request_id, method, heading in frames:
             if heading is None:
                 channel.send(frame, request_id, method)
@@ -222,20 +224,20 @@ class ClientConnection:
             self._answered_bytes = session.answered_bytes
             self._unread_bytes = self._unread_bytes + said if channel.is_congested else 0
             if self._unread_bytes > self._limits.unread_bytes:
-                much = f"{self._limits.unread_bytes} bytes of answers wait for it (ClientLimits.unread_bytes)"
-                self._end(ConnectionLost(f"The server asks and does not read: {much}"))
+                limit = f"{self._limits.unread_bytes} bytes wait (ClientLimits.unread_bytes)"
+                self._end_connection(ConnectionLost(f"The server does not read the responses to its requests: {limit}"))
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Answered):
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, ResponseReceived):
             request, outcome = event.request, event.outcome
             if isinstance(outcome, RemoteError):
-                self._visits.required(outcome)
-            self._settle(request, outcome)  # behind the callbacks for what came before it
-        elif isinstance(event, Progressed):
+                self._url_elicitations.required(outcome)
+            self._settle(request, outcome)
+        elif isinstance(event, ProgressReceived):
             self._progress(event)
-        elif isinstance(event, Asked):
-            self._begin_to_answer(event)
-        elif isinstance(event, Withdrawn):
+        elif isinstance(event, ServerRequest):
+            self._start_answer(event)
+        elif isinstance(event, RequestCancelled):
             task = self._answering.get(event.asked)
             if task is not None:
                 task.cancel()
@@ -243,78 +245,82 @@ class ClientConnection:
             if self.on_notification is not None:
                 self.on_notification(event.method, event.params)
 
-            if event.method == "notifications/elicitation/complete" and not self._visits.complete(event.params):
-                self.session.faults.say(logging.INFO, "the server says that something is complete which it never asked")
-            elif self.is_wanted(event) and self._inbox.put(event):
-                self._do(self._inbox.deliver(self._told))
+            if event.method == "notifications/elicitation/complete" and not self._url_elicitations.complete(
+                event.params
+            ):
+                self.session.faults.say(logging.INFO, "the server completed an elicitation that it had not requested")
+            elif self.is_wanted(event) and self._notifications.put(event):
+                self._start(self._notifications.deliver(self._callback_returned))
 
-    def _progress(self, event: Progressed) -> None:
+    def _progress(self, event: ProgressReceived) -> None:
         request = event.request
         request.restart(self.loop.time(), is_stopped=bool(self._answering))
-        self._look_at(request.deadline)
+        self._schedule_timeouts(request.deadline)
         if request.on_progress is not None:
             try:
                 request.on_progress(event.progress, event.total, event.message)
             except Exception as error:
-                self.session.faults.say(logging.ERROR, "the callback for progress failed", error=error)
+                self.session.faults.say(logging.ERROR, "on_progress failed", error=error)
 
     # ---------------------------------------------------------------------------- what the server wants
 
-    def _begin_to_answer(self, asked: Asked) -> None:
+    def _start_answer(self, asked: ServerRequest) -> None:
         limits = self._limits
         size = len(asked.params) + sum(len(each.params) for each in self._answering)
         is_much = self._answering and size > limits.waiting_bytes
         if is_much or len(self._answering) >= limits.questions:
-            text = f"This client works on {limits.questions} questions at a time: wait for its answers"
+            text = f"This client processes at most {limits.questions} requests at a time: wait for its responses"
             self.session.refuse(asked, InvalidRequest(text))
             return
 
         if asked.method == "elicitation/create":
-            self._visits.asked(asked.params)
+            self._url_elicitations.asked(asked.params)
 
-        task = self._answering[asked] = self._do(self._answer(asked))
-        # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
+        task = self._answering[asked] = self._start(self._answer(asked))
+        # Not at the end of the coroutine, which is not reached if the task is cancelled before its first step.
         task.add_done_callback(lambda _: self._answered(asked))
         self._restart_clocks()
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, asked: ServerRequest) -> None:
         session = self.session
         try:
-            result = await answer_to(self._callbacks, asked.method, asked.params, session.faults)
+            result = await answer_request(self._callbacks, asked.method, asked.params, session.faults)
             version = session.version
             session.answer(asked, result if version is None else version.shape(result))
         except ProtocolError as error:
             session.refuse(asked, error)
         except Exception as error:
-            text = "%s: what the callback gave cannot be sent"
+            text = "%s: the result of the callback cannot be sent"
             session.faults.say(logging.ERROR, text, printable(asked.method), error=error)
             session.refuse(asked, InternalError())
 
-    def _answered(self, asked: Asked) -> None:
+    def _answered(self, asked: ServerRequest) -> None:
         del self._answering[asked]
         self._restart_clocks()
         self.flush()
 
     def hold(self, request_id: Id, is_held: bool) -> None:
-        """While it is held the server is not waited for, as when somebody logs in: only the longest time counts."""
+        """Stop the clock of a request, for example during a login, or start it again. Only `longest` applies
+        meanwhile.
+        """
         request = self.session.pending.get(request_id)
         if request is not None:
             request.restart(self.loop.time(), is_stopped=is_held or bool(self._answering))
-            self._look_at(request.deadline)
+            self._schedule_timeouts(request.deadline)
 
     def _restart_clocks(self) -> None:
         now, is_stopped = self.loop.time(), bool(self._answering)
         for request in self.session.pending:
             request.restart(now, is_stopped=is_stopped)
-        self._look_at(self.session.pending.deadline)
+        self._schedule_timeouts(self.session.pending.deadline)
 
-    def _told(self) -> None:
-        """A callback has ended. While the server is not read, that is a sign of life: answers may wait to be read."""
-        if self._inbox.is_paused:
+    def _callback_returned(self) -> None:
+        """If the server was not being read, responses may be waiting: give all requests more time."""
+        if self._notifications.is_paused:
             self._restart_clocks()
 
-    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # Whose task carries what arrives does not matter: nothing here is done on its behalf.
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        # A detached context, because this work is not done on behalf of the task that received the message.
         task = self.loop.create_task(work, context=detached())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -325,96 +331,97 @@ class ClientConnection:
     async def request(
         self, method: str, params: Any = None, *, timeout: float | None = None, on_progress: OnProgress | None = None
     ) -> Raw:
-        """Ask, and give the raw result. `timeout` is in seconds without a sign of life, None for as long as it takes.
+        """Send a request, and return the raw result. `timeout` is in seconds without progress, None for no limit.
 
-        Raises RemoteError, RequestTimeout, ConnectionLost; ProtocolError for an answer that cannot be read,
-        LocalProtocolError for a method this version lacks, ConfigurationError for an `on_progress` to be awaited.
+        Raises RemoteError, RequestTimeout and ConnectionLost; ProtocolError for an invalid response, LocalProtocolError
+        for a method that the version lacks, ConfigurationError for an `on_progress` that is a coroutine function.
         """
         return await self.answer(self.begin(method, params, on_progress), timeout)
 
     def begin(self, method: str, params: Any, on_progress: OnProgress | None) -> ClientRequest:
-        """Queue a request, for `answer`. Raises LocalProtocolError, ConfigurationError as `request`."""
+        """Queue a request, for `answer`. Raises LocalProtocolError and ConfigurationError like `request`."""
         if on_progress is None:
             return self.session.request(method, params)
         if iscoroutinefunction(on_progress):
-            raise ConfigurationError("on_progress is a coroutine function: give a plain one, which may start a task")
+            raise ConfigurationError(
+                "on_progress must be a plain function, not a coroutine function; it may start a task"
+            )
         request = self.session.request(method, params, wants_progress=True)
         request.on_progress = on_progress
         return request
 
     async def answer(self, request: ClientRequest, timeout: float | None) -> Raw:
-        """The answer to a request that the session has queued already."""
+        """Return the result of a request that the session has queued."""
         if self._lost is not None:
             self.session.cancel(request.id, "")
             self.session.data_to_send()
-            raise _another(self._lost)
+            raise _copy_of(self._lost)
 
         answer: asyncio.Future[Raw] = self.loop.create_future()
         request.waiter = answer
         request.timeout = timeout
         self.flush()
-        is_nested = self._inbox.has_delivered and self._inbox.begin_request()
+        is_nested = self._notifications.has_delivered and self._notifications.begin_request()
 
         try:
-            # One timer for all requests sees to the time limits: one for each costs as much as reading an answer.
+            # One timer for all requests, because a timer for each would cost as much as reading its response.
             if timeout is not None:
                 now = self.loop.time()
                 request.latest = now + (timeout if timeout > self.longest else self.longest)
                 request.deadline = deadline = now + timeout
-                if deadline < self._looks_at or self._answering:
-                    self._limit(request, now)
+                if deadline < self._timeouts_at or self._answering:
+                    self._set_deadline(request, now)
             if self._to_carry is not None:
                 try:
                     await self._carry(request)
                 except TimeoutError:
                     if not answer.done():
                         raise
-                    self.session.pending.take(request.id)  # settled by somebody else, while we carried it
-            return await answer  # which took the request out of the table
+                    self.session.pending.take(request.id)  # settled elsewhere while it was carried
+            return await answer
         except TimeoutError:
-            self._give_up(request, "timed out")
+            self._abandon(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
-            self._give_up(request, "no longer needed")
+            self._abandon(request, "no longer needed")
             raise
         except BaseException:
             self.session.pending.take(request.id)
             raise
         finally:
-            # An error would keep this frame, by its traceback, and the frame the error; and asyncio would log one that
-            # comes now, when nobody waits for it.
+            # Break the reference cycle of an error and this frame, and mark a late error as retrieved.
             request.waiter = None
             if answer.done() and not answer.cancelled():
                 answer.exception()
             del answer
             if is_nested:
-                self._inbox.end_request()
+                self._notifications.end_request()
 
-    def _limit(self, request: ClientRequest, now: float) -> None:
-        # While we work on questions of the server it may be waiting for us: only the longest time counts.
+    def _set_deadline(self, request: ClientRequest, now: float) -> None:
+        # While this client answers a request of the server, the clock stands still.
         request.restart(now, is_stopped=bool(self._answering))
-        self._look_at(request.deadline)
+        self._schedule_timeouts(request.deadline)
 
-    def _look_at(self, deadline: float | None) -> None:
-        """Look for requests whose time is up, at that time or before."""
-        if deadline is None or self._looks_at <= deadline:
+    def _schedule_timeouts(self, deadline: float | None) -> None:
+        """Check for requests that have timed out at this time or earlier."""
+        if deadline is None or self._timeouts_at <= deadline:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self.loop.call_at(deadline, self._look)
-        self._looks_at = deadline
+        self._timer = self.loop.call_at(deadline, self._check_timeouts)
+        self._timeouts_at = deadline
 
-    def _look(self) -> None:
-        self._timer, self._looks_at = None, _NEVER
+    def _check_timeouts(self) -> None:
+        self._timer, self._timeouts_at = None, _NEVER
         now = self.loop.time()
         for request in self.session.pending:
             if request.deadline is not None and request.deadline <= now:
                 request.deadline = None
                 request.interrupt(now)
-        self._look_at(self.session.pending.deadline)
+        self._schedule_timeouts(self.session.pending.deadline)
 
     async def _carry(self, request: ClientRequest) -> None:
-        """Send a request over its own connection, and read what comes there."""
+        """Send a request over its own connection, and read the response there."""
         assert self._to_carry is not None
         frame, _, method, heading = self._to_carry
         self._to_carry = None
@@ -426,24 +433,24 @@ class ClientConnection:
             request.carrier = request.clock = None
 
     def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
-        """Hand over the outcome, and call off who still carries the request."""
+        """Set the outcome of a request, and interrupt the task that still carries it."""
         request.settle(outcome)
         carrier = request.carrier
         if carrier is not None and carrier is not asyncio.current_task():
             request.interrupt(self.loop.time())
 
-    def _give_up(self, request: ClientRequest, reason: str) -> None:
+    def _abandon(self, request: ClientRequest, reason: str) -> None:
         self.session.cancel(request.id, reason)
         self.flush()
 
     # -------------------------------------------------------------------------------------------- ending
 
     async def aclose(self) -> None:
-        """Give up what waits, stop answering, and close the channel."""
+        """Cancel waiting requests and running callbacks, and close the channel."""
         self.is_closed = True
         pending = list(self.session.pending)
         for request in pending:
-            self._give_up(request, "the client is closing")
+            self._abandon(request, "the client is closing")
 
         if self._timer is not None:
             self._timer.cancel()
@@ -452,7 +459,7 @@ class ClientConnection:
             self._settle(request, ConnectionLost(str(self._lost)))
 
         try:
-            if others := self._others():
+            if others := self._other_tasks():
                 await asyncio.wait(others)
         finally:
             if self._closing is None:
@@ -461,6 +468,6 @@ class ClientConnection:
                 await self._closing
 
 
-def _another(lost: McpdError) -> McpdError:
-    """The same error once more: each who waits raises one of its own."""
+def _copy_of(lost: McpdError) -> McpdError:
+    """Return a new instance of the error, because each waiting task raises its own."""
     return type(lost)(str(lost)) if isinstance(lost, (SessionLost, CannotConnect)) else ConnectionLost(str(lost))

@@ -1,7 +1,6 @@
-"""`ClientGroup`: several servers as one, their tools, resources and prompts in one list of each.
+"""`ClientGroup`: several servers as one, with all their tools, resources and prompts in one list each.
 
-What names look like is in `group_names`, how a server comes and goes in `group_member`, how lists become one in
-`group_lists`.
+`group_members` has the servers, the prefixes of their names, and the merged lists.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks, ListKind
 from mcpd.client.client import Client, ToolCalls
-from mcpd.client.group_members import Collision, GroupLists, Member, Prefix, server_names
+from mcpd.client.group_members import Collision, GroupLists, GroupMember, Prefix, server_names
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.session import OnProgress
@@ -36,7 +35,7 @@ log = logging.getLogger("mcpd.client")
 _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
 _TOGETHER_SECONDS = 0.05
-"""Changes that come so close together are told once."""
+"""Changes within this time are reported once."""
 
 OnServer: TypeAlias = Callable[[str, McpdError | None], object]
 
@@ -44,16 +43,22 @@ OnServer: TypeAlias = Callable[[str, McpdError | None], object]
 class ClientGroup(ToolCalls):
     """Several servers: `async with ClientGroup({"git": [...], "web": "https://…"}) as group:`.
 
-    `servers` are targets by name, or a text: an mcpServers file or an installed host (`claude-code`), with all that it
-    has. Tools and prompts are called `{server}_{name}`, URIs `{server}+scheme://rest`; with `prefixes=False` all are
-    called as they are, and of two that are called alike the one of the earlier server counts: see `collisions`.
+    `servers`: targets by name, or the name of an mcpServers file or an installed host (`claude-code`) for all its
+    servers.
 
-    All are opened at once, and waited for at most `opening_seconds`. A server that does not come, or is lost, is
-    reported (`errors`, the log, `on_server`) and tried again, after seconds first and after a minute in the end;
-    the others serve. `on_server` is called with the name of a server and None when it comes, with the error when it
-    goes. `callbacks` are for all servers, or a function gives those of a server by its name; `list_changed` is told
-    once of each kind of list, whichever servers have changed, come or gone. Header fields for one server are in its
-    target (`UrlTarget(url, headers=…)`); those in `http` are said to all. All else is as with `Client`.
+    `callbacks`: for all servers, or a function that returns the callbacks of a server by its name. `list_changed` is
+    called once for each kind of list, however many servers have changed, connected or been lost.
+
+    `prefixes`: tools and prompts are named `{server}_{name}`, URIs `{server}+scheme://rest`. If False, names are
+    unchanged, and the first server has precedence if a name is used twice: see `collisions`.
+
+    `on_server`: called with the name of a server and None when it connects, and with the error when it is lost.
+
+    `opening_seconds`: seconds that `open` waits for the servers, which connect concurrently. Servers that fail or are
+    lost are reported in `errors`, the log and `on_server`, and tried again after seconds, later after a minute.
+
+    `http`: options for all servers; header fields of one server belong in its target (`UrlTarget(url, headers=…)`). All
+    other parameters are those of `Client`.
     """
 
     def __init__(
@@ -82,8 +87,8 @@ class ClientGroup(ToolCalls):
 
         self._targets = dict(servers) if isinstance(servers, Mapping) else _all_of(os.fspath(servers))
         if not self._targets:
-            raise ConfigurationError("a group needs a server: give at least one target with its name")
-        self._members: dict[str, Member] = {}
+            raise ConfigurationError("a group needs at least one server")
+        self._members: dict[str, GroupMember] = {}
         self._names = server_names(self._targets)
         self._callbacks = {
             name: callbacks if isinstance(callbacks, Callbacks) else callbacks(name) for name in self._names
@@ -95,7 +100,7 @@ class ClientGroup(ToolCalls):
         self._is_there: dict[str, bool] = {}
         self._changed: set[ListKind] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._notifying: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------------------------- opening
 
@@ -107,13 +112,15 @@ class ClientGroup(ToolCalls):
         await self.aclose()
 
     async def open(self) -> None:
-        """Open all servers at once, and wait until each has come or failed to, `opening_seconds` at most."""
+        """Connect to all servers concurrently, and wait at most `opening_seconds` until each has connected or
+        failed.
+        """
         if self._members:
-            raise LocalProtocolError("a ClientGroup is opened once; make another one")
+            raise LocalProtocolError("a ClientGroup can be opened only once; create another one")
         for name, target in self._targets.items():
             prefix = Prefix(self._names[name], is_used=self._prefixes)
-            self._members[self._names[name]] = Member(
-                self._names[name], prefix, self._maker(name, target, prefix), self._told
+            self._members[self._names[name]] = GroupMember(
+                self._names[name], prefix, self._client_factory(name, target, prefix), self._on_change
             )
         try:
             for member in self._members.values():
@@ -122,25 +129,25 @@ class ClientGroup(ToolCalls):
                 for member in self._members.values():
                     await member.tried.wait()
         except TimeoutError:
-            pass  # who is late comes later
+            pass  # the other servers may connect later
         except BaseException:
             await self.aclose()
             raise
         self._is_open = True
 
     async def aclose(self) -> None:
-        """Close all, at once. Safe to call twice."""
+        """Close all connections concurrently. Safe to call twice."""
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
-        others = [task for task in self._telling if task is not asyncio.current_task()]
+        others = [task for task in self._notifying if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
         closing = [asyncio.create_task(member.aclose()) for member in self._members.values()]
         if closing:
             await asyncio.wait([*closing, *others])
 
-    def _maker(self, name: str, target: Target, prefix: Prefix) -> Callable[[], Client]:
+    def _client_factory(self, name: str, target: Target, prefix: Prefix) -> Callable[[], Client]:
         given = self._callbacks[name]
         own: dict[str, Any] = {}
         if given.list_changed is not None:
@@ -154,33 +161,35 @@ class ClientGroup(ToolCalls):
 
     @property
     def clients(self) -> dict[str, Client]:
-        """The clients of the servers that are there, by name."""
+        """The clients of connected servers, by name."""
         return {name: member.client for name, member in self._members.items() if member.client is not None}
 
     @property
     def errors(self) -> dict[str, McpdError]:
-        """Why each of the servers that are not there is not, by name; those that were not yet tried are left out."""
+        """Why servers are unavailable, by name. Servers that have not been tried yet are left out."""
         return {name: member.error for name, member in self._members.items() if member.error is not None}
 
     @property
     def collisions(self) -> list[Collision]:
-        """What has the name of another, and therefore cannot be reached: of the lists that were asked for last."""
+        """Entries of the last lists that are hidden because another server has an entry of the same name."""
         return self._lists.collisions
 
     def client(self, server: str) -> Client:
-        """The client of one server, by its name. Raises ConnectionLost if it is not there, ConfigurationError."""
+        """Return the client of one server. Raises ConnectionLost if it is unavailable, ConfigurationError for an
+        unknown name.
+        """
         member = self._members.get(self._names.get(server, server))
         if member is None:
-            raise ConfigurationError(f"there is no server {server!r} in this group; there are {', '.join(self._names)}")
-        return member.require()
+            raise ConfigurationError(f"no server {server!r} in this group; available: {', '.join(self._names)}")
+        return member.connected_client()
 
-    def _told(self, member: Member, error: McpdError | None) -> None:
-        """A server has come, or gone, or did not come once more."""
+    def _on_change(self, member: GroupMember, error: McpdError | None) -> None:
+        """Handle a server that has connected, was lost, or failed again."""
         if self._is_there.get(member.name) is (error is None):
             return
         self._is_there[member.name] = error is None
         if error is not None:
-            log.warning("the server %s is not there, and is tried again: %s", printable(member.name), printable(error))
+            log.warning("the server %s is unavailable; trying again: %s", printable(member.name), printable(error))
         if self._on_server is not None:
             try:
                 self._on_server(member.name, error)
@@ -193,16 +202,16 @@ class ClientGroup(ToolCalls):
         if self._is_open:
             self._changed.add(kind)
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_TOGETHER_SECONDS, self._tell_changes)
+                self._timer = asyncio.get_running_loop().call_later(_TOGETHER_SECONDS, self._notify_changes)
 
-    def _tell_changes(self) -> None:
+    def _notify_changes(self) -> None:
         self._timer = None
-        task = asyncio.get_running_loop().create_task(self._tell(sorted(self._changed)))
+        task = asyncio.get_running_loop().create_task(self._notify(sorted(self._changed)))
         self._changed.clear()
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._notifying.add(task)
+        task.add_done_callback(self._notifying.discard)
 
-    async def _tell(self, kinds: list[ListKind]) -> None:
+    async def _notify(self, kinds: list[ListKind]) -> None:
         hear = list(
             {id(one): one for given in self._callbacks.values() if (one := given.list_changed) is not None}.values()
         )
@@ -217,7 +226,7 @@ class ClientGroup(ToolCalls):
     # ------------------------------------------------------------------------------------------ tools
 
     async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
-        """The tools of all servers that are there, in the order of the servers."""
+        """Return the tools of all connected servers, in the order of the servers."""
         return await self._lists.tools(fresh=fresh)
 
     async def call_tool(
@@ -228,47 +237,51 @@ class ClientGroup(ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> CallToolResult:
-        """Call a tool of the server that has it. Raises as `Client.call_tool`, ConnectionLost if it is not there."""
+        """Call a tool of its server. Raises the errors of `Client.call_tool`, and ConnectionLost if the server is
+        unavailable.
+        """
         member, own = await self._lists.owner_of_tool(name)
-        result = await member.require().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
+        result = await member.connected_client().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
 
     # -------------------------------------------------------------------------------------- resources
 
     async def list_resources(self, *, fresh: bool = False) -> list[Resource]:
-        """The resources of all servers that are there."""
+        """Return the resources of all connected servers."""
         return await self._lists.resources(fresh=fresh)
 
     async def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
-        """The resource templates of all servers that are there."""
+        """Return the resource templates of all connected servers."""
         return await self._lists.templates(fresh=fresh)
 
     async def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
-        """What a resource holds, of the server whose name its URI has, or which lists it."""
+        """Return the contents of a resource, from the server that its URI names, or that lists it."""
         member, own = await self._lists.owner_of_uri(uri)
-        result = await member.require().read_resource(own, fresh=fresh)
+        result = await member.connected_client().read_resource(own, fresh=fresh)
         return replace(result, contents=[member.prefix.content(entry) for entry in result.contents])
 
     async def subscribe(self, uri: str) -> None:
-        """Hear of changes of a resource, through `Callbacks.resource_updated`; also when its server comes again."""
+        """Subscribe to changes of a resource, which call `Callbacks.resource_updated`. Renewed when its server
+        reconnects.
+        """
         member, own = await self._lists.owner_of_uri(uri)
-        await member.watch(own)
+        await member.subscribe(own)
 
     async def unsubscribe(self, uri: str) -> None:
-        """Hear of them no longer."""
+        """End the subscription to a resource."""
         member, own = await self._lists.owner_of_uri(uri)
-        await member.unwatch(own)
+        await member.unsubscribe(own)
 
     # ---------------------------------------------------------------------------- prompts, completion
 
     async def list_prompts(self, *, fresh: bool = False) -> list[Prompt]:
-        """The prompts of all servers that are there."""
+        """Return the prompts of all connected servers."""
         return await self._lists.prompts(fresh=fresh)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
-        """A prompt, filled in, of the server that has it."""
+        """Return the messages of a prompt of its server."""
         member, own = await self._lists.owner_of_prompt(name)
-        result = await member.require().get_prompt(own, arguments)
+        result = await member.connected_client().get_prompt(own, arguments)
         messages = [replace(one, content=member.prefix.content(one.content)) for one in result.messages]
         return replace(result, messages=messages)
 
@@ -279,22 +292,24 @@ class ClientGroup(ToolCalls):
         value: str,
         known: Mapping[str, str] | None = None,
     ) -> CompleteResult:
-        """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
+        """Return suggestions for an argument whose value begins with `value`. `known` are the values of other
+        arguments.
+        """
         if isinstance(ref, PromptReference):
             member, own = await self._lists.owner_of_prompt(ref.name)
-            return await member.require().complete(replace(ref, name=own), argument, value, known)
+            return await member.connected_client().complete(replace(ref, name=own), argument, value, known)
         member, own = await self._lists.owner_of_uri(ref.uri)
-        return await member.require().complete(replace(ref, uri=own), argument, value, known)
+        return await member.connected_client().complete(replace(ref, uri=own), argument, value, known)
 
     # ------------------------------------------------------------------------------------------- rest
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """Hear of log messages of this level and above from all servers that have any, through `Callbacks.log`."""
+        """Request log messages of this level and above from all servers that send any, which call `Callbacks.log`."""
         await asyncio.gather(*(member.set_log_level(level) for member in self._members.values()))
 
 
 def _all_of(text: str) -> dict[str, Target]:
-    """All servers of a configuration file or of an installed host, each as its own target."""
+    """Return the targets of all servers of a configuration file or an installed host."""
     from mcpd.client.targets.configurations import all_servers
 
     return dict(all_servers(text))

@@ -1,7 +1,8 @@
-"""The lists of several servers as one, and whose a name or URI is.
+"""The servers of a group: their connections, the prefixes of their names, and their merged lists.
 
-A server that cannot be asked is left out, and logged. Where all names have their server's before them nothing has to be
-asked to know whose they are; else it is in the list that was asked for last, or in a new one.
+Tools and prompts are named `{server}_{name}`, URIs `{server}+scheme://rest`. Hosts require two schemes to stay the
+same, so the name follows them: `ui://{server}/rest`. `http` and `https` URIs are unchanged, because hosts may fetch
+them.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ _LONGEST = 31
 
 
 def server_names(names: Iterable[str]) -> dict[str, str]:
-    """The name of each server as prefixes have it: a-z, 0-9 and `-`, so that what follows the first `_` is not of it.
+    """Return the names as prefixes: a-z, 0-9 and `-`, so that the first `_` separates the prefix.
 
-    Raises ConfigurationError for two that are one then.
+    Raises ConfigurationError for two names with the same prefix.
     """
     found: dict[str, str] = {}
     for name in names:
         mended = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
         if not mended:
-            raise ConfigurationError(f"{name!r} is no name for a server: use letters and digits")
+            raise ConfigurationError(f"{name!r} is not a valid name of a server: use letters and digits")
         if not mended[0].isalpha():
             mended = f"s{mended}"[:_LONGEST]
         for other, taken in found.items():
@@ -53,22 +54,22 @@ def server_names(names: Iterable[str]) -> dict[str, str]:
 
 
 class Prefix:
-    """What the names and URIs of one server begin with; nothing, if `is_used` is not."""
+    """The prefix of the names and URIs of one server. Names are unchanged if `is_used` is False."""
 
     def __init__(self, server: str, *, is_used: bool) -> None:
         self._server = server
         self._is_used = is_used
 
     def name(self, name: str) -> str:
-        """A tool's or prompt's name as the group has it."""
+        """Return a tool's or prompt's name in the group."""
         return f"{self._server}_{name}" if self._is_used else name
 
     def own_name(self, name: str) -> str | None:
-        """The name as the server has it; None if it is none of this server's."""
-        return _after(f"{self._server}_", name) if self._is_used else name
+        """Return the name at the server; None if it belongs to another server."""
+        return _without_prefix(f"{self._server}_", name) if self._is_used else name
 
     def uri(self, uri: str) -> str:
-        """A URI, or a template, as the group has it."""
+        """Return a URI or URI template in the group."""
         scheme, colon, rest = uri.partition(":")
         if not self._is_used or scheme.lower() in _OWN_SCHEMES:
             return uri
@@ -77,20 +78,20 @@ class Prefix:
         return f"{self._server}+{uri}"
 
     def own_uri(self, uri: str) -> str | None:
-        """The URI as the server has it; None if its name is not in it."""
+        """Return the URI at the server; None if it does not contain the server's name."""
         if not self._is_used:
             return None
         for scheme in _KEPT_SCHEMES:
-            if (rest := _after(f"{scheme}://{self._server}/", uri)) is not None:
+            if (rest := _without_prefix(f"{scheme}://{self._server}/", uri)) is not None:
                 return f"{scheme}://{rest}"
-        return _after(f"{self._server}+", uri)
+        return _without_prefix(f"{self._server}+", uri)
 
     def tool(self, tool: Tool) -> Tool:
-        """A tool as the group lists it."""
+        """Return a tool with its name in the group."""
         return replace(tool, name=self.name(tool.name), meta=self._meta(tool.meta))
 
     def content(self, block: T) -> T:
-        """Content in which each URI is the group's."""
+        """Return content with its URIs in the group."""
         if isinstance(block, ResourceLink | TextResourceContents | BlobResourceContents):
             return replace(block, uri=self.uri(block.uri))
         if isinstance(block, EmbeddedResource):
@@ -100,7 +101,7 @@ class Prefix:
         return block
 
     def _meta(self, meta: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The same with the group's URI of the page that shows the tool's results."""
+        """Replace the URI of the tool's view."""
         if not meta or not self._is_used:
             return meta
         found = dict(meta)
@@ -112,7 +113,7 @@ class Prefix:
         return found
 
 
-def _after(prefix: str, text: str) -> str | None:
+def _without_prefix(prefix: str, text: str) -> str | None:
     return text[len(prefix) :] if text.startswith(prefix) else None
 
 
@@ -121,26 +122,33 @@ log = logging.getLogger("mcpd.client")
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 60.0
 _LIVED_SECONDS = 10.0
-"""A server that was there for so long is tried again as soon as one that is tried for the first time."""
+"""After a connection of this length, the pause before the next attempt is short again."""
 
 
-class Member:
-    """A server called `name`: `make` makes a client of it, `told` hears of each time it comes or goes."""
+class GroupMember:
+    """A server called `name`, which is connected again when it is lost.
+
+    `make` creates a client. `told` is called each time the server connects or is lost.
+    """
 
     def __init__(
-        self, name: str, prefix: Prefix, make: Callable[[], Client], told: Callable[[Member, McpdError | None], None]
+        self,
+        name: str,
+        prefix: Prefix,
+        make: Callable[[], Client],
+        told: Callable[[GroupMember, McpdError | None], None],
     ) -> None:
         self.name = name
         self.prefix = prefix
         self.client: Client | None = None
-        """The client while the server is there."""
+        """The client while the server is connected."""
         self.error: McpdError | None = None
-        """Why it is not there; None while it is, and before it was tried."""
+        """Why the server is unavailable; None while it is connected, and before the first attempt."""
         self.tried = asyncio.Event()
-        """It has come, or failed to, at least once."""
+        """Set after the first attempt."""
 
         self._make = make
-        self._told = told
+        self._on_change = told
         self._current: Client | None = None
         self._lost = asyncio.Event()
         self._uris: set[str] = set()
@@ -148,55 +156,55 @@ class Member:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to open it."""
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        """Start connecting."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """Close it, and try no more."""
+        """Close the connection, and stop trying."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def require(self) -> Client:
-        """The client. Raises ConnectionLost that says why there is none."""
+    def connected_client(self) -> Client:
+        """Return the client. Raises ConnectionLost, with the reason, if the server is unavailable."""
         if self.client is None:
-            why = "it has not come yet" if self.error is None else str(self.error)
-            raise ConnectionLost(f"the server {self.name} is not there, and is tried again: {why}")
+            why = "it has not connected yet" if self.error is None else str(self.error)
+            raise ConnectionLost(f"the server {self.name} is unavailable: {why}")
         return self.client
 
-    def lose(self, client: Client, error: McpdError) -> None:
+    def connection_lost(self, client: Client, error: McpdError) -> None:
         """The connection of this client has ended."""
         if client is self._current:
             self._current = self.client = None
             self.error = error
             self._lost.set()
 
-    async def watch(self, uri: str) -> None:
-        """Subscribe to a resource, also when the server comes again."""
-        await self.require().subscribe(uri)
+    async def subscribe(self, uri: str) -> None:
+        """Subscribe to a resource, also after the server reconnects."""
+        await self.connected_client().subscribe(uri)
         self._uris.add(uri)
 
-    async def unwatch(self, uri: str) -> None:
-        """Be subscribed to it no longer."""
+    async def unsubscribe(self, uri: str) -> None:
+        """End the subscription to a resource."""
         self._uris.discard(uri)
         if self.client is not None:
             await self.client.unsubscribe(uri)
 
     async def set_log_level(self, level: LogLevel) -> None:
-        """Hear of log messages of this level and above, also when the server comes again."""
+        """Request log messages of this level and above, also after the server reconnects."""
         self._level = level
         if self.client is not None and self.client.server_capabilities.logging is not None:
             await self.client.set_log_level(level)
 
     # -- its life -----------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         failures = 0
         loop = asyncio.get_running_loop()
         while True:
             self._lost.clear()
             client = self._current = self._make()
-            client.on_lost = lambda error, client=client: self.lose(client, error)
+            client.on_lost = lambda error, client=client: self.connection_lost(client, error)
             began = loop.time()
             try:
                 await self._open(client)
@@ -204,8 +212,8 @@ class Member:
                 await self._lost.wait()
             except (McpdError, OSError) as error:
                 self.error = error if isinstance(error, McpdError) else ConnectionLost(str(error))
-            except Exception as error:  # whatever it is: the server is tried again, and nobody waits for it in vain
-                log.exception("the server %s cannot be opened", printable(self.name))
+            except Exception as error:  # any error: `tried` must be set, and the server tried again
+                log.exception("cannot connect to the server %s", printable(self.name))
                 self.error = ConnectionLost(f"{type(error).__name__}: {error}")
             finally:
                 self._current = self.client = None
@@ -214,7 +222,7 @@ class Member:
             self._report()
             failures = 1 if loop.time() - began > _LIVED_SECONDS else min(failures + 1, 20)
             most = min(FIRST_RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS)
-            await asyncio.sleep(uniform(most / 2, most))  # not all at once where many were lost at once
+            await asyncio.sleep(uniform(most / 2, most))  # random, because many servers may be lost at once
 
     async def _open(self, client: Client) -> None:
         await client.open()
@@ -224,10 +232,10 @@ class Member:
             for uri in sorted(self._uris):
                 await client.subscribe(uri)
         except RemoteError as error:
-            log.warning("the server %s is there again, and takes no subscription: %s", self.name, printable(error))
+            log.warning("the server %s is connected again, but refuses a subscription: %s", self.name, printable(error))
         if not self._lost.is_set():
             self.client, self.error = client, None
-            log.debug("the server %s is there", self.name)
+            log.debug("the server %s is connected", self.name)
             self._report()
 
     async def _close(self, client: Client) -> None:
@@ -239,14 +247,14 @@ class Member:
 
     def _report(self) -> None:
         self.tried.set()
-        self._told(self, self.error)
+        self._on_change(self, self.error)
 
 
 Kind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 
 
 class Collision(Struct, frozen=True):
-    """Two servers have something of this name, or URI: `server` is asked for it, `hidden` is not."""
+    """Two servers have an entry of this name or URI: `server` is used, `hidden` is not."""
 
     kind: Kind
     name: str
@@ -255,42 +263,45 @@ class Collision(Struct, frozen=True):
 
 
 class GroupLists:
-    """The lists of these members, which are in the order in which they count."""
+    """The merged lists of these members, in order of precedence. Members that fail are left out and logged.
 
-    def __init__(self, members: Mapping[str, Member], *, has_prefixes: bool) -> None:
+    With prefixes, a name shows its server. Otherwise the last list, or a new one, shows it.
+    """
+
+    def __init__(self, members: Mapping[str, GroupMember], *, has_prefixes: bool) -> None:
         self._members = members
         self._has_prefixes = has_prefixes
-        self._owners: dict[Kind, dict[str, tuple[Member, str]]] = {}
+        self._owners: dict[Kind, dict[str, tuple[GroupMember, str]]] = {}
         self._collisions: dict[Kind, list[Collision]] = {}
         self._logged: set[Collision] = set()
 
     @property
     def collisions(self) -> list[Collision]:
-        """What of the last lists cannot be reached."""
+        """Entries of the last lists that are hidden."""
         return [one for found in self._collisions.values() for one in found]
 
     # -- lists --------------------------------------------------------------------------------
 
     async def tools(self, *, fresh: bool = False) -> list[Tool]:
-        """All tools, by the names that the group has for them."""
+        """Return all tools, with their names in the group."""
         found = await self._all("tools", lambda client: client.list_tools(fresh=fresh))
         every = [(member, tool.name, member.prefix.tool(tool)) for member, tool in found]
         return self._merged("tool", every, lambda tool: tool.name)
 
     async def prompts(self, *, fresh: bool = False) -> list[Prompt]:
-        """All prompts, likewise."""
+        """Return all prompts, with their names in the group."""
         found = await self._all("prompts", lambda client: client.list_prompts(fresh=fresh))
         every = [(member, one.name, replace(one, name=member.prefix.name(one.name))) for member, one in found]
         return self._merged("prompt", every, lambda prompt: prompt.name)
 
     async def resources(self, *, fresh: bool = False) -> list[Resource]:
-        """All resources, by the URIs that the group has for them."""
+        """Return all resources, with their URIs in the group."""
         found = await self._all("resources", lambda client: client.list_resources(fresh=fresh))
         every = [(member, one.uri, replace(one, uri=member.prefix.uri(one.uri))) for member, one in found]
         return self._merged("resource", every, lambda resource: resource.uri)
 
     async def templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
-        """All templates, likewise."""
+        """Return all resource templates, with their URIs in the group."""
         found = await self._all("resource templates", lambda client: client.list_resource_templates(fresh=fresh))
         every = [
             (member, one.uri_template, replace(one, uri_template=member.prefix.uri(one.uri_template)))
@@ -298,24 +309,27 @@ class GroupLists:
         ]
         return self._merged("template", every, lambda template: template.uri_template)
 
-    async def _all(self, what: str, ask: Callable[[Client], Coroutine[Any, Any, list[T]]]) -> list[tuple[Member, T]]:
-        """What each server that is there answers, side by side, in the order of the servers."""
+    async def _all(
+        self, what: str, ask: Callable[[Client], Coroutine[Any, Any, list[T]]]
+    ) -> list[tuple[GroupMember, T]]:
+        """Request a list from all connected servers concurrently, and return the entries in the order of the
+        servers.
+        """
 
-        async def entries(member: Member, client: Client) -> list[tuple[Member, T]]:
+        async def entries(member: GroupMember, client: Client) -> list[tuple[GroupMember, T]]:
             try:
                 return [(member, entry) for entry in await ask(client)]
             except McpdError as error:
-                said = f"the {what} of the server {member.name} are left out: {error}"
-                log.warning("%s", printable(said))
+                log.warning("the %s of the server %s are left out: %s", what, printable(member.name), printable(error))
                 return []
 
         there = [(member, client) for member in self._members.values() if (client := member.client) is not None]
         found = await asyncio.gather(*(entries(member, client) for member, client in there))
         return [entry for list_of_one in found for entry in list_of_one]
 
-    def _merged(self, kind: Kind, found: list[tuple[Member, str, T]], name_of: Callable[[T], str]) -> list[T]:
-        """One list; of several that are called alike the first counts."""
-        owners: dict[str, tuple[Member, str]] = {}
+    def _merged(self, kind: Kind, found: list[tuple[GroupMember, str, T]], name_of: Callable[[T], str]) -> list[T]:
+        """Merge entries. If a name is used twice, the first entry is used."""
+        owners: dict[str, tuple[GroupMember, str]] = {}
         merged: list[T] = []
         collisions: list[Collision] = []
         for member, own, entry in found:
@@ -328,7 +342,7 @@ class GroupLists:
             collisions.append(collision)
             if collision not in self._logged:
                 self._logged.add(collision)
-                text = f"{kind} {name} of the server {member.name} is hidden by that of {first.name}"
+                text = f"the {kind} {name} of the server {member.name} is hidden by the one of {first.name}"
                 log.warning("%s", printable(text))
 
         self._owners[kind], self._collisions[kind] = owners, collisions
@@ -336,26 +350,32 @@ class GroupLists:
 
     # -- whose it is --------------------------------------------------------------------------
 
-    async def owner_of_tool(self, name: str) -> tuple[Member, str]:
-        """The server that has a tool of this name, and what it calls it. Raises ConfigurationError if none has."""
+    async def owner_of_tool(self, name: str) -> tuple[GroupMember, str]:
+        """Return the server that has a tool, and the tool's name there. Raises ConfigurationError for an unknown
+        tool.
+        """
         return self._by_prefix(name) or await self._listed("tool", name, self.tools) or self._missing("tool", name)
 
-    async def owner_of_prompt(self, name: str) -> tuple[Member, str]:
-        """The same of a prompt."""
+    async def owner_of_prompt(self, name: str) -> tuple[GroupMember, str]:
+        """Return the server that has a prompt, and the prompt's name there. Raises ConfigurationError for an unknown
+        prompt.
+        """
         found = self._by_prefix(name) or await self._listed("prompt", name, self.prompts)
         return found or self._missing("prompt", name)
 
-    async def owner_of_uri(self, uri: str) -> tuple[Member, str]:
-        """The same of a resource or template: by its name in the URI, else by who lists it, or what fits it."""
+    async def owner_of_uri(self, uri: str) -> tuple[GroupMember, str]:
+        """Return the server of a resource, and its URI there: by the name in the URI, by the lists, or by a matching
+        template.
+        """
         for member in self._members.values():
             if (own := member.prefix.own_uri(uri)) is not None:
                 return member, own
         found = await self._listed("resource", uri, self.resources) or await self._listed(
             "template", uri, self.templates
         )
-        return found or self._fitting(uri) or self._missing("resource", uri)
+        return found or self._matching_template(uri) or self._missing("resource", uri)
 
-    def _by_prefix(self, name: str) -> tuple[Member, str] | None:
+    def _by_prefix(self, name: str) -> tuple[GroupMember, str] | None:
         if self._has_prefixes:
             for member in self._members.values():
                 if (own := member.prefix.own_name(name)) is not None:
@@ -364,15 +384,15 @@ class GroupLists:
 
     async def _listed(
         self, kind: Kind, name: str, ask: Callable[[], Coroutine[Any, Any, object]]
-    ) -> tuple[Member, str] | None:
+    ) -> tuple[GroupMember, str] | None:
         if self._has_prefixes and kind in ("tool", "prompt"):
             return None
         if name not in self._owners.get(kind, {}):
             await ask()
         return self._owners[kind].get(name)
 
-    def _fitting(self, uri: str) -> tuple[Member, str] | None:
-        """The server one of whose templates this URI fits, as it has it."""
+    def _matching_template(self, uri: str) -> tuple[GroupMember, str] | None:
+        """Return the server with a template that the URI matches."""
         from mcpd.server.registry.uri_template import UriTemplate
 
         for member, template in self._owners.get("template", {}).values():
@@ -380,14 +400,14 @@ class GroupLists:
                 if UriTemplate(template).match(uri) is not None:
                     return member, uri
             except RegistrationError:
-                continue  # one that is no template
+                continue  # not a valid template
         return None
 
-    def _missing(self, kind: str, name: str) -> tuple[Member, str]:
+    def _missing(self, kind: str, name: str) -> tuple[GroupMember, str]:
         gone = [member.name for member in self._members.values() if member.client is None]
         if not self._has_prefixes and gone:
-            raise ConnectionLost(f"no server that is there has a {kind} {name!r}; not there: {', '.join(gone)}")
+            raise ConnectionLost(f"no connected server has a {kind} {name!r}; unavailable: {', '.join(gone)}")
         names = ", ".join(self._members)
-        begins = f"names begin with that of their server and {'+' if kind == 'resource' else '_'}: "
-        how = begins if self._has_prefixes else ""
-        raise ConfigurationError(f"no server of this group has a {kind} {name!r}: {how}there are {names}")
+        mark = "+" if kind == "resource" else "_"
+        how = f"names begin with the server's name and {mark}; " if self._has_prefixes else ""
+        raise ConfigurationError(f"no server of this group has a {kind} {name!r}; {how}servers: {names}")

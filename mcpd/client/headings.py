@@ -1,7 +1,7 @@
-"""What goes beside the messages of a client where a transport has headers: version, method, name, mirrored arguments.
+"""Headers of a client's messages, for transports that have headers: version, method, name, and mirrored arguments.
 
-Kept beside the session, which knows each message before it is bytes; no I/O.
-Spec: 2026-07-28 basic/transports/streamable-http, request metadata; 2025-11-25 basic/transports, version header.
+The session computes them while it still has the message as values. No I/O. Spec: 2026-07-28
+basic/transports/streamable-http, request metadata; 2025-11-25 basic/transports, version header.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from mcpd.protocol.types.tools import Tool
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
 
 _KEPT = 200
-"""So many headings are kept."""
+"""Maximum number of cached headings."""
 
 
 class Headings:
-    """What one client says beside its messages."""
+    """The headers of one client."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
-        """Of the tools that were listed, those with mirrored arguments."""
+        """Mirrored arguments, by the name of the tool."""
         self._kept: dict[tuple[str, str | None, str], Heading] = {}
         self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)
 
     def inherit(self, earlier: Headings) -> None:
-        """What was learnt on an earlier connection to the same server holds until its tools are listed again."""
+        """Use the mirrored arguments of an earlier connection until the tools are listed again."""
         self._mirrors = earlier._mirrors
 
-    def agreed(self, version: str, *, in_session: bool) -> None:
-        """This version is in force from now on."""
+    def set_version(self, version: str, *, in_session: bool) -> None:
+        """Use this version from now on."""
         self._other = Heading(is_request=False, in_session=in_session, version=version)
         self._request = Heading(is_request=True, in_session=in_session, version=version)
 
-    def of_other(self) -> Heading:
-        """For a notification, or an answer."""
+    def for_other(self) -> Heading:
+        """Return the headers of a notification or response."""
         return self._other
 
-    def of_request(self, method: str, members: Mapping[str, Any], version: str | None) -> Heading:
-        """For a request with these params; `version` is the one that its envelope names, None if it has none."""
+    def for_request(self, method: str, members: Mapping[str, Any], version: str | None) -> Heading:
+        """Return the headers of a request. `version` is the version in its `_meta`; None in sessions."""
         if version is None:
             return self._request
 
@@ -69,7 +69,7 @@ class Headings:
         return Heading(is_request=True, in_session=False, version=version, fields=tuple(fields))
 
     def _plain(self, method: str, name: str | None, version: str) -> Heading:
-        """Of a request without mirrored arguments: the same each time."""
+        """Return the headers of a request without mirrored arguments, from a cache."""
         found = self._kept.get((method, name, version))
         if found is None:
             if len(self._kept) >= _KEPT:
@@ -80,8 +80,10 @@ class Headings:
             self._kept[method, name, version] = found
         return found
 
-    def learn(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Remember what of these tools is mirrored, and leave out those whose annotations are not allowed (S26-074)."""
+    def set_tools(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Remember the mirrored arguments, and return the tools without those whose annotations are invalid
+        (S26-074).
+        """
         if self._request.in_session:
             return list(tools)
         kept, learnt = [], {}
@@ -112,7 +114,7 @@ def _mirrored(found: Sequence[Mirror], arguments: Any) -> list[tuple[str, str]]:
 
 
 def _as_text(value: Any) -> str | None:
-    """An argument as a header says it; None for what is none: nothing is said then."""
+    """Return an argument as the value of a header; None if it is not mirrored."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -123,7 +125,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _value(value: Any) -> Any:
-    """A member of params, which is raw JSON or a value."""
+    """Return a member of params, which may be raw JSON, as a value."""
     if not isinstance(value, (Raw, bytes)):
         return value
     try:

@@ -1,7 +1,7 @@
-"""How much a server may take of the program that is its client.
+"""Limits on a server's use of its client: message sizes, queues, lists, and log lines.
 
-A server that is merely fast is held back: nothing more is read of it until the program has caught up. One that takes
-without giving, or answers without end, gets an error, or loses its connection with an error that names the limit.
+A server that sends faster than the program processes is slowed down: the client stops reading. If a server ignores
+requests or never ends a list, the client raises an error, or closes the connection with an error that names the limit.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 
 class ClientLimits(Struct, frozen=True, kw_only=True):
-    """The limits of one client; each is a number above 0. What happens at them:
+    """The limits of one client. Each is a number above 0.
 
     waiting_messages, waiting_bytes
-        Of what the server tells, so much waits for callbacks. With more nothing is read of the server until half of
-        it was taken; a list or a resource that changed again is not told twice. Where reading has to go on (a
-        callback asks the server something itself, or the channel cannot pause) the connection ends at four times that.
+        Notifications that wait for callbacks. With more, the client stops reading from the server until half of them are
+        processed. Repeated changes of the same list or resource count once. If the client must read on (a callback waits
+        for a response, or the channel cannot pause), it closes the connection at four times the limit.
     questions
-        So many questions (elicitation, sampling, roots) are worked on at a time, with `waiting_bytes` of params
-        together; the server gets an error for more. One result that asks for more input than that is an error.
+        Requests of the server (elicitation, sampling, roots) that are processed concurrently, with params of at most
+        `waiting_bytes` together. Further requests get an error. A result that asks for more input raises an error.
     unread_bytes
-        A server that does not read, and still asks, loses its connection when so much of our answers waits for it.
+        Size of the responses that a server may leave unread while it sends further requests. With more, the client
+        closes the connection.
     list_pages, list_entries, list_bytes
-        A list of tools, resources or prompts that has more is an error, and so is a page that comes twice.
+        Size of a list of tools, resources or prompts. Larger lists, and repeated pages, raise an error.
     cache_bytes
-        What is kept of lists and resources while it is fresh; then what was not used for longest is forgotten.
+        Size of cached lists and resources. The least recently used results are discarded first.
     message_bytes
-        One message; a larger one is skipped, and whoever waits for it goes on waiting. For servers in a child process:
-        an open channel has its own.
+        Size of one message. A larger message is skipped. Applies to servers in a child process and to URLs.
     stderr_bytes_per_second
-        So much of what a child process writes to stderr is passed on to ours in the long run, and 16 seconds' worth at
-        once; the rest is counted. None gives the child our stderr itself, without a limit.
+        Average rate at which the stderr of a child process is forwarded, with bursts of 16 seconds' worth. The rest is
+        counted. None lets the child write to this process's stderr directly.
 
-    Of what a server does wrong the first ten of a kind are logged; then only how many there were, at 100, 1,000, ….
+    The first ten protocol violations of a kind are logged; after that, only their number at 100, 1,000, ….
     """
 
     waiting_messages: int = 1000
@@ -62,11 +62,14 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
 _MAY_BE_NONE = "stderr_bytes_per_second"
 
 MOST_LINES = 10
-"""So many of one kind are logged one by one."""
+"""Number of messages of one kind that are logged individually."""
 
 
 class Faults:
-    """The log lines about one connection. A kind is a text to be formatted: ours, never the peer's."""
+    """The log of protocol violations on one connection, limited so that a server cannot fill the program's log.
+
+    The number of lines grows with the logarithm of the number of violations. A kind is a format string of this program.
+    """
 
     __slots__ = ("_counts", "_log")
 
@@ -75,7 +78,7 @@ class Faults:
         self._counts: dict[str, int] = {}
 
     def say(self, level: int, text: str, *args: object, error: BaseException | None = None) -> None:
-        """Log it, or count it; with the traceback of `error` if there is one."""
+        """Log a violation, or count it, with the traceback of `error`."""
         count = self._counts[text] = self._counts.get(text, 0) + 1
         if count <= MOST_LINES:
             self._log.log(level, text, *args, exc_info=error)

@@ -1,16 +1,15 @@
-"""The way to one server, through as many connections as it takes.
+"""Keeps a client connected to one server, through as many connections as it takes.
 
-Theory of operation. A connection is opened, a version agreed on, and what the program wishes to hear is asked for; all
-requests go by it. When it has ended by itself (a child that crashed, a socket that was cut, a session that the server
-knows no more), the next request opens a new one, and a program that listens gets one without a request. What is
-repeated on it:
+A connection is opened, a version negotiated, and subscriptions requested. If the connection is lost (a child process
+crashed, a socket was closed, the server has ended the session), the next request opens a new one. A program with
+subscriptions gets a new one immediately. These requests are repeated on it:
 
-    a request that never left, because there was no connection, or no server
-    after SessionLost what changes nothing: lists, reads, pings, tools that say so (`readOnlyHint`, `idempotentHint`)
+    requests that were never sent, because there was no connection
+    after SessionLost, requests that change nothing: lists, reads, pings, and tools with `readOnlyHint` or
+    `idempotentHint`
 
-All others that wait get the error at once. Between tries there is a pause that grows, and after a few the error is
-raised. What was kept of the server is forgotten, and the program is told that lists and watched resources may have
-changed, for it has not on_response of it.
+All other waiting requests raise the error at once. The pause between attempts grows, and after a few attempts the error
+is raised. Cached results are discarded, and the program is notified that lists and resources may have changed.
 
 Spec: 2026-07-28 basic/versioning, backward compatibility; 2025-11-25 basic/transports, session management.
 """
@@ -34,8 +33,8 @@ from mcpd.client.eras import ClientEra, agree, is_known_legacy, remember_era
 from mcpd.client.http.options import Authenticate, Challenge, HttpOptions
 from mcpd.client.limits import ClientLimits, Faults
 from mcpd.client.session import ClientSession, OnProgress
-from mcpd.client.subscriptions import Wishes
-from mcpd.client.target import InProcess, Target, connect, named
+from mcpd.client.subscriptions import Interests
+from mcpd.client.target import InProcess, Target, connect, resolve
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (
     CannotConnect,
@@ -61,9 +60,9 @@ if TYPE_CHECKING:
 
 
 def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:
-    """What `auth` means for this server; without it the login that the user has there. None for none.
+    """Return the authorization that `auth` describes, or the user's stored login; None if no authorization is needed.
 
-    Raises ConfigurationError for a token that is said in two ways.
+    Raises ConfigurationError for a token that is configured twice.
     """
     said = http is not None and (http.authenticate is not None or http.headers is not None)
     has_token = said or any(name.lower() == "authorization" for name in target.headers)
@@ -71,7 +70,7 @@ def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | 
         if has_token or not has_login(target.url):
             return None
     elif has_token and _says_authorization(target, http):
-        raise ConfigurationError("auth and a header Authorization are given, or authenticate: one of them is enough")
+        raise ConfigurationError("use only one of auth, a header Authorization and authenticate")
 
     try:
         from mcpd.client.auth.authorizer import authorization
@@ -91,22 +90,22 @@ def _says_authorization(target: UrlTarget, http: HttpOptions | None) -> bool:
 log = logging.getLogger("mcpd.client")
 
 TRIES = 4
-"""So often a connection is opened anew for one request."""
+"""Attempts to open a new connection for one request."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
 LIVED_SECONDS = 5.0
-"""A connection that lasted so long did not fail: the next one is opened without a pause."""
+"""If a connection lasted this long, the next one is opened without a pause."""
 LISTENING_TRIES = 12
-"""So often for a program that only listens; then the next request tries again."""
+"""Attempts for a program that only has subscriptions. After that, the next request tries again."""
 
 _REPEATABLE = REPEATABLE - {"initialize", "subscriptions/listen"}
 
 
 class ServerLink:
-    """One server, and the connection to it that is open now. The part of `Client` that knows connections."""
+    """One server and the current connection to it. The part of `Client` that manages connections."""
 
     probe_seconds = 5.0
-    """How long a server may think about which era it is of, before it is taken for a legacy one."""
+    """Seconds that a server may take to answer the probe before it is treated as a legacy server."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ServerLink:
         *,
         wanted: str | None,
         timeout: float | None,
-        keeps_results: bool,
+        caches: bool,
         reconnects: bool,
         http: HttpOptions | None,
         watcher: ChannelWatcher | None,
@@ -127,7 +126,7 @@ class ServerLink:
         self.timeout = timeout
         self.limits = limits
         self.on_lost: Callable[[McpdError], None] | None = None
-        """Called, if it was set before the client was opened, when a connection has ended by itself: with why."""
+        """Called with the error when a connection is lost. Set it before the client is opened."""
         self._target = target
         self._callbacks = callbacks
         self._info = info
@@ -135,12 +134,12 @@ class ServerLink:
         self._wanted = wanted
         self._http = http
         if http is not None and http.authenticate is not None:
-            self._http = replace(http, authenticate=self._forgets_after(http.authenticate))
+            self._http = replace(http, authenticate=self._forget_private_after(http.authenticate))
         self._auth = auth
         self._authorization: Authorization | None = None
-        """What lets requests in, the same for all connections; made for the first."""
+        """The authorization of all connections, created for the first one."""
         self._watcher = watcher
-        self._keeps_results = keeps_results
+        self._caches = caches
         self._reconnects = reconnects
 
         self._faults = Faults(log)
@@ -148,15 +147,15 @@ class ServerLink:
         self._open: ClientConnection | None = None
         self._era: ClientEra | None = None
         self._cache: ResultCache | None = None
-        self._wishes = Wishes(callbacks)
+        self._interests = Interests(callbacks)
         self._is_old = False
-        """What was found out of the server, for the next connection."""
-        self._harmless: frozenset[str] = frozenset()
-        """The tools that may be called again."""
+        """Whether the server is known to be a legacy server."""
+        self._repeatable_tools: frozenset[str] = frozenset()
+        """Names of the tools whose calls may be repeated."""
 
-        self._renewing = asyncio.Lock()
+        self._reconnecting = asyncio.Lock()
         self._failures = 0
-        """How many connections in a row ended soon, or never came about."""
+        """Consecutive connections that failed or ended soon."""
         self._opened_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -164,25 +163,25 @@ class ServerLink:
     # ------------------------------------------------------------------------------------ opening
 
     async def open(self) -> None:
-        """Connect and agree on a version.
+        """Connect and negotiate a protocol version.
 
-        Raises TransportError, RemoteError, RequestTimeout, ProtocolError, ConfigurationError; UnsupportedVersion if
-        there is none in common.
+        Raises TransportError, RemoteError, RequestTimeout, ProtocolError and ConfigurationError; UnsupportedVersion if
+        there is no common version.
         """
         if self._open is not None:
-            raise LocalProtocolError("a Client is opened once; make another one")
+            raise LocalProtocolError("a Client can be opened only once; create another one")
         try:
             await self._connect()
         except CannotConnect as error:
             await self.aclose()
-            # Its text says all; our own frames would only hide it.
+            # The text is complete; a traceback would only hide it.
             raise error.with_traceback(None) from None
         except BaseException:
             await self.aclose()
             raise
 
     async def aclose(self) -> None:
-        """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
+        """Close the connection. Waiting requests raise ConnectionLost. Safe to call twice."""
         self._is_closed = True
         listening = [task for task in self._tasks if task.get_name() == _LISTENING]
         for task in listening:
@@ -199,27 +198,31 @@ class ServerLink:
                     await asyncio.wait(self._tasks)
 
     async def _connect(self) -> None:
-        """One connection, and all that was wished for. Of a server that ends when it is probed a second one."""
-        target = self._target = named(self._target)
+        """Connect, and request the subscriptions. If the probe makes a legacy server end, connect once more without
+        it.
+        """
+        target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
         skips = self._wanted is None and (self._is_old or is_known_legacy(key))
         try:
             await self._connect_once(target, skips_probe=skips)
         except ConnectionLost as error:
-            # Servers of before 2026-07-28 that take a request before `initialize` for a reason to end are many.
+            # Many servers before 2026-07-28 end when they receive another request before `initialize`.
             if skips or key is None or self._wanted is not None or isinstance(error, CannotConnect) or self._is_closed:
                 raise
-            self._faults.say(logging.INFO, "probed for its version the server ended, and is asked as an old one")
+            self._faults.say(
+                logging.INFO, "the server ended after the version probe; connecting to it as a legacy server"
+            )
             await self._connect_once(target, skips_probe=True)
         except (RemoteError, ProtocolError, HttpError):
             if not skips or self._is_closed:
                 raise
-            self._is_old = False  # another server is there now
+            self._is_old = False  # the server was replaced by a newer one
             await self._connect_once(target, skips_probe=False)
 
         assert self._era is not None
-        self._is_old = not self._era.is_probed
-        remember_era(key, is_probed=self._era.is_probed)
+        self._is_old = not self._era.supports_discover
+        remember_era(key, supports_discover=self._era.supports_discover)
 
     async def _connect_once(
         self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
@@ -227,7 +230,7 @@ class ServerLink:
         session = self._session
         if self._open is not None:
             session = ClientSession(self._info, self._offered, self._faults)
-            self._do(self._open.aclose())  # it may take its time, and nobody waits for it
+            self._start(self._open.aclose())  # in the background, because it may take long
 
         if isinstance(target, UrlTarget) and self._authorization is None:
             self._authorization = authorization_for(target, self._auth, self._http)
@@ -241,7 +244,7 @@ class ServerLink:
             await connection.aclose()
             raise ConnectionLost("the client is closed")
         self._open = connection
-        self._begin_to_keep(connection)
+        self._create_cache(connection)
         connection.on_lost = lambda error: self._lost(connection, error)
         if session.headings is not None and self._session.headings is not None:
             session.headings.inherit(self._session.headings)
@@ -257,24 +260,24 @@ class ServerLink:
                 probe_seconds=self.probe_seconds,
                 skips_probe=skips_probe,
             )
-            await era.begin(self._wishes, self.timeout)
+            await era.begin(self._interests, self.timeout)
         except BaseException:
             await connection.aclose()
             raise
         self._session, self._era = session, era
         self._opened_at = connection.loop.time()
 
-    def _begin_to_keep(self, connection: ClientConnection) -> None:
-        if self._keeps_results:
-            # Of another connection nothing is kept: its server may have been another one, and changed since.
+    def _create_cache(self, connection: ClientConnection) -> None:
+        """Replace the cache, because the server of a new connection may have changed."""
+        if self._caches:
             is_one_caller = (self._http is None or not callable(self._http.headers)) and not callable(self._auth)
             self._cache = ResultCache(
                 self.limits.cache_bytes, lambda: connection.loop.time(), keeps_private=is_one_caller
             )
-            connection.on_notification = self._cache.told
+            connection.on_notification = self._cache.on_notification
 
-    def _forgets_after(self, authenticate: Authenticate) -> Authenticate:
-        """The program's function; with another token what was kept for the one before is forgotten."""
+    def _forget_private_after(self, authenticate: Authenticate) -> Authenticate:
+        """Wrap the program's `authenticate`, and discard private cached results when it returns a new token."""
 
         async def granted(challenge: Challenge) -> Mapping[str, str] | None:
             given = await authenticate(challenge)
@@ -285,61 +288,61 @@ class ServerLink:
         return granted
 
     def _forget_private(self) -> None:
-        """Somebody else may ask from now on."""
+        """Discard private cached results, because the user may be another one."""
         if self._cache is not None:
             self._cache.forget_private()
 
-    def _do(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # ---------------------------------------------------------------------------------- opening anew
 
-    def _agreed(self) -> ClientEra:
+    def _current_era(self) -> ClientEra:
         if self._era is None:
             raise LocalProtocolError("the client is not open: use it inside `async with`")
         return self._era
 
-    async def _ready(self) -> ClientEra:
-        """How things are done on the connection that is open; a new one if there is none. Raises as `open` does."""
-        era = self._agreed()
-        if era.connection.is_lost and self._may_renew:
-            await self._renew(TRIES)
-        return self._agreed()
+    async def _ensure_connected(self) -> ClientEra:
+        """Return the era of the current connection, after reconnecting if necessary. Raises the errors of `open`."""
+        era = self._current_era()
+        if era.connection.is_lost and self._may_reconnect:
+            await self._reconnect(TRIES)
+        return self._current_era()
 
     @property
-    def _may_renew(self) -> bool:
-        if not self._reconnects or self._is_closed or (self._open is not None and self._open.is_given_up):
+    def _may_reconnect(self) -> bool:
+        if not self._reconnects or self._is_closed or (self._open is not None and self._open.is_abandoned):
             return False
         return isinstance(self._target, (CommandTarget, UrlTarget, InProcess))
 
     def _lost(self, connection: ClientConnection, error: McpdError) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection."""
         if connection.is_closed or connection is not self._open:
-            return  # by us
+            return  # closed by this client, or replaced
         if self.on_lost is not None:
             self.on_lost(error)
         if self._era is None or connection is not self._era.connection:
-            return  # it never was in use
+            return  # negotiation failed, and raises the error
         lived = connection.loop.time() - self._opened_at
         self._failures = 0 if lived > LIVED_SECONDS else self._failures + 1
-        if self._may_renew and self._wishes.is_listening:
-            self._do(self._renew_to_listen(), _LISTENING)
+        if self._may_reconnect and self._interests.is_listening:
+            self._start(self._reconnect_to_listen(), _LISTENING)
 
-    async def _renew_to_listen(self) -> None:
+    async def _reconnect_to_listen(self) -> None:
         try:
-            await self._renew(LISTENING_TRIES)
+            await self._reconnect(LISTENING_TRIES)
         except Exception as error:
-            self._faults.say(logging.ERROR, "the server is not on_response any more: %s", printable(error))
+            self._faults.say(logging.ERROR, "notifications of the server are no longer received: %s", printable(error))
 
-    async def _renew(self, tries: int) -> None:
-        """Open a new connection, with pauses between the tries; whoever comes meanwhile waits for the same one."""
-        async with self._renewing:
-            lost = self._agreed().connection
+    async def _reconnect(self, tries: int) -> None:
+        """Open a new connection, with pauses between the attempts. Concurrent callers wait for the same connection."""
+        async with self._reconnecting:
+            lost = self._current_era().connection
             if not lost.is_lost:
                 return
-            text = "the connection to the server is opened anew, for it has ended: %s"
+            text = "reconnecting to the server after the connection was lost: %s"
             self._faults.say(logging.WARNING, text, printable(lost.lost, 1500))
 
             for number in range(tries):
@@ -355,24 +358,24 @@ class ServerLink:
                     is_final = isinstance(error, HttpError) and error.status < 500
                     if number == tries - 1 or is_final or self._is_closed:
                         raise
-            self._tell_of_what_was_missed()
+            self._report_missed_changes()
 
-    def _tell_of_what_was_missed(self) -> None:
-        era = self._agreed()
-        for method, params in self._wishes.may_have_changed(era.connection.session.server_capabilities):
+    def _report_missed_changes(self) -> None:
+        era = self._current_era()
+        for method, params in self._interests.may_have_changed(era.connection.session.server_capabilities):
             era.connection.tell(method, params)
 
     # --------------------------------------------------------------------------------------- asking
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
-        """One request and its result: on the connection that is open, or on a new one."""
+        """Send a request on the current connection or on a new one, and return its result."""
         span = trace_context.start_span(method, params) if trace_context.is_traced else None
         try:
             era = self._era
-            connection = self._agreed().connection if era is None else era.connection
+            connection = self._current_era().connection if era is None else era.connection
             if not connection.is_lost:
                 try:
-                    if on_progress is None:  # as `begin`, without a call more
+                    if on_progress is None:  # like `begin`, without the cost of a call
                         request = connection.session.request(method, params)
                     else:
                         request = connection.begin(method, params, on_progress)
@@ -383,13 +386,13 @@ class ServerLink:
                     if isinstance(error, CannotConnect):
                         await asyncio.sleep(FIRST_PAUSE)
                 except (HttpError, RemoteError) as error:
-                    if not await self._is_another_server(connection, error):
+                    if not await self._has_other_versions(connection, error):
                         raise
-                    text = "the server speaks other versions than before, and is connected to anew"
+                    text = "the server supports other protocol versions than before; reconnecting"
                     self._faults.say(logging.INFO, text)
                     connection.closed(ConnectionLost(text))
-            elif not self._may_renew:
-                raise connection.another_loss()
+            elif not self._may_reconnect:
+                raise connection.loss_error()
             return await self._send_again(method, params, seconds, on_progress)
         except BaseException as error:
             if span is not None:
@@ -404,7 +407,7 @@ class ServerLink:
         for number in range(TRIES):
             try:
                 async with asyncio.timeout(seconds):
-                    era = await self._ready()
+                    era = await self._ensure_connected()
             except TimeoutError:
                 raise RequestTimeout(f"The server could not be reached again within {seconds:g} s") from None
             try:
@@ -416,40 +419,40 @@ class ServerLink:
                     await asyncio.sleep(min(FIRST_PAUSE * 2 ** (number + 1), LONGEST_PAUSE))
         raise AssertionError("unreachable")
 
-    async def _is_another_server(self, connection: ClientConnection, error: McpdError) -> bool:
-        """Whether a request was refused because a server of other versions is there now: then nobody has served it.
+    async def _has_other_versions(self, connection: ClientConnection, error: McpdError) -> bool:
+        """Whether the server refused a request because it was replaced by a server of other protocol versions.
 
-        Spec: 2026-07-28 basic/versioning: a mutually supported version is selected, and the request retried; an era
-        that was found out is probed for again "if the cached assumption later fails".
+        Spec: 2026-07-28 basic/versioning: a mutually supported version is selected, and the request retried; the era is
+        probed again "if the cached assumption later fails".
         """
         if (
-            not _is_of_versions(error)
+            not _is_version_error(error)
             or self._wanted is not None
-            or not self._may_renew
-            or not self._agreed().is_probed
+            or not self._may_reconnect
+            or not self._current_era().supports_discover
         ):
             return False
         try:
             await connection.request("server/discover", timeout=self.probe_seconds)
         except (HttpError, RemoteError) as refusal:
-            return _is_of_versions(refusal)
+            return _is_version_error(refusal)
         except McpdError:
             pass
         return False
 
     def _may_repeat(self, method: str, params: Any, error: ConnectionLost) -> bool:
-        """Whether to send a request again that ended so."""
-        if not self._may_renew:
+        """Whether a request that failed with this error may be repeated."""
+        if not self._may_reconnect:
             return False
         if isinstance(error, CannotConnect):
             return True
         if not isinstance(error, SessionLost):
             return False
-        return method in _REPEATABLE or (method == "tools/call" and _name(params) in self._harmless)
+        return method in _REPEATABLE or (method == "tools/call" and _name(params) in self._repeatable_tools)
 
 
-def _is_of_versions(error: McpdError) -> bool:
-    """Whether a server may refuse so what it takes for another version's: by its error, or by a status alone."""
+def _is_version_error(error: McpdError) -> bool:
+    """Whether an error may refuse the protocol version: by its code, or only by the HTTP status."""
     code = error.code if isinstance(error, RemoteError) else None
     if code == UnsupportedVersion.code:
         return True
@@ -461,4 +464,4 @@ def _name(params: Any) -> Any:
     return params.get("name") if isinstance(params, dict) else None
 
 
-_LISTENING = "mcpd: a new connection to listen"
+_LISTENING = "mcpd: reconnect to receive notifications"

@@ -1,6 +1,6 @@
-"""How a client learns what a server speaks: the answers to `server/discover` and `initialize`, read and judged.
+"""Messages of a client: results of the handshake, params and `_meta` of requests, and parts of received frames.
 
-Spec: 2026-07-28 basic/versioning, server/discover; 2025-11-25 basic/lifecycle.
+Spec: 2026-07-28 basic/versioning, server/discover, basic/index (`_meta`); 2025-11-25 basic/lifecycle.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire.ndjson import answered_request_id
 
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
-"""What no legacy server answers: header mismatch, missing capability, unsupported version."""
+"""Errors of modern servers only: header mismatch, missing capability, unsupported version."""
 
 _read_discovery = Decoder(DiscoverResult).decode
 _read_initialize = Decoder(InitializeResult).decode
@@ -36,21 +36,22 @@ _read_info = Decoder(Implementation).decode
 
 
 class Agreement(Struct, frozen=True):
-    """The version to go on with, and what the server said of itself with it."""
+    """The selected version, and the server's description of itself."""
 
     version: str
     capabilities: ServerCapabilities = field(default_factory=ServerCapabilities)
     instructions: str | None = None
     server_info: Implementation | None = None
     is_whole: bool = True
-    """Whether it came with what the server offers; else that is to be asked for, in this version."""
+    """Whether the response contained the capabilities. Otherwise they must be requested in this version."""
 
 
 def read_discovery(answer: Raw | RemoteError | None) -> Agreement:
-    """What the answer to the probe says: the newest version in common, or the newest legacy one if it is no answer.
+    """Return the newest common version of a response to the probe, or the newest legacy version if it is not a valid
+    one.
 
-    Spec: 2026-07-28 transports/stdio, backward compatibility: a recognized modern error names the versions,
-    and "any other error" means a legacy server. Raises UnsupportedVersion if there is none in common.
+    Spec: 2026-07-28 transports/stdio, backward compatibility: a recognized modern error names the versions, and "any
+    other error" means a legacy server. Raises UnsupportedVersion if there is no common version.
     """
     if answer is None:
         return Agreement(table.NEWEST_LEGACY)
@@ -66,31 +67,31 @@ def read_discovery(answer: Raw | RemoteError | None) -> Agreement:
     try:
         found = _read_discovery(answer)
     except MALFORMED:
-        return Agreement(table.NEWEST_LEGACY)  # it answers what it does not understand
+        return Agreement(table.NEWEST_LEGACY)  # some servers answer unknown methods with a result
 
     version = _choose(found.supported_versions)
     return Agreement(version, found.capabilities, found.instructions, _identity(found.meta))
 
 
 def read_initialize(result: Raw) -> Agreement:
-    """What the answer to `initialize` says.
+    """Return the content of the response to `initialize`.
 
-    Raises UnsupportedVersion for a version we do not speak: "the client SHOULD disconnect"; ProtocolError.
+    Raises ProtocolError, and UnsupportedVersion for an unknown version: "the client SHOULD disconnect".
     """
     try:
         answer = _read_initialize(_with_offers(result))
     except MALFORMED as error:
-        raise ProtocolError(f"The server's answer to initialize cannot be read: {explain(error)}") from None
+        raise ProtocolError(f"The server's response to initialize is invalid: {explain(error)}") from None
     name = answer.protocol_version
     if name not in table.LEGACY:
-        text = f"The server wants protocol version {name!r}, which we do not speak"
+        text = f"The server requires protocol version {name!r}, which this client does not support"
         raise UnsupportedVersion(str(name), table.LEGACY, text)
 
     return Agreement(str(name), answer.capabilities, answer.instructions, answer.server_info)
 
 
 def _with_offers(result: Raw) -> Raw:
-    """The answer with an empty object for each capability that is null: its name is there, so it is offered."""
+    """Replace capabilities that are null by empty objects, because servers use null for capabilities that they have."""
     if b"null" not in bytes(result):
         return result
     members = _read_any(result)
@@ -105,7 +106,7 @@ def _choose(supported: list[Any]) -> str:
     name = next((name for name in table.SUPPORTED if name in supported), None)
     if name is None:
         named = ", ".join(map(str, supported)) or "none"
-        text = f"No protocol version in common: the server speaks {named}, and we {', '.join(table.SUPPORTED)}"
+        text = f"No common protocol version: the server supports {named}, this client {', '.join(table.SUPPORTED)}"
         raise UnsupportedVersion(table.SUPPORTED[0], list(map(str, supported)), text)
 
     return name
@@ -120,7 +121,7 @@ def _identity(meta: Any) -> Implementation | None:
 
 
 class _PlainResult(Struct, forbid_unknown_fields=True):
-    """A `Response` that has nothing else in its message."""
+    """A response with a result and nothing else."""
 
     jsonrpc: Literal["2.0"]
     id: Id
@@ -128,20 +129,19 @@ class _PlainResult(Struct, forbid_unknown_fields=True):
 
 
 class _Bearer(Struct):
-    """What can be read of a frame that is no message."""
+    """The fields that can be read in an invalid message."""
 
     id: Id | None = None
     method: Raw = ABSENT
 
 
 decode_result = Decoder(_PlainResult).decode
-"""One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is
-`jsonrpc.decode`."""
+"""Decodes the most frequent frame, a plain result. Raises MALFORMED for others, which `jsonrpc.decode` reads."""
 _read_bearer = Decoder(_Bearer).decode
 
 
 def is_utf8(frame: bytes) -> bool:
-    """Whether a frame is text as JSON has to be."""
+    """Whether a frame is valid UTF-8."""
     try:
         frame.decode()
     except UnicodeDecodeError:
@@ -150,7 +150,7 @@ def is_utf8(frame: bytes) -> bool:
 
 
 def id_answered(frame: bytes | Raw) -> Id | None:
-    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be told."""
+    """Return the id of an invalid response; None if it is unknown."""
     try:
         found = _read_bearer(frame)
     except MALFORMED:
@@ -159,7 +159,7 @@ def id_answered(frame: bytes | Raw) -> Id | None:
 
 
 def params_to_keep(params: Raw, frame: bytes) -> Raw:
-    """Params as they may be kept: raw JSON is a part of its frame, which may have much besides."""
+    """Return params for longer use. Raw JSON refers to its whole frame, so a small part is copied."""
     if params is ABSENT:
         return Raw(b"{}")
     return params if 2 * len(params) > len(frame) else params.copy()
@@ -170,9 +170,9 @@ _object = Decoder(dict[str, Any]).decode
 
 
 class Envelope:
-    """What each request of a modern version says of its client, in `_meta`.
+    """The `_meta` of modern requests: version, capabilities and name of the client.
 
-    Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, one more for log messages.
+    Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, and one more for log messages.
     """
 
     def __init__(self, version: str, info: Implementation, capabilities: ClientCapabilities) -> None:
@@ -185,30 +185,32 @@ class Envelope:
         self._written = Raw(encode(self._meta))
 
     def set_log_level(self, level: LogLevel) -> None:
-        """From now on requests ask for log messages of this level and above."""
+        """Request log messages of this level and above."""
         self._meta[f"{META}logLevel"] = level
         self._written = Raw(encode(self._meta))
 
     def wrap(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """These params with the envelope. Raises InvalidParams for a `_meta` that is no object."""
+        """Add `_meta` to params. Raises InvalidParams for an existing `_meta` that is not an object."""
         return with_meta(members, self._meta) if "_meta" in members else {**members, "_meta": self._written}
 
 
 def as_members(version: Version, params: Any) -> dict[str, Any]:
-    """The members of params, in the shape of this version. Raises LocalProtocolError for what is no JSON object."""
+    """Return the members of params, in the format of this version. Raises LocalProtocolError if params is not an
+    object.
+    """
     if params is None:
         return {}
     if params.__class__ is dict and "_meta" not in params and Raw not in map(type, params.values()):
-        return params  # plain values: they are written once, with all the rest
+        return params  # plain values, which are encoded with the request
     written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
     try:
         return dict(_members(written))
     except MALFORMED as error:
-        raise LocalProtocolError(f"params cannot be read as JSON: {explain(error)}") from error
+        raise LocalProtocolError(f"params is not valid JSON: {explain(error)}") from error
 
 
 def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Params with these keys in their `_meta`, beside those that are there."""
+    """Return params with these keys added to their `_meta`."""
     raw = members.get("_meta")
     try:
         meta: Mapping[str, Any] = {} if raw is None else raw if isinstance(raw, dict) else _object(raw)

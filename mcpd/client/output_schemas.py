@@ -1,9 +1,8 @@
-"""Whether what a tool gave fits the schema that it was listed with.
+"""Checks results of tools against the output schemas of the listed tools.
 
-Spec: 2026-07-28 server/tools, output schema: "Clients SHOULD validate structured results against this schema." Only of
-tools that were listed, for their schemas are known, and where jsonschema-rs is there (`mcpd-server[schema]`). A schema
-is the server's, so that it must not cost what it likes: `cost_of` refuses one that could take for ever, and patterns
-are matched by an engine that does not try again and again.
+Spec: 2026-07-28 server/tools, output schema: "Clients SHOULD validate structured results against this schema." Requires
+jsonschema-rs (`mcpd-server[schema]`). Schemas come from the server, so their cost is limited: `cost_of` refuses schemas
+that could take forever, and patterns are matched in linear time.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import JsonSchema
 
 _MOST_PARTS = 10_000
-"""A schema with more parts, those that are referred to counted each time, is not held against anything."""
+"""Maximum number of parts of a schema, counting each reference to a part."""
 _MOST_REFERRED = 300
 _MOST_WORK = 5_000_000
-"""Neither is one with this many parts times values to look at: that takes about a second."""
+"""Maximum number of parts times values, which takes about a second."""
 
 
-class ResultChecks:
-    """What the tools of one server say that their results are."""
+class OutputSchemas:
+    """The output schemas of one server's tools."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self.listed: dict[str, Any] = {}
-        """The schemas, by the tools' names; of a client that has none nothing is asked."""
+        """The schemas by the names of their tools."""
         self._ready: dict[str, tuple[JsonSchema, int] | None] = {}
 
-    def learn(self, tools: Iterable[Tool]) -> None:
-        """These are all tools now."""
+    def set_tools(self, tools: Iterable[Tool]) -> None:
+        """Replace the schemas by those of the listed tools."""
         self.listed = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
         self._ready = {}
 
     def problem(self, name: str, result: CallToolResult) -> str | None:
-        """Why a result is not what its tool promises; None if it is, or nothing can be said."""
+        """Return why a result does not match the output schema; None if it does, or cannot be checked."""
         if name not in self.listed or result.is_error:
             return None
         ready = self._schema(name)
@@ -56,28 +55,28 @@ class ResultChecks:
 
         found = result.structured_content
         if found is UNSET:
-            return "it has an outputSchema, and gave no structured content"
+            return "the tool has an outputSchema, but returned no structured content"
 
         schema, cost = ready
         most = _MOST_WORK // cost
-        if _count(found, most) >= most or not schema.can_check(found):
+        if _count_values(found, most) >= most or not schema.can_check(found):
             return None
 
         try:
             problems = schema.problems(found, is_flat=True)
         except (ValueError, RecursionError):
-            return None  # it cannot be looked at
+            return None  # the value cannot be checked
 
         if not problems:
             return None
-        return f"the result does not fit its outputSchema: {printable('; '.join(problems[:3]), 500)}"
+        return f"the result does not match its outputSchema: {printable('; '.join(problems[:3]), 500)}"
 
     def _schema(self, name: str) -> tuple[JsonSchema, int] | None:
         if name not in self._ready:
-            self._ready[name] = self._made(name)
+            self._ready[name] = self._compile(name)
         return self._ready[name]
 
-    def _made(self, name: str) -> tuple[JsonSchema, int] | None:
+    def _compile(self, name: str) -> tuple[JsonSchema, int] | None:
         if not _can_check():
             return None
         from mcpd.server.functions.json_schema import JsonSchema  # an extra, which few tools need
@@ -88,7 +87,7 @@ class ResultChecks:
             cost = cost_of(schema)
             return JsonSchema(schema, "outputSchema", is_ours=False), cost
         except (RegistrationError, ValueError, RecursionError) as error:
-            text = "results of the tool %s are not held against its schema: %s"
+            text = "results of the tool %s cannot be checked against its schema: %s"
             self._faults.say(logging.INFO, text, printable(name), printable(error, 300))
             return None
 
@@ -100,8 +99,8 @@ def _can_check() -> bool:
     return find_spec("jsonschema_rs") is not None
 
 
-def _count(value: Any, most: int) -> int:
-    """How many values there are in one, itself too; not counted beyond `most`."""
+def _count_values(value: Any, most: int) -> int:
+    """Count the values in a value, including itself, up to `most`."""
     found, left = 0, [value]
     while left and found < most:
         found += 1
@@ -114,28 +113,28 @@ def _count(value: Any, most: int) -> int:
 
 
 def cost_of(schema: Mapping[str, Any]) -> int:
-    """How many parts of a schema may look at one value, at most.
+    """Return how many parts of a schema may be applied to one value, at most.
 
-    Raises ValueError for one that could take for ever: too many parts, a part that leads back to itself in more than
-    one way (each level of a value would double the work), or a reference of which that cannot be told.
+    Raises ValueError for a schema that could take forever: too many parts, a part that refers to itself in more than
+    one way (the work would double with each level of a value), or references that cannot be resolved statically.
     """
     parts, sizes = _parts(schema)
 
     weights: dict[str, int] = {}
     for at in _order(parts):
-        # What leads back is not counted again here: it looks at another value, for nothing else is let through below.
+        # A reference back is not counted again, because it applies to another value; the check below ensures that.
         weights[at] = sizes[at] + sum(weights.get(to, 0) for to in parts[at])
         if weights[at] > _MOST_PARTS:
-            raise ValueError(f"more than {_MOST_PARTS} of its parts look at one value")
+            raise ValueError(f"more than {_MOST_PARTS} of its parts apply to one value")
 
     reached = {at: _reached(parts, at) for at in parts}
     if any(sum(at in reached[one] for one in to) > 1 for at, to in parts.items()):
-        raise ValueError("a part of it leads back to itself in more than one way")
+        raise ValueError("a part of it refers to itself in more than one way")
     return max(weights["#"], 1)
 
 
 def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Of the whole, and of each part that is referred to: what it refers to, and how large it is."""
+    """Return the references and the size of the whole schema, and of each part that is referred to."""
     parts: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     left = ["#"]
@@ -158,7 +157,7 @@ def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, i
 
 
 def _order(parts: Mapping[str, list[str]]) -> list[str]:
-    """The parts, each behind all that it refers to, but for what leads back."""
+    """Return the parts, each after the parts that it refers to, except for references back."""
     found: list[str] = []
     seen = {"#"}
     left: list[tuple[str, Iterator[str]]] = [("#", iter(parts["#"]))]
@@ -176,7 +175,7 @@ def _order(parts: Mapping[str, list[str]]) -> list[str]:
 
 
 def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
-    """Where a part leads, itself too."""
+    """Return all parts that a part refers to, directly or not, including itself."""
     seen, left = {start}, [start]
     while left:
         following = [to for to in parts[left.pop()] if to not in seen]
@@ -186,7 +185,7 @@ def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
 
 
 def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
-    """All that is in a part; of the whole schema not what is only defined there."""
+    """Yield everything in a part; for the whole schema, without its definitions."""
     if is_whole:
         part = {key: value for key, value in part.items() if key not in ("$defs", "definitions")}
 
@@ -203,5 +202,5 @@ def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
 def _part(schema: Any, reference: str) -> Any:
     found = target_of(reference, schema)
     if found is None:
-        raise ValueError(f"the reference {reference!r} leads nowhere in this schema")
+        raise ValueError(f"the reference {reference!r} does not exist in this schema")
     return found

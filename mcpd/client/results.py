@@ -1,7 +1,8 @@
-"""What a tool returned, out of its result: as JSON has it, or as the type that the caller names.
+"""Results of requests: all pages of a list, and the value of a tool call as JSON or as a type of the caller.
 
-Two libraries wrap what is no object as `{"result": …}`, since versions before 2026-07-28 know objects only: one says
-so in `_meta`, the other does not. Spec: 2026-07-28 server/tools, structured content.
+Some libraries wrap values that are not objects as `{"result": …}`, because versions before 2026-07-28 only allow
+objects. One of them marks it in `_meta`, the other does not. Spec: 2026-07-28 server/tools, structured content;
+server/utilities/pagination.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ _ANYTHING = (Any, object)
 
 
 def plain_value(result: CallToolResult) -> Any:
-    """What a tool returned, as JSON has it; its text if that is all there is, a list of other content, None if nothing.
+    """Return the JSON value of a result; its text if there is only one text, otherwise its content; None without
+    content.
 
-    Raises ToolError with its text if the tool failed.
+    Raises ToolError with the text of the result if the tool failed.
     """
     texts = _texts(result)
     if result.structured_content is not UNSET:
@@ -38,10 +40,11 @@ def plain_value(result: CallToolResult) -> Any:
 
 
 def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
-    """The same as `returns`, a type. Without structured content the text is read as JSON, unless text is wanted.
+    """Return the value as the type `returns`. Without structured content, the text is parsed as JSON unless text is
+    expected.
 
-    Raises ResultMismatch with the tool, the place and what was expected there; ConfigurationError for a type that
-    cannot be read from JSON.
+    Raises ResultMismatch with the tool, the position and the expected type; ConfigurationError for a type that JSON
+    cannot represent.
     """
     texts = _texts(result)
     read = _readable(tool, returns)
@@ -55,7 +58,7 @@ def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
     if not (isinstance(found, dict) and found.keys() == {"result"}) or returns in _ANYTHING:
         return _read(tool, found, read, returns)
 
-    # Wrapped or not, only the type can tell. As an object it would fit any type whose members all have defaults.
+    # Only the type shows whether the value is wrapped. As an object, it would fit any type whose members have defaults.
     if not _has_result(returns):
         return _read(tool, found["result"], read, returns)
     try:
@@ -68,12 +71,12 @@ def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
 
 
 def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, returns: Any) -> Any:
-    """The value of a tool that has no structured content, as in versions before 2025-06-18."""
+    """Return the value of a tool without structured content, as in versions before 2025-06-18."""
     if not result.content:
         return _read(tool, None, read, returns)
     if len(texts) < len(result.content):
         kinds = sorted({str(getattr(block, "type", type(block).__name__)) for block in result.content})
-        raise ResultMismatch(tool, f"its content is {', '.join(kinds)}, not {_name(returns)}; call_tool gives it")
+        raise ResultMismatch(tool, f"its content is {', '.join(kinds)}, not {_name(returns)}; use call_tool to get it")
     if len(texts) == 1 and returns is str:
         return texts[0]
 
@@ -84,9 +87,9 @@ def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, r
             return texts[0]
         shown = printable(texts[0], _MOST_SHOWN)
         raise ResultMismatch(
-            tool, f"it has no structured content, and its text is not JSON to read as {_name(returns)}: {shown}"
+            tool, f"it has no structured content, and its text is not JSON for {_name(returns)}: {shown}"
         ) from None
-    # Several texts are how version 1 of the official SDK gives a list.
+    # Version 1 of the official SDK returns a list as several texts.
     return _read(tool, values[0] if len(values) == 1 else values, read, returns)
 
 
@@ -105,7 +108,7 @@ def _is_wrapped(result: CallToolResult) -> bool:
 
 
 def _readable(tool: str, returns: Any) -> Any:
-    """The type as msgspec reads it, as it is done with the hints of a tool's own function."""
+    """Return a type that msgspec can decode, like the type hints of a tool's function."""
     from mcpd.server.functions.hints import readable  # most clients name no type
 
     try:
@@ -118,18 +121,18 @@ def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
     from mcpd.server.functions.results import dec_hook
 
     try:
-        # As JSON: bytes, dates and keys of objects are read from their text there.
+        # Decoded from JSON, where bytes, dates and keys of objects are text.
         return decode(encode(value), type=read, dec_hook=dec_hook)
     except MALFORMED as error:
         said, _, place = str(error).partition(" - at `")
-        # A place is written as `$.days[0].high`, and a key of a mapping as `$[...]`.
+        # msgspec writes a position as `$.days[0].high`, and a key of a mapping as `$[...]`.
         where = place.removesuffix("`").removeprefix("$").removeprefix(".")
         problem = f"{where}: {said}" if where else said
         raise ResultMismatch(tool, f"the result is not {_name(returns)}: {printable(problem, 500)}") from None
 
 
 def _has_result(returns: Any) -> bool:
-    """Whether `{"result": …}` may be meant as it stands: an object of any members, or one with that member."""
+    """Whether `{"result": …}` may be a value of the type: a mapping, or an object with that member."""
     for kind in _members(returns):
         origin = typing.get_origin(kind) or kind
         if isinstance(origin, type) and issubclass(origin, Mapping | dict) and not typing.is_typeddict(origin):
@@ -142,7 +145,7 @@ def _has_result(returns: Any) -> bool:
 
 
 def _members(returns: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
+    """The types of a union, or the type itself."""
     if typing.get_origin(returns) is typing.Annotated:
         return _members(returns.__origin__)
     if typing.get_origin(returns) in (Union, UnionType):
@@ -158,7 +161,7 @@ def _name(returns: Any) -> str:
 T = TypeVar("T")
 
 _COMMAS = 10
-"""A page with so many times more commas than a list may have entries is not taken apart: that costs fifty times it."""
+"""Commas per allowed entry. A page with more is not parsed, which would need fifty times its size."""
 
 _read_page = Decoder(dict[str, Raw]).decode
 _entries = Decoder(list[Raw]).decode
@@ -174,13 +177,13 @@ async def read_list(
     faults: Faults,
     all_entries: list[Raw] | None = None,
 ) -> list[T]:
-    """Every page of a list. Entries that cannot be read are left out, and logged in one line: they spoil no list.
+    """Return all entries of a list, from all pages. Invalid entries are left out and logged in one line.
 
-    `all_entries` is filled with those that were listed, as they were written.
-    Raises ProtocolError for a list that is larger than the limits, or never ends, and what `request` raises.
+    `all_entries` is filled with all entries as the server sent them. Raises ProtocolError for a list that exceeds the
+    limits or never ends, and the errors of `request`.
     """
     decode_entry = Decoder(kind).decode
-    decode_loosely = Decoder(kind, strict=False).decode  # takes "true" for true, as the official clients do
+    decode_loosely = Decoder(kind, strict=False).decode  # accepts "true" for true, like the official clients
     found: list[T] = []
     bad, why, size = 0, "", 0
     cursor: str | None = None
@@ -195,7 +198,7 @@ async def read_list(
         asked, before = cursor, entries
         entries, cursor = _page(method, member, raw, limits)
         if asked == cursor == "" and list(map(bytes, entries)) == list(map(bytes, before)):
-            cursor, entries = None, []  # a server that means the end by an empty cursor, and gives its one page again
+            cursor, entries = None, []  # an empty cursor that repeats the page means the end
         if all_entries is not None:
             all_entries += entries
         if len(found) + bad + len(entries) > limits.list_entries:
@@ -213,18 +216,18 @@ async def read_list(
 
         if cursor is None:
             if bad:
-                text = "%s: %d entries that cannot be read are left out of %d; of the first: %s"
+                text = "%s: %d invalid entries of %d are left out; the first error: %s"
                 faults.say(logging.WARNING, text, printable(method), bad, bad + len(found), printable(why))
             return found
         if cursor in seen:
-            raise ProtocolError(f"{method}: the server gives the same page again, so that its list would never end")
+            raise ProtocolError(f"{method}: the server repeats a page, so the list would never end")
         seen.add(cursor)
 
     raise _too_large(method, f"{limits.list_pages} pages", "list_pages")
 
 
 def _page(method: str, member: str, raw: Raw, limits: ClientLimits) -> tuple[list[Raw], str | None]:
-    """The entries of one page, and the cursor of the next."""
+    """Return the entries of one page, and the cursor of the next one."""
     try:
         page = _read_page(raw)
         listed = page.get(member, Raw(b"null"))
@@ -234,7 +237,7 @@ def _page(method: str, member: str, raw: Raw, limits: ClientLimits) -> tuple[lis
         cursor = None if following is None else _any(following)
         return _entries(listed), cursor if isinstance(cursor, str) else None
     except MALFORMED as error:
-        raise ProtocolError(f"The server's answer to {method} cannot be read: {explain(error)}") from None
+        raise ProtocolError(f"The server's response to {method} is invalid: {explain(error)}") from None
 
 
 def _too_large(method: str, much: str, limit: str) -> ProtocolError:

@@ -1,7 +1,7 @@
-"""Python types from JSON Schemas: what a tool takes and gives, as a program's annotations say it.
+"""Python types from JSON Schemas, for the annotations of tool functions.
 
-Literal for choices, TypedDict for objects, unions; Any where the schema says nothing that a type can say. References
-within the schema are followed, none to elsewhere, and a schema that refers to itself ends at a plain object.
+Literal for choices, TypedDict for objects, unions, and Any if no type describes the schema. References within the
+schema are followed; a schema that refers to itself ends in a plain object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.json import encode
 if sys.version_info >= (3, 12):
     from typing import TypedDict
 else:
-    # Of the standard one pydantic, and so each library that asks it, takes none before Python 3.12.
+    # pydantic does not accept the standard TypedDict before Python 3.12.
     from typing_extensions import TypedDict
 
 from mcpd.protocol.references import target_of
@@ -30,7 +30,7 @@ _PLAIN: dict[str, Any] = {"string": str, "integer": int, "number": float, "boole
 
 
 class SchemaTypes:
-    """Reads one schema: `of(part, name)` is the type of a part of it, whose objects are called like `name`."""
+    """Converts one schema. `of(part, name)` is the type of a part; TypedDicts are named after `name`."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -40,7 +40,7 @@ class SchemaTypes:
         self._left = _MOST_TYPES
 
     def of(self, schema: Any, name: str, depth: int = 0) -> Any:
-        """The type of what fits a schema. Never raises: a schema that makes no sense is Any."""
+        """Return the type of a schema. Never raises: an invalid schema is Any."""
         self._left -= 1
         if not isinstance(schema, Mapping) or self._left < 0 or depth > _DEEPEST:
             return Any
@@ -77,7 +77,7 @@ class SchemaTypes:
             value = self.of(others, f"{name}_value", depth + 1) if isinstance(others, Mapping) else Any
             return dict[str, value]  # type: ignore[valid-type]
         if isinstance(others, Mapping) and others:
-            return dict[str, Any]  # no type says: these, and any others of that kind
+            return dict[str, Any]  # no type describes these members and any others of one type
 
         required = schema.get("required")
         needed = required if isinstance(required, list) else []
@@ -86,7 +86,7 @@ class SchemaTypes:
             kind = self.of(part, f"{name}_{key}", depth + 1)
             fields[str(key)] = kind if key in needed else NotRequired[kind]
         title = schema.get("title")
-        make: Any = TypedDict  # type checkers take it with names that stand there only
+        make: Any = TypedDict  # type checkers only accept literal names
         made = make(self._class_name(title if isinstance(title, str) else name), fields)
         if isinstance(text := schema.get("description"), str):
             made.__doc__ = text
@@ -105,7 +105,7 @@ class SchemaTypes:
         return wanted
 
     def _referred(self, reference: str, name: str, depth: int) -> Any:
-        """What a reference within the schema means. One that is inside what it refers to is a plain object."""
+        """Return the type of a reference. A reference to a schema that contains it is a plain object."""
         if reference in self._open:
             found = target_of(reference, self._root)
             is_object = isinstance(found, Mapping) and (found.get("type") == "object" or "properties" in found)
@@ -123,7 +123,7 @@ class SchemaTypes:
         return kind
 
     def _merged(self, schema: Mapping[str, Any], members: list[Any]) -> dict[str, Any] | None:
-        """One schema of those that all hold, if they are simple enough: objects, or one with remarks beside it."""
+        """Merge the schemas of `allOf` if they are simple enough: objects, or one schema with annotations beside it."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         for member in members[:_MOST_CHOICES]:
             steps = 0
@@ -142,7 +142,7 @@ class SchemaTypes:
 
 
 def allows_null(kind: Any) -> bool:
-    """Whether a type that was read from a schema has None among its values."""
+    """Whether None is a value of a type that was made from a schema."""
     if kind is None or kind is type(None):
         return True
     members = typing.get_args(kind)
@@ -152,7 +152,7 @@ def allows_null(kind: Any) -> bool:
 
 
 def _choices(schema: Mapping[str, Any]) -> Any:
-    """The Literal of a schema that lists its values; None if it does not, or no Literal can."""
+    """Return the Literal of a schema that lists its values; None if there is no such Literal."""
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not 0 < len(values) <= _MOST_CHOICES:
         return None
@@ -163,4 +163,4 @@ def _choices(schema: Mapping[str, Any]) -> Any:
 
 
 def _union(kinds: list[Any]) -> Any:
-    return Any if Any in kinds else typing.Union[tuple(kinds)]  # noqa: UP007 - of as many as there are
+    return Any if Any in kinds else typing.Union[tuple(kinds)]  # noqa: UP007 - of a variable number

@@ -1,14 +1,14 @@
-"""The client's side of one connection without I/O: requests that wait, questions that are open, the version.
+"""The client's side of one connection, without I/O: waiting requests, open requests of the server, and the version.
 
-Theory of operation. Frames come in through `receive`, go out through `data_to_send`; what happened comes out
-of `events`. A version is agreed on first, then anything may be asked:
+Frames are passed to `receive` and returned by `data_to_send`; `events` returns what happened. The version is negotiated
+first:
 
-    probe()          -> answered: `handshake.read_discovery` says which version to go on with
-                        accept_probe(that), if it is a modern one
-    initialize(v)    if it is a legacy one -> answered: accept_initialize(result)
-    request(...)     a modern request carries version, capabilities and identity in its `_meta`
+    probe()          -> response: `read_discovery` selects the version
+                        accept_probe(it), if the version is a modern one
+    initialize(v)    otherwise -> response: accept_initialize(result)
+    request(...)     in modern versions, `_meta` contains the version, the capabilities and the client's name
 
-What is not legal for the server to send is answered if it was a request, logged, and changes nothing.
+Illegal messages of the server are logged and otherwise ignored; illegal requests get an error response.
 
 Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/{index,versioning}, basic/patterns/{cancellation,progress}.
 """
@@ -90,25 +90,27 @@ if TYPE_CHECKING:
 
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
-"""Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
+"""A plain function that is called with progress, total and message. The response does not wait for it."""
 
 
 class ClientRequest(PendingRequest, kw_only=True, eq=False):
-    """A request to the server that waits for its answer. All but `wants_progress` is set by whoever awaits it."""
+    """A request that waits for its response. The connection sets all fields except `wants_progress`."""
 
     wants_progress: bool = False
     on_progress: OnProgress | None = None
     timeout: float | None = None
-    """How many seconds it waits without a sign of life; None for as long as it takes."""
+    """Seconds that it may wait without progress; None for no limit."""
     latest: float | None = None
-    """When it is given up, whatever the signs of life; in seconds of the event loop's clock."""
+    """When it is cancelled whatever its progress, in seconds of the event loop's clock."""
     clock: Timeout | None = None
-    """Of whoever carries it over a connection of its own."""
+    """The timeout of the task that carries it over a connection of its own."""
     carrier: Task[Any] | None = None
-    """Who carries it over a connection of its own, and would not notice that somebody else has settled it."""
+    """The task that carries it over a connection of its own. It must be interrupted when the request is settled."""
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
-        """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""
+        """Restart the clock after progress. `is_stopped`: the clock stands still, because the server waits for this
+        client.
+        """
         timeout, latest = self.timeout, self.latest
         if timeout is None or latest is None:
             return
@@ -116,22 +118,22 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
             self.deadline = latest if is_stopped else min(now + timeout, latest)
 
     def interrupt(self, now: float) -> None:
-        """End the wait, of whatever is waited for: its time is up, or somebody else has settled it."""
+        """End the wait, because the request has timed out or was settled elsewhere."""
         if self.clock is None:
             self.settle(TimeoutError())
         elif not self.clock.expired():
             self.clock.reschedule(now)
 
 
-class Answered(Struct, frozen=True):
-    """A request of ours has its answer: its result, or RemoteError; ProtocolError if it could not be read."""
+class ResponseReceived(Struct, frozen=True):
+    """A request has its outcome: the result, RemoteError, or ProtocolError for an invalid response."""
 
     request: ClientRequest
     outcome: Raw | RemoteError | ProtocolError
 
 
-class Progressed(Struct, frozen=True):
-    """How far a request of ours is."""
+class ProgressReceived(Struct, frozen=True):
+    """Progress of a request."""
 
     request: ClientRequest
     progress: float
@@ -139,31 +141,33 @@ class Progressed(Struct, frozen=True):
     message: str | None
 
 
-class Asked(RequestInFlight, eq=False):
-    """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
+class ServerRequest(RequestInFlight, eq=False):
+    """A request of the server. Answer it with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions
+    only.
+    """
 
     params: Raw
 
 
-class Withdrawn(Struct, frozen=True):
-    """The server gave its question up; an answer to it is dropped."""
+class RequestCancelled(Struct, frozen=True):
+    """The server has cancelled its request. A response to it is dropped."""
 
-    asked: Asked
+    asked: ServerRequest
 
 
-class Notified(Struct, frozen=True):
-    """The server tells something. `params` is `{}` if it had none."""
+class NotificationReceived(Struct, frozen=True):
+    """A notification of the server. `params` is `{}` if it has none."""
 
     method: str
     params: Raw
 
 
-Event: TypeAlias = Answered | Progressed | Asked | Withdrawn | Notified
+Event: TypeAlias = ResponseReceived | ProgressReceived | ServerRequest | RequestCancelled | NotificationReceived
 
 log = logging.getLogger("mcpd.client")
 
 _MARK = b"\xef\xbb\xbf"
-"""A byte order mark, which some servers write before their first message."""
+"""A byte order mark, which some servers send before their first message."""
 
 _object = Decoder(dict[str, Any]).decode
 _read_progress = Decoder(ProgressParams).decode
@@ -171,18 +175,18 @@ _read_cancelled = Decoder(CancelledParams).decode
 
 
 Frame: TypeAlias = tuple[bytes, Id | None, str | None, Heading | None]
-"""A frame, the id of the request that it is or belongs to, its method, and its heading if there are any: as
-`Channel.send` and `HeadedChannel.send_headed` take them."""
+"""A frame, the id of its request, its method, and its heading: arguments of `Channel.send` and
+`HeadedChannel.send_headed`."""
 
 
 class ClientSession:
-    """One connection, seen from the client."""
+    """The state of one connection."""
 
     def __init__(self, info: Implementation, capabilities: ClientCapabilities, faults: Faults | None = None) -> None:
         self.faults = Faults(log) if faults is None else faults
-        """What the server does wrong."""
+        """The log of protocol violations of the server."""
         self.answered_bytes = 0
-        """How much was said to requests of the server, in all."""
+        """Total size of the responses to requests of the server."""
 
         self.info = info
         self.capabilities = capabilities
@@ -191,58 +195,58 @@ class ClientSession:
         self.server_capabilities = ServerCapabilities()
         self.instructions: str | None = None
         self.headings: Headings | None = None
-        """What goes beside messages; None where the transport has no place for that."""
+        """Headers for messages; None if the transport has none."""
         self.envelope: Envelope | None = None
-        """What modern requests say of us; None until a modern version is in force."""
+        """The `_meta` of modern requests; None until a modern version is negotiated."""
 
         self.pending: PendingRequests[ClientRequest] = PendingRequests()
-        """Our requests that wait for an answer."""
-        self.in_flight: RequestsInFlight[Asked] = RequestsInFlight()
-        """The server's that wait for ours."""
+        """Requests of this client that wait for a response."""
+        self.in_flight: RequestsInFlight[ServerRequest] = RequestsInFlight()
+        """Requests of the server that wait for a response."""
         self.outgoing: list[Frame] = []
-        """The frames that `data_to_send` gives: whether there are any is asked with each frame that comes."""
+        """The frames that `data_to_send` returns. Public, so that a check for each received frame is cheap."""
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
-        """What happened since the last call."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         return events
 
     def data_to_send(self) -> list[Frame]:
-        """The frames for the server since the last call, in order, as `Channel.send` takes them."""
+        """Return the frames to send since the last call, in order."""
         frames, self.outgoing = self.outgoing, []
         return frames
 
     # ---------------------------------------------------------------------------- agreeing on a version
 
     def probe(self, version: str | None = None) -> ClientRequest:
-        """Ask a server of unknown era what it speaks, in that version or the newest there is."""
+        """Send `server/discover` to a server of unknown era, in this version or the newest one."""
         envelope = Envelope(version or table.MODERN[-1], self.info, self.capabilities)
         return self._send_request("server/discover", envelope.wrap({}), envelope)
 
     def accept_probe(self, agreed: Agreement) -> None:
-        """The answer to the probe came to a modern version: it is in force from now on."""
+        """Use the modern version that the probe negotiated."""
         self._accept(agreed)
         if self.headings is not None:
-            self.headings.agreed(agreed.version, in_session=False)
+            self.headings.set_version(agreed.version, in_session=False)
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
-        """Open a legacy connection with this version as the offer."""
+        """Send `initialize` with this version."""
         offered = table.get(version).shape(self.capabilities)
         info = table.get(version).shape(self.info)
         params = InitializeParams(protocol_version=version, capabilities=offered, client_info=info)
         return self._send_request("initialize", params)
 
     def accept_initialize(self, result: Raw) -> str:
-        """Take the server's answer, and tell it that we are ready: gives the version, which is in force from now on.
+        """Process the response to `initialize`, notify the server, and return the version, which is used from now on.
 
-        Raises UnsupportedVersion for a version we do not speak.
+        Raises UnsupportedVersion for an unknown version.
         """
         agreed = read_initialize(result)
         self._accept(agreed)
         if self.headings is not None:
-            self.headings.agreed(agreed.version, in_session=True)
+            self.headings.set_version(agreed.version, in_session=True)
         self._send_other(call("notifications/initialized"), None, "notifications/initialized")
         return agreed.version
 
@@ -255,10 +259,10 @@ class ClientSession:
     # ------------------------------------------------------------------------------------------ asking
 
     def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> ClientRequest:
-        """Send a request, which waits from now on. `params` is a struct, a mapping or raw JSON.
+        """Send a request. `params` is a struct, a mapping or raw JSON.
 
-        What no version knows may be a method of an extension, if this client offers any.
-        Raises LocalProtocolError where the version in force has no such method.
+        Methods that are unknown to all versions are allowed if the client has extensions. Raises LocalProtocolError for
+        a method that the negotiated version lacks.
         """
         version = self.version
         if version is None or method not in version.requests:
@@ -274,7 +278,7 @@ class ClientSession:
     def _send_request(
         self, method: str, members: Any, envelope: Envelope | None = None, wants_progress: bool = False
     ) -> ClientRequest:
-        # On the way of each call: names of arguments would cost as much as a function does.
+        # Keyword arguments would slow down every call.
         request = ClientRequest(method, wants_progress=True) if wants_progress else ClientRequest(method)
         request_id, headings = self.pending.add(request), self.headings
         try:
@@ -282,20 +286,20 @@ class ClientSession:
                 added = trace_context.propagated()
                 members = with_meta(members, added) if added else members
             if wants_progress:
-                # Our ids are unique, so that they serve as progress tokens too.
+                # Request ids are unique, so they also serve as progress tokens.
                 members = with_meta(members, {"progressToken": request_id})
             try:
                 frame = encode(Call(method, members, request_id)) if members else call(method, None, request_id)
             except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-                raise LocalProtocolError(f"params cannot be written as JSON: {error}") from error
+                raise LocalProtocolError(f"params cannot be encoded as JSON: {error}") from error
 
             if len(frame) > MAX_FRAME_BYTES:
-                text = f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}"
+                text = f"{method} is too large: {len(frame)} bytes; the maximum is {MAX_FRAME_BYTES}"
                 raise LocalProtocolError(text)
 
             heading = None
             if headings is not None:
-                heading = headings.of_request(method, members, None if envelope is None else envelope.version)
+                heading = headings.for_request(method, members, None if envelope is None else envelope.version)
         except BaseException:
             self.pending.take(request_id)
             raise
@@ -304,12 +308,14 @@ class ClientSession:
         return request
 
     def _send_other(self, frame: bytes, request_id: Id | None, method: str | None) -> None:
-        """Queue what is no request."""
-        heading = None if self.headings is None else self.headings.of_other()
+        """Queue a notification or a response."""
+        heading = None if self.headings is None else self.headings.for_other()
         self.outgoing.append((frame, request_id, method, heading))
 
     def cancel(self, request_id: Id, reason: str) -> bool:
-        """Give a request up; False if it had its answer. An `initialize` is not to be cancelled: only forgotten."""
+        """Cancel a request; False if it already has its response. `initialize` cannot be cancelled, and is only
+        forgotten.
+        """
         request = self.pending.take(request_id)
         if request is None:
             return False
@@ -320,7 +326,7 @@ class ClientSession:
         return True
 
     def notify(self, method: str, params: Any = None) -> None:
-        """Send a notification. Raises LocalProtocolError where the version in force has no such."""
+        """Send a notification. Raises LocalProtocolError if the negotiated version lacks it."""
         version = self._agreed()
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.notifications and not may_be_theirs:
@@ -329,19 +335,21 @@ class ClientSession:
 
     def _agreed(self) -> Version:
         if self.version is None:
-            raise LocalProtocolError("nothing can be asked before a version is agreed on")
+            raise LocalProtocolError("requests cannot be sent before a protocol version is negotiated")
         return self.version
 
     # --------------------------------------------------------------------------------------- answering
 
-    def answer(self, asked: Asked, result: Any) -> None:
-        """Answer a question of the server; nothing is sent if it was withdrawn. What is no JSON leaves it open."""
+    def answer(self, asked: ServerRequest, result: Any) -> None:
+        """Answer a request of the server, unless it was cancelled. If the result cannot be encoded, the request stays
+        open.
+        """
         if self.in_flight.is_open(asked):
             self._send_answer(Result(asked.id, result), asked.id, asked.method)
             self.in_flight.close(asked)
 
-    def refuse(self, asked: Asked, error: ProtocolError) -> None:
-        """Answer a question of the server with an error; nothing is sent if it was withdrawn."""
+    def refuse(self, asked: ServerRequest, error: ProtocolError) -> None:
+        """Answer a request of the server with an error, unless it was cancelled."""
         if self.in_flight.close(asked):
             self._send_error(error, asked.id, asked.method)
 
@@ -351,7 +359,7 @@ class ClientSession:
     def _send_answer(self, answer: Result | Failure, request_id: Id, method: str | None) -> None:
         if self.version is not None and not self.version.server_requests:
             # Spec: 2026-07-28 basic/transports: a server sends no requests, and "the client MUST NOT send responses".
-            text = "the server sent the request %s, which servers do not in %s: it is not answered"
+            text = "the server sent the request %s, which %s does not allow; it is ignored"
             self.faults.say(logging.WARNING, text, printable(method or "(unreadable)"), printable(self.version.name))
             return
         frame = encode(answer)
@@ -361,9 +369,9 @@ class ClientSession:
     # --------------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: bytes) -> tuple[ClientRequest, Raw] | None:
-        """Take one frame of the server. What came of it is in `events`.
+        """Process a frame. The events that it causes are returned by `events`.
 
-        But for a plain result, which is nearly all that comes: it is given at once, with the request that it answers.
+        A plain result, which is nearly every frame, is returned immediately, with its request.
         """
         try:
             found = decode_result(frame)
@@ -378,7 +386,6 @@ class ClientSession:
         return None
 
     def _take_other(self, frame: bytes) -> None:
-        """Take what is no plain result."""
         if frame.startswith(_MARK):
             frame = frame.removeprefix(_MARK)
         try:
@@ -390,8 +397,8 @@ class ClientSession:
         if not isinstance(message, Batch):
             self._take(message, frame)
         else:
-            # Also in versions without batches: some servers answer with a list, and the official client takes it.
-            # Each part for itself: what is kept of one must not keep the whole batch.
+            # Some servers send batches in other versions, too, and the official client accepts them. Each part is copied,
+            # so that a part which is kept does not keep the whole batch in memory.
             parts = Batch(raw.copy() for raw in message)
             for raw, part in zip(parts, decode_batch(parts), strict=True):
                 if isinstance(part, ProtocolError):
@@ -400,27 +407,27 @@ class ClientSession:
                     self._take(part, bytes(raw))
 
     def receive_error(self, error: FrameTooLarge) -> None:
-        """A message was too large to be read: who asked for it hears that, or if it cannot be told whose it is, all."""
+        """Fail the request whose response was too large; all requests, if it is unknown which one."""
         if error.is_answer is False:
             if error.request_id is not None:
                 self._send_error(error, error.request_id)
             return
         for request in self.pending.take_unread(error.request_id):
-            self._events.append(Answered(request, error))
+            self._events.append(ResponseReceived(request, error))
 
     def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
-        """What cannot be read fails the call of ours that it would have answered; a question gets the error."""
-        self.faults.say(logging.WARNING, "the server sent what cannot be read: %s", printable(error.message))
+        """Fail the request that an invalid message answers. An invalid request of the server gets an error response."""
+        self.faults.say(logging.WARNING, "the server sent an invalid message: %s", printable(error.message))
         request = self.pending.take(id_answered(frame))
         if request is not None:
-            text = f"The server's answer to {request.method} cannot be read: {error.message}"
-            self._events.append(Answered(request, type(error)(text, error.data)))
+            text = f"The server's response to {request.method} is invalid: {error.message}"
+            self._events.append(ResponseReceived(request, type(error)(text, error.data)))
         elif error.request_id is not None:
             self._send_error(error, error.request_id)
 
     def _take(self, message: Message, frame: bytes) -> None:
         if not frame.isascii() and not is_utf8(frame):
-            # Params and results are raw: nobody has looked at the text in them yet.
+            # Params and results are raw, so their text has not been checked yet.
             error = ParseError("Parse error: not UTF-8")
             error.request_id = message.id if isinstance(message, Request) else None
             self._refuse(error, frame)
@@ -434,23 +441,23 @@ class ClientSession:
     def _take_answer(self, message: Response | Failure) -> None:
         request = self.pending.take(message.id)
         if request is not None:
-            self._events.append(Answered(request, outcome_of(message)))
+            self._events.append(ResponseReceived(request, outcome_of(message)))
         elif isinstance(message, Failure):
-            # Late, after we gave it up, or an error about what could not be read: nobody waits for it.
-            text = "an error of the server that answers nothing: %s"
+            # A late response, or an error about an unreadable message.
+            text = "the server sent an error for no known request: %s"
             self.faults.say(logging.INFO, text, printable(message.error.message, 300))
 
     def _take_request(self, message: Request, frame: bytes) -> None:
         version = self.version
         if message.method == "ping":
-            # Both sides may, even before the handshake is through.
+            # Both sides may send pings, even during the handshake.
             self._send_answer(Result(message.id, {}), message.id, message.method)
         elif message.id in self.in_flight:
             self._send_error(InvalidRequest(ID_IN_USE), message.id, message.method)
         elif version is None or message.method not in version.server_requests:
             self._send_error(MethodNotFound(f"Method not found: {message.method[:100]}"), message.id, message.method)
         else:
-            asked = Asked(message.id, message.method, params_to_keep(message.params, frame))
+            asked = ServerRequest(message.id, message.method, params_to_keep(message.params, frame))
             self.in_flight.add(asked)
             self._events.append(asked)
 
@@ -463,27 +470,28 @@ class ClientSession:
                 self._take_cancelled(_read_cancelled(params))
             else:
                 _object(params)
-                self._events.append(Notified(method, params))
+                self._events.append(NotificationReceived(method, params))
         except MALFORMED as error:
-            text = "the server sent a bad %s: %s"
+            text = "the server sent an invalid %s: %s"
             self.faults.say(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_progress(self, params: ProgressParams) -> None:
         request = self.pending.get(params.progress_token)
         if request is not None and request.wants_progress:
-            self._events.append(Progressed(request, params.progress, params.total, params.message))
+            self._events.append(ProgressReceived(request, params.progress, params.total, params.message))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
-        """A question withdrawn or, in modern versions, the end of a subscription of ours: its result may not come.
+        """A cancelled request of the server or, in modern versions, the end of a subscription.
 
-        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST say it of `subscriptions/listen`, and of no other.
+        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen`, and for nothing
+        else.
         """
         asked = self.in_flight.cancel(params.request_id)
         if asked is not None:
-            self._events.append(Withdrawn(asked))
+            self._events.append(RequestCancelled(asked))
             return
 
         request = self.pending.get(params.request_id)
         if request is not None and request.method == "subscriptions/listen":
             self.pending.take(request.id)
-            self._events.append(Answered(request, Raw(b"{}")))
+            self._events.append(ResponseReceived(request, Raw(b"{}")))

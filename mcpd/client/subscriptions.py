@@ -1,7 +1,7 @@
-"""Hearing of changes in modern versions: `subscriptions/listen`.
+"""Notifications that the program wants: `Interests`, and the subscription of modern versions, `subscriptions/listen`.
 
-A modern server tells nothing that was not asked for, so that a client which wants to hear of changes keeps one
-listening request open; a new one replaces it, without a gap, when something else is to be watched.
+A modern server only sends notifications that were requested, so a client keeps one `subscriptions/listen` request open.
+When the requested notifications change, a new request replaces the old one without a gap.
 
 Spec: 2026-07-28 basic/patterns/subscriptions.
 """
@@ -17,7 +17,7 @@ from msgspec.json import Decoder, encode
 
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.connection import ClientConnection
-from mcpd.client.session import Notified
+from mcpd.client.session import NotificationReceived
 from mcpd.errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.printable import printable
@@ -25,7 +25,7 @@ from mcpd.protocol.types.base import META, LogLevel, ServerCapabilities
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, SubscriptionFilter
 
 
-class Wishes:
+class Interests:
     """The notifications that the program wants, which each new connection requests again."""
 
     def __init__(self, callbacks: Callbacks) -> None:
@@ -35,13 +35,13 @@ class Wishes:
 
     @property
     def is_listening(self) -> bool:
-        """Whether the program hears of the server without asking it anything."""
+        """Whether the program receives notifications without sending requests."""
         callbacks = self._callbacks
         hears_log = callbacks.log is not None and self.log_level is not None
         return callbacks.list_changed is not None or bool(self.uris) or hears_log
 
     def may_have_changed(self, offered: ServerCapabilities) -> Iterator[tuple[str, Raw]]:
-        """The notifications that may have been missed, by method and params."""
+        """Yield the notifications that may have been missed, as method and params."""
         if self._callbacks.list_changed is not None:
             lists = {"tools": offered.tools, "prompts": offered.prompts, "resources": offered.resources}
             for kind, capability in lists.items():
@@ -80,44 +80,44 @@ _SUBSCRIBED = frozenset(
         "notifications/resources/updated",
     )
 )
-"""What a modern server sends on a subscription and nowhere else."""
+"""Notifications that a modern server sends on a subscription only."""
 
 
 class Subscription:
-    """What one client wants to hear of."""
+    """The subscription of one connection."""
 
     def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self._connection = connection
         self._callbacks = callbacks
         self._uris: frozenset[str] = frozenset()
         self._task: asyncio.Task[None] | None = None
-        self._wishes = Wishes(callbacks)
+        self._interests = Interests(callbacks)
         self._again: set[Id] = set()
-        """Of these requests those that came after one which had ended."""
+        """Requests that replace a subscription which the server had ended."""
         self._changing = asyncio.Lock()
         self._acknowledged: dict[Id, asyncio.Future[SubscriptionFilter | None]] = {}
-        """The listening requests that are open, and what of them the server agreed to: None if it did not say."""
+        """The open requests, and what the server acknowledged for each; None if the acknowledgement is invalid."""
         connection.is_wanted = self._is_wanted
 
-    async def begin(self, wishes: Wishes) -> None:
-        """Listen for changes of lists, if the program wants to hear of any, and of what it watched before."""
-        self._wishes = wishes
-        if self._callbacks.list_changed is not None or wishes.uris:
+    async def begin(self, interests: Interests) -> None:
+        """Request the notifications that the program wants. Refusals are logged."""
+        self._interests = interests
+        if self._callbacks.list_changed is not None or interests.uris:
             try:
-                await self._listen_to(frozenset(wishes.uris), ACKNOWLEDGED_SECONDS)
+                await self._listen_to(frozenset(interests.uris), ACKNOWLEDGED_SECONDS)
             except ConnectionLost:
                 raise
             except McpdError as error:
-                log.warning("changes at the server will not be on_response of: %s", printable(error))
+                log.warning("notifications of changes cannot be received: %s", printable(error))
 
-    async def watch(self, uri: str, timeout: float | None) -> None:
-        """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
+    async def subscribe(self, uri: str, timeout: float | None) -> None:
+        """Subscribe to changes of a resource. If an error is raised, nothing has changed."""
         async with self._changing:
             if uri not in self._uris or self._task is None or self._task.done():
                 await self._listen_to(self._uris | {uri}, timeout, added=uri)
 
-    async def unwatch(self, uri: str, timeout: float | None) -> None:
-        """Hear of them no longer."""
+    async def unsubscribe(self, uri: str, timeout: float | None) -> None:
+        """End the subscription to a resource."""
         async with self._changing:
             if uri in self._uris:
                 await self._listen_to(self._uris - {uri}, timeout)
@@ -138,9 +138,9 @@ class Subscription:
         )
 
     async def _listen_to(self, uris: frozenset[str], timeout: float | None, added: str | None = None) -> None:
-        """Open the new subscription first, then end the old one: nothing is missed in between.
+        """Open the new subscription first, then end the old one, so that no notification is missed.
 
-        The old one stays if the server does not agree to the new one, or leaves `added` out of it. Raises RemoteError,
+        If the server refuses the new one, or leaves out `added`, the old one stays open. Raises RemoteError,
         RequestTimeout, ConnectionLost, ProtocolError.
         """
         wanted, task = self._filter(uris), None
@@ -165,7 +165,7 @@ class Subscription:
             await _stop(old)
 
     def _look_at(self, wanted: SubscriptionFilter, agreed: SubscriptionFilter | None, added: str | None) -> None:
-        """What the server will not tell of is logged. Raises ProtocolError if that is what was just asked for.
+        """Log what the server left out of its acknowledgement. Raises ProtocolError if `added` is missing.
 
         Spec: "The client SHOULD check the acknowledged filter … and handle any unsupported types gracefully".
         """
@@ -173,18 +173,18 @@ class Subscription:
             return
         told_of = agreed.resource_subscriptions or ()
         if added is not None and added not in told_of:
-            raise ProtocolError(f"The server does not tell when {added} changes: it left it out of what it agreed to")
+            raise ProtocolError(f"The server does not report changes of {added}: its acknowledgement leaves it out")
 
         missing = [uri for uri in wanted.resource_subscriptions or () if uri not in told_of]
         missing += [name.replace("_", " ") for name in _LISTS if getattr(wanted, name) and not getattr(agreed, name)]
         if missing:
-            text = "the server does not tell of all that was asked for: %s"
+            text = "the server does not report all changes that were requested: %s"
             self._connection.session.faults.say(logging.WARNING, text, printable(", ".join(missing), 300))
 
     async def _listen(
         self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter | None]
     ) -> None:
-        """Keep a subscription open; one that the server ends is opened again while the connection lives."""
+        """Keep a subscription open. If the server ends it, open it again while the connection lives."""
         connection, params = self._connection, ListenParams(notifications=wanted)
         pause = AGAIN_SECONDS
         while True:
@@ -203,20 +203,22 @@ class Subscription:
                 self._again.discard(request.id)
 
             if not acknowledged.done():
-                acknowledged.set_exception(error or ProtocolError("The server ended what it had not acknowledged"))
+                acknowledged.set_exception(
+                    error or ProtocolError("The server ended a subscription without acknowledging it")
+                )
                 return
             if connection.is_lost:
                 return
             if error is not None and not isinstance(error, TransportError):
-                log.warning("changes at the server will not be on_response of any more: %s", printable(error))
+                log.warning("notifications of changes are no longer received: %s", printable(error))
                 return
 
-            # Where each request has a connection of its own, only that of the subscription may be cut, again and again.
+            # If each request has its own connection, only the subscription's may be interrupted, again and again.
             pause = AGAIN_SECONDS if error is None or connection.loop.time() - began > LASTED_SECONDS else pause * 2
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
-    def _is_wanted(self, told: Notified) -> bool:
-        """Changes that no open subscription asked for are dropped: they are late, or nobody's.
+    def _is_wanted(self, told: NotificationReceived) -> bool:
+        """Drop notifications that belong to no open subscription.
 
         Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         """
@@ -230,7 +232,7 @@ class Subscription:
         acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
 
         if acknowledged is None:
-            text = "a %s that belongs to no subscription"
+            text = "the server sent a %s that belongs to no subscription"
             self._connection.session.faults.say(logging.INFO, text, printable(told.method))
         elif told.method != _ACKNOWLEDGED:
             return True
@@ -238,18 +240,18 @@ class Subscription:
             acknowledged.set_result(_agreed(told))
         elif meta is not None and meta.subscription in self._again:
             self._again.discard(meta.subscription)
-            self._connection.loop.call_soon(self._tell_of_what_was_missed)
+            self._connection.loop.call_soon(self._report_missed_changes)
         return False
 
-    def _tell_of_what_was_missed(self) -> None:
-        """Between two subscriptions nothing was on_response."""
-        self._wishes.uris.update(self._uris)
-        for method, params in self._wishes.may_have_changed(self._connection.session.server_capabilities):
+    def _report_missed_changes(self) -> None:
+        """Report changes that may have happened between two subscriptions."""
+        self._interests.uris.update(self._uris)
+        for method, params in self._interests.may_have_changed(self._connection.session.server_capabilities):
             self._connection.tell(method, params)
 
 
-def _agreed(told: Notified) -> SubscriptionFilter | None:
-    """What an acknowledgement says will be told; None if it cannot be read."""
+def _agreed(told: NotificationReceived) -> SubscriptionFilter | None:
+    """Return the acknowledged filter; None if it is invalid."""
     try:
         return _read_acknowledged(told.params).notifications
     except MALFORMED:
@@ -265,7 +267,7 @@ async def _stop(task: asyncio.Task[None]) -> None:
 
 
 class _Filter(SubscriptionFilter):
-    """A filter that knows whether it lets anything through."""
+    """A filter that knows whether it is empty."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,6 +1,6 @@
-"""From what the user named to a channel: a server in this process, an open channel, or a target by its text.
+"""Connects to a target: a server in this process, an open channel, or a command or URL, which may be given as text.
 
-Nothing of the protocol lives here, and nothing of what texts mean (that is `targets`).
+The meaning of texts is defined in `targets`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DEFAULT_LIMITS = ClientLimits()
 
 @runtime_checkable
 class InProcess(Protocol):
-    """A server in this process, as far as a client goes: `mcpd.Server` is one."""
+    """A server in this process, such as `mcpd.Server`."""
 
     def connect_memory(self) -> Any:
-        """Serve an in-memory channel, and give the client's end of it."""
+        """Serve an in-memory channel, and return the client's end of it."""
 
 
 Target: TypeAlias = InProcess | StartableChannel | NamedTarget | Sequence[str] | str | os.PathLike[str]
@@ -39,28 +39,27 @@ async def connect(
     http: HttpOptions | None = None,
     authorization: Authorization | None = None,
 ) -> StartableChannel:
-    """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none.
+    """Open a channel to a target. Raises ConfigurationError, with advice, for an unusable target.
 
-    `http` is how a server behind a URL is reached, of which a WebSocket has the headers alone; `authorization` lets
-    requests to any URL in.
+    `http` configures URLs; a WebSocket uses only its headers. `authorization` authorizes requests to URLs.
     """
-    found = named(target)
+    found = resolve(target)
     if isinstance(found, InProcess):
         channel: StartableChannel = found.connect_memory()
         return channel
     if isinstance(found, CommandTarget):
         return await _start(found, limits)
     if isinstance(found, UrlTarget):
-        return await _dial(found, limits, http, authorization)
+        return await _connect_url(found, limits, http, authorization)
     return found
 
 
-def named(target: Target) -> InProcess | StartableChannel | CommandTarget | UrlTarget:
-    """What a target is, its text read and a file as the command that serves it. Raises ConfigurationError."""
+def resolve(target: Target) -> InProcess | StartableChannel | CommandTarget | UrlTarget:
+    """Return the target of a text, with a file as the command that serves it. Raises ConfigurationError."""
     if isinstance(target, InProcess):
         return target
     if isinstance(target, (str, os.PathLike)):
-        from mcpd.client.targets.grammar import parse  # who gives a server or a command reads no text
+        from mcpd.client.targets.grammar import parse  # not needed for servers and commands
 
         target = parse(target) if isinstance(target, str) else parse(os.path.join(".", os.fspath(target)))
     if isinstance(target, FileTarget):
@@ -72,8 +71,8 @@ def named(target: Target) -> InProcess | StartableChannel | CommandTarget | UrlT
     if hasattr(target, "start") and hasattr(target, "send"):
         return target  # type: ignore[return-value]
     raise ConfigurationError(
-        f"{target!r} is nothing to connect to: give a Server, a text such as a URL or a file, "
-        "a command as a list of strings, or an open channel"
+        f"{target!r} is not a target: use a Server, a string such as a URL or a file, a command as a list of strings, "
+        "or an open channel"
     )
 
 
@@ -88,16 +87,16 @@ async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChanne
     )
 
 
-async def _dial(
+async def _connect_url(
     target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
 ) -> StartableChannel:
     if target.url.startswith("ws"):
-        from mcpd.transports.websocket.client import open_websocket  # it loads the library
+        from mcpd.transports.websocket.client import open_websocket  # imports a library
 
         if http is not None and http.headers is not None:
             target = replace(target, headers={**target.headers, **await http.fields()})
         if authorization is not None:
-            return await _let_in(target, limits, authorization)
+            return await _connect_websocket(target, limits, authorization)
 
         return await open_websocket(
             target.url,
@@ -124,8 +123,8 @@ async def _dial(
     )
 
 
-async def _let_in(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
-    """A WebSocket whose handshake has what lets it in: opened again with what its refusal asked for."""
+async def _connect_websocket(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
+    """Open a WebSocket with authorization. After a refusal, the handshake is repeated with what the server requires."""
     from mcpd.transports.websocket.client import RefusedHandshake, open_websocket
 
     asked = authorization.begin("GET", f"http{target.url[2:]}", "")

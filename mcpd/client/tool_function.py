@@ -1,4 +1,8 @@
-"""What a tool is as a function: see `functions`, which makes them."""
+"""Tools as Python functions with types, made from their schemas, for programs and agent libraries.
+
+A function takes the tool's arguments as parameters, returns its value, and raises ToolError if the tool failed. Its
+name, docstring, signature and annotations are derived from the schema.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 class ToolFunction(Protocol[Answer_co]):
-    """A tool as a function. Arguments are given by position or name, also by the names that the schema has for them."""
+    """A tool as a function. Arguments are passed by position or by name; the names of the schema are accepted, too."""
 
     __name__: str
     __qualname__: str
@@ -33,20 +37,20 @@ class ToolFunction(Protocol[Answer_co]):
     __annotations__: dict[str, Any]
     __signature__: Signature
     schema: dict[str, Any]
-    """The JSON Schema of the arguments, as the server gave it."""
+    """The JSON Schema of the arguments, as the server sent it."""
     tool: Tool
-    """The tool, as it was listed: its own name, title, description, annotations."""
+    """The listed tool, with its own name, title, description and annotations."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Answer_co:
-        """What the tool returned, as JSON has it.
+        """Call the tool, and return its JSON value.
 
-        Raises ToolError with its text if it failed, TypeError for arguments that it does not have, and what
-        `Client.call_tool` raises.
+        Raises ToolError with the tool's text if it failed, TypeError for unknown or missing arguments, and the errors
+        of `Client.call_tool`.
         """
 
 
 AwaitedToolFunction: TypeAlias = ToolFunction[Coroutine[Any, Any, Any]]
-"""One whose call is awaited."""
+"""A tool as a coroutine function."""
 
 
 def awaited_functions(
@@ -54,7 +58,7 @@ def awaited_functions(
     names: tuple[str, ...],
     call: Callable[[str, dict[str, Any]], Coroutine[Any, Any, CallToolResult]],
 ) -> list[AwaitedToolFunction]:
-    """A coroutine function for each tool, of `names` only if there are any; `call` calls one.
+    """Return a coroutine function for each tool, or for the tools of these `names`. `call` calls a tool.
 
     Raises ConfigurationError for a name that no tool has.
     """
@@ -71,7 +75,7 @@ def awaited_functions(
 def plain_functions(
     tools: Iterable[Tool], names: tuple[str, ...], call: Callable[[str, dict[str, Any]], CallToolResult]
 ) -> list[ToolFunction[Any]]:
-    """The same as plain functions."""
+    """Return plain functions instead."""
 
     def make(plan: _Plan) -> Any:
         def function(*args: Any, **kwargs: Any) -> Any:
@@ -87,8 +91,8 @@ def _all(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_Plan], 
     for name in names:
         if name not in found:
             near = get_close_matches(name, found, 3) or list(found)[:10]
-            said = f"there are {', '.join(near)}" if near else "there is none at all"
-            raise ConfigurationError(f"there is no tool {name!r}: {said}")
+            listed = f"similar or available tools: {', '.join(near)}" if near else "the server has no tools"
+            raise ConfigurationError(f"no tool {name!r}; {listed}")
 
     taken: set[str] = set()
     functions = []
@@ -107,16 +111,16 @@ def _all(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_Plan], 
 
 
 class _Argument(Struct, frozen=True):
-    """What a parameter of a function is to its tool."""
+    """How a parameter of a function maps to an argument of its tool."""
 
     key: str
-    """Its name in the schema."""
+    """The name in the schema."""
     drops_none: bool
-    """None means that it was not given: the tool has no use for it."""
+    """Whether None means that the argument is missing, because the schema does not allow null."""
 
 
 class _Plan:
-    """What a function is made of, and what its calls need."""
+    """The signature and docstring of a function, and the conversion of its arguments and result."""
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
@@ -146,7 +150,7 @@ class _Plan:
                 default = part.get("default") if isinstance(part, Mapping) else None
                 drops_none = not allows_null(kind) and kind is not Any
                 if default is None and drops_none:
-                    kind = Optional[kind]  # noqa: UP045 - `|` is not for all that a schema can say
+                    kind = Optional[kind]  # noqa: UP045 - `|` does not support all types
             self._arguments[name] = _Argument(key, drops_none)
             parameters.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
@@ -181,7 +185,7 @@ class _Plan:
         return text or None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The tool's arguments from those of a call: what was not given is not sent. Raises TypeError."""
+        """Return the tool's arguments. Arguments that were not passed are left out. Raises TypeError."""
         names = self._names
         given = {names.get(key, key): value for key, value in kwargs.items()} if names else kwargs
         bound = self.signature.bind(*args, **given).arguments
@@ -194,15 +198,15 @@ class _Plan:
         return {**others, **found}
 
     def value(self, result: CallToolResult) -> Any:
-        """What the tool returned."""
+        """Return the value of a result."""
         value = plain_value(result)
-        # Versions before 2026-07-28 know objects only: what is none is wrapped, and the schema too.
+        # Versions before 2026-07-28 only allow objects, so other values and their schemas are wrapped.
         is_wrapped = isinstance(value, dict) and value.keys() == {"result"} and result.structured_content is not UNSET
         return value["result"] if is_wrapped and _wraps(_as_dict(self.tool.output_schema)) else value
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:
-    """Whether an output schema is that of an object which has nothing but a result."""
+    """Whether an output schema describes an object with the single member `result`."""
     properties, required = schema.get("properties"), schema.get("required")
     is_one = isinstance(properties, Mapping) and list(properties) == ["result"]
     return is_one and (required == ["result"] or schema.get("x-fastmcp-wrap-result") is True)
@@ -214,12 +218,12 @@ def _as_dict(schema: Any) -> dict[str, Any]:
 
 
 def _identifier(name: str, taken: set[str]) -> str:
-    """A name that Python takes, and that no other has."""
+    """Return a valid and unique Python identifier."""
     wanted = re.sub(r"\W", "_", name) or "_"
     if wanted[0].isdigit():
         wanted = f"_{wanted}"
     if keyword.iskeyword(wanted) or wanted in ("self", "cls"):
-        wanted += "_"  # what is called so is taken for a method's
+        wanted += "_"  # libraries skip parameters with these names
     base, number = wanted, 1
     while wanted in taken:
         number += 1
@@ -229,7 +233,7 @@ def _identifier(name: str, taken: set[str]) -> str:
 
 
 def _is_for_models(tool: Tool) -> bool:
-    """Whether a model may call it: some are for an App alone. Spec: MCP Apps 2026-01-26, visibility."""
+    """Whether a model may call the tool. Spec: MCP Apps 2026-01-26, visibility."""
     shown = tool.meta.get("ui") if tool.meta else None
     visibility = shown.get("visibility") if isinstance(shown, dict) else None
     if isinstance(visibility, str):

@@ -13,7 +13,7 @@ from support.scripted_server import DISCOVERED, INITIALIZED, scripted
 from mcpd import Client, Server
 from mcpd.client import output_schemas
 from mcpd.client.limits import Faults
-from mcpd.client.output_schemas import ResultChecks, cost_of
+from mcpd.client.output_schemas import OutputSchemas, cost_of
 from mcpd.errors import LocalProtocolError, RemoteError, ResultMismatch
 from mcpd.protocol.types.interaction import PromptReference
 from mcpd.protocol.types.tools import CallToolResult, Tool
@@ -96,8 +96,8 @@ async def test_who_does_not_want_it_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     # Without the package nothing is held against anything.
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     monkeypatch.setattr(output_schemas, "_can_check", lambda: False)
-    checks = ResultChecks(Faults(LOG))
-    checks.learn([Tool(name="x", input_schema={}, output_schema=SUM)])
+    checks = OutputSchemas(Faults(LOG))
+    checks.set_tools([Tool(name="x", input_schema={}, output_schema=SUM)])
     assert checks.problem("x", CallToolResult(content=[], structured_content=1)) is None
 
 
@@ -130,8 +130,8 @@ def test_a_schema_that_could_take_for_ever_is_held_against_nothing(shape: str, c
     deep: dict[str, Any] = {}
     for _ in range(40):
         deep = {"x": deep}
-    checks = ResultChecks(Faults(LOG))
-    checks.learn([Tool(name="x", input_schema={}, output_schema=HOSTILE[shape])])
+    checks = OutputSchemas(Faults(LOG))
+    checks.set_tools([Tool(name="x", input_schema={}, output_schema=HOSTILE[shape])])
     began = time.perf_counter()
     assert checks.problem("x", CallToolResult(content=[], structured_content=deep)) is None
     assert time.perf_counter() - began < 10
@@ -139,9 +139,9 @@ def test_a_schema_that_could_take_for_ever_is_held_against_nothing(shape: str, c
 
 
 def test_what_takes_its_time_with_one_value_is_not_looked_at() -> None:
-    checks = ResultChecks(Faults(LOG))
+    checks = OutputSchemas(Faults(LOG))
     schema = {"items": {"anyOf": [{"const": number} for number in range(2000)]}}
-    checks.learn([Tool(name="x", input_schema={}, output_schema=schema)])
+    checks.set_tools([Tool(name="x", input_schema={}, output_schema=schema)])
     assert checks.problem("x", CallToolResult(content=[], structured_content=[-1])) is not None
     assert checks.problem("x", CallToolResult(content=[], structured_content=[-1] * 1_000_000)) is None
 
