@@ -153,7 +153,7 @@ def _why_unknown(target: str, place: str, attribute: str) -> str:
         return f"{place}: no such file{where}"
     if not attribute and "." in place and all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module, name the object too: {target}:server"
-    return f"{target}: no file, folder or module has this name{install_hint(target)}"
+    return f"{target}: no such file, folder or module{install_hint(target)}"
 
 
 def not_a_python_file(path: str) -> str:

@@ -73,7 +73,7 @@ def test_there_and_back(home: Path, mcpd: Said) -> None:
     assert "tools (2): plant" in out
     assert "may be missing: names of tools have room for" in out  # where the limits of the host bite
     assert f"Cursor: garden added in {cursor(home)}" in out
-    assert out.endswith("now: start Cursor again\n")
+    assert out.endswith("now: restart Cursor\n")
     entry = json.loads(cursor(home).read_text())["mcpServers"]["garden"]
     assert entry["args"][-3:] == ["serve", "--stdio", str(Path("server.py").absolute())]
     assert entry["env"] == {"BED": "north", "MCP_APPS_ENABLED": "false"}

@@ -115,9 +115,9 @@ def test_a_guarded_run_is_not_called() -> None:
     ("target", "text", "said"),
     [
         ("nosuch.py", None, "nosuch.py: no such file in "),
-        ("nosuch", None, "nosuch: no file, folder or module has this name"),
-        ("mcp-server-nosuch", None, "mcp-server-nosuch: no file, folder or module has this name; a package's command"),
-        ("no such", None, "no such: no file, folder or module has this name"),
+        ("nosuch", None, "nosuch: no such file, folder or module"),
+        ("mcp-server-nosuch", None, "mcp-server-nosuch: no such file, folder or module; if it is the command"),
+        ("no such", None, "no such: no such file, folder or module"),
         ("stdio", None, "stdio: no such file; to choose the transport, write --stdio"),
         ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a running server; name a file"),
         ("notes.txt", "hello", "notes.txt is not a Python file; name a file that ends with .py"),

@@ -173,5 +173,5 @@ def test_a_file_with_errors_is_told_what_to_mend(name: str, text: str, advice: s
     report = Report(lambda step: None)
     assert _find(ServerOptions(target=f"{tmp_path / name}:a"), report) is None
     assert advice in report.steps[0].advice
-    assert "http://HOST:PORT/mcp" in _advice_on("http://127.0.0.1:99999/mcp: this is no URL: Port out of range 0-65535")
-    assert "mcpd install --list" in _advice_on("cursor:x: Cursor has no configuration here (looked at …)")
+    assert "http://HOST:PORT/mcp" in _advice_on("http://127.0.0.1:99999/mcp is not a URL: Port out of range 0-65535")
+    assert "mcpd install --list" in _advice_on("cursor:x: Cursor has no configuration file at …")

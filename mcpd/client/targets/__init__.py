@@ -1,16 +1,13 @@
-"""What a target can be: the one grammar of `Client` and of the commands, and the configurations that it reads.
+"""The targets of a client: a command, a URL, a file, or an entry of a configuration file.
 
-    named       what a target is once its text was read
-    grammar     a text, or the words of a command line, as a target
-    urls        URLs and unix sockets
-    configured  servers out of files: FILE.json:NAME and HOST:NAME
-    hosts       the table of hosts, and where each keeps its file
-    documents   JSON with comments, TOML and YAML as objects
-    entries     one entry of a configuration, in any host's shape
-    variables   variables in the values of entries
+    named           the three kinds of target, after their text was read
+    grammar         reads the text of a target, or the words of a command line; start here
+    entries         one entry of a configuration in the format of any host, its variables, and URLs
+    configurations  configuration files: `FILE.json:NAME` and `HOST:NAME`
+    hosts           the table of hosts, and where each keeps its configuration
 
-Nothing is connected to here, and nothing started. The grammar is loaded when a text is read: most programs give a
-server or a command.
+Nothing here opens a connection or starts a process: that is `mcpd.client.target`. The grammar is imported when a text
+is read, because most programs pass a server or a command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Servers out of configuration files: `FILE.json:NAME`, and `HOST:NAME` from what an installed host is set up with.
+"""Servers from configuration files: `FILE.json:NAME`, and `HOST:NAME` from the configuration of an installed host.
 
-Files are read, never written. Of a host its user's own file is read and not what a project folder brings along: that
-is somebody else's until its host has asked, and a file like any other (`.mcp.json:NAME`) for who means it.
+Files are only read. For a host, only the user's own file is read. A project's file comes from somebody else, so the
+user must name it as a file (`.mcp.json:NAME`). Errors never show values of a file, because they may be tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 
 FORMATS = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
-"""What a file holds, by the end of its name. All JSON is read with comments, as most hosts read theirs."""
+"""The format of a file by its suffix. JSON may always contain comments, as most hosts allow them."""
 
 MOST_BYTES = 64 * 1024 * 1024
 
@@ -33,32 +33,32 @@ _NOT_A_LINE_END = re.compile(r"[^\n]")
 
 
 def format_of(path: str) -> str | None:
-    """The format of a file with this name, None for one that holds no configuration."""
+    """The format of a file by its name; None if it is not a configuration file."""
     return FORMATS.get(os.path.splitext(path)[1].lower())
 
 
 def read_document(path: str, kind: str) -> dict[str, Any]:
-    """The object in a file of this format. Raises ConfigurationError that says where the file is wrong."""
+    """Read a file of this format as an object. Raises ConfigurationError, with the position of a syntax error."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > MOST_BYTES:
-        raise ConfigurationError(f"{path} is no configuration: it has more than {MOST_BYTES} bytes")
+        raise ConfigurationError(f"{path} is too large for a configuration file: more than {MOST_BYTES} bytes")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path} is not UTF-8, at byte {error.start}") from None
+        raise ConfigurationError(f"{path} is not valid UTF-8: byte {error.start}") from None
 
     found = _READERS[kind](text, path) if text.strip() else {}
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{path}: there is no object in this file, but a {type(found).__name__}")
+        raise ConfigurationError(f"{path}: the file must contain an object, not a {type(found).__name__}")
     return found
 
 
 def without_comments(text: str) -> str:
-    """JSON without what only JSON with comments has; every character stays at its line and column."""
+    """Replace comments and trailing commas of JSON by blanks. All other text keeps its line and column."""
     return _COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
@@ -73,7 +73,7 @@ def _json(text: str, path: str) -> Any:
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
-        raise ConfigurationError(f"{path}: what is in it is nested too deeply") from None
+        raise ConfigurationError(f"{path}: the file is nested too deeply") from None
 
 
 def _toml(text: str, path: str) -> Any:
@@ -90,11 +90,11 @@ def _yaml(text: str, path: str) -> Any:
     except (problem, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
-        raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'this is no YAML'}") from None
+        raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'invalid YAML'}") from None
 
 
 def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
-    """What reads YAML, and what it raises: the library of whoever reads much of it, else that of `mcpd install`."""
+    """Return a YAML loader and its exception: from PyYAML, or from ruamel.yaml, which `mcpd install` uses."""
     try:
         yaml: Any = import_module("yaml")
         return yaml.safe_load, yaml.YAMLError
@@ -103,7 +103,7 @@ def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
     try:
         ruamel: Any = import_module("ruamel.yaml")
     except ImportError:
-        raise ConfigurationError(f"{path} is YAML, which needs a library: pip install 'mcpd-server[install]'") from None
+        raise ConfigurationError(f"{path}: reading YAML requires pip install 'mcpd-server[install]'") from None
     return ruamel.YAML(typ="safe", pure=True).load, ruamel.error.YAMLError
 
 
@@ -114,7 +114,7 @@ _MOST_NAMES = 12
 
 
 def split_file(text: str) -> tuple[str, str] | None:
-    """The file and the name in `FILE.json:NAME`; the name is "" without one. None if no such file is meant."""
+    """Split `FILE.json:NAME` into file and name. The name is "" if it is missing; None if no such file is meant."""
     colon = len(text)
     while True:
         place = text[:colon]
@@ -126,7 +126,10 @@ def split_file(text: str) -> tuple[str, str] | None:
 
 
 def read_file(path: str, name: str, environment: Mapping[str, str] = os.environ) -> CommandTarget | UrlTarget:
-    """The server of this name in a configuration file; without a name the only one. Raises ConfigurationError."""
+    """Return the server of this name in a configuration file. Without a name, the file must have exactly one server.
+
+    Raises ConfigurationError.
+    """
     kind = format_of(path)
     assert kind is not None
     full = os.path.expanduser(path)
@@ -139,9 +142,9 @@ def read_file(path: str, name: str, environment: Mapping[str, str] = os.environ)
 
 
 def all_servers(text: str) -> dict[str, str]:
-    """The targets of all servers of a configuration file, or of an installed host, by name; not what is switched off.
+    """Return the targets of all enabled servers of a configuration file or an installed host, by name.
 
-    Raises ConfigurationError for a file that is not there or cannot be read, and for a text that names neither.
+    Raises ConfigurationError for a file that is missing or invalid, and for a text that names neither.
     """
     host = HOSTS.get(text)
     servers: dict[str, Any] = {}
@@ -151,7 +154,7 @@ def all_servers(text: str) -> dict[str, str]:
     else:
         kind, full = format_of(text), os.path.expanduser(text)
         if kind is None:
-            raise ConfigurationError(f"{text}: neither a configuration file nor one of the hosts {', '.join(HOSTS)}")
+            raise ConfigurationError(f"{text}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")
         if not os.path.isfile(full):
             raise ConfigurationError(f"{text}: no such file{_near_file(full)}")
         servers = _servers(read_document(full, kind), text)
@@ -159,7 +162,7 @@ def all_servers(text: str) -> dict[str, str]:
     is_off = [name for name, entry in servers.items() if isinstance(entry, dict) and _is_off(entry)]
     found = {name: f"{text}:{name}" for name in servers if name not in is_off}
     if not found:
-        raise ConfigurationError(f"{text}: there is no server in it" + (" that is not switched off" if is_off else ""))
+        raise ConfigurationError(f"{text}: " + ("all its servers are disabled" if is_off else "contains no servers"))
     return found
 
 
@@ -168,21 +171,21 @@ def _is_off(entry: dict[str, Any]) -> bool:
 
 
 def host_files(host: Host, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The files of this host that are there, the likeliest first."""
+    """The existing configuration files of this host, the likeliest first."""
     return [path for path in places(host, environment, system()) if os.path.isfile(path)]
 
 
 def host_servers(host: Host, path: str) -> dict[str, Any]:
-    """The entries of all servers in a file of this host, by name. Raises ConfigurationError for a file that is bad."""
+    """Return the entries of all servers in a file of this host, by name. Raises ConfigurationError."""
     return servers_in(host, read_document(path, _kind(host)))
 
 
 def servers_in(host: Host, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of a file that was read already."""
+    """Return the entries of all servers in a file of this host that was already read, by name."""
     servers = _by_name(document.get(host.key))
     folders = document.get(host.folders) if host.folders else None
     if isinstance(folders, dict):
-        # What belongs to one folder goes before what belongs to all.
+        # Entries of one folder take precedence over the entries for all folders.
         found: dict[str, Any] = next(
             (folders[each] for each in _upwards(os.getcwd()) if isinstance(folders.get(each), dict)), {}
         )
@@ -191,11 +194,12 @@ def servers_in(host: Host, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ) -> CommandTarget | UrlTarget:
-    """The server that this host calls so. Raises ConfigurationError that says what the host has."""
+    """Return the server of this name in the host's configuration. Raises ConfigurationError."""
     files = host_files(host, environment)
     if not files:
-        looked = " and ".join(places(host, environment, system())) or "nowhere: it does not run on this system"
-        raise ConfigurationError(f"{host.id}:{name}: {host.name} has no configuration here (looked at {looked})")
+        paths = " and ".join(places(host, environment, system()))
+        problem = f"has no configuration file at {paths}" if paths else "does not run on this system"
+        raise ConfigurationError(f"{host.id}:{name}: {host.name} {problem}")
 
     found: dict[str, Any] = {}
     for path in files:
@@ -204,7 +208,7 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
         for project in host.project:
             if os.path.isfile(project) and name in _by_name(read_document(project, _kind(host)).get(host.key)):
                 raise ConfigurationError(
-                    f"{host.id}:{name}: {host.name} has it for this folder only; if you trust {project}, "
+                    f"{host.id}:{name}: {host.name} uses this server in this folder only; if you trust {project}, "
                     f"write {project}:{name}"
                 )
     return _read(found, name, host.id, host.variables, environment)
@@ -226,23 +230,23 @@ def _read(
 
 def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
     if not servers:
-        return f"{place}: there are no servers in it"
+        return f"{place} contains no servers"
     names = sorted(servers)
     listed = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
     if not name:
-        return f"{place}: name one of its servers, as {place}:{names[0]}; there are {listed}"
+        return f"{place}: add the name of a server, for example {place}:{names[0]}; available: {listed}"
     near = get_close_matches(name, names, 1)
     if near:
-        return f"{place}:{name}: there is no server of this name; did you mean {place}:{near[0]}? There are {listed}"
-    return f"{place}:{name}: there is no server of this name; there are {listed}"
+        return f"{place}:{name}: no such server; did you mean {place}:{near[0]}? Available: {listed}"
+    return f"{place}:{name}: no such server; available: {listed}"
 
 
 def _servers(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """The servers of a file whose host is not known: by the first key that is there, or the file is one entry."""
+    """The servers of a file of an unknown host, from the first known key."""
     for key in _KEYS:
         if key in document:
             return _by_name(document[key])
-    raise ConfigurationError(f"{path}: there is no mcpServers in it, nor servers, context_servers, mcp_servers or mcp")
+    raise ConfigurationError(f"{path}: no mcpServers, servers, context_servers, mcp_servers or mcp in this file")
 
 
 def _by_name(found: Any) -> dict[str, Any]:
@@ -252,7 +256,7 @@ def _by_name(found: Any) -> dict[str, Any]:
 
 
 def _upwards(folder: str) -> list[str]:
-    """This folder and all that it is in, as Claude Code writes them."""
+    """The folder and its parents, as Claude Code writes them."""
     found = [folder]
     while (folder := os.path.dirname(found[-1])) != found[-1]:
         found.append(folder)

@@ -1,7 +1,7 @@
-"""One entry of a configuration as a target, in the shape that any host gives it.
+"""One entry of a host's configuration as a target, the variables in its values, and URLs.
 
-The shapes differ in names only (`command` or `cmd`, `url`, `httpUrl` or `serverUrl`, `env`, `environment` or `envs`):
-one reader knows all of them, so that an entry that was copied from one host to another is understood.
+Hosts differ in names only (`command` or `cmd`; `url`, `httpUrl` or `serverUrl`; `env`, `environment` or `envs`). One
+reader accepts all of them, so an entry that was copied from one host to another works.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ _ENDPOINT = "/mcp"
 
 
 def is_url(text: str) -> bool:
-    """Whether this is meant as a URL or as a unix socket, good or bad."""
+    """Whether the text is meant as a URL or a unix socket, valid or not."""
     scheme, colon, _ = text.partition(":")
     return "://" in text or (bool(colon) and scheme.lower() in _SOCKETS)
 
 
 def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str = "") -> UrlTarget:
-    """The server at a URL or unix socket. Raises ConfigurationError, which shows no password and no query."""
+    """Return the server at a URL or unix socket.
+
+        https://example.com/mcp     http, https, ws, wss; user:password@ becomes Basic authorization
+        unix:/run/mcpd.sock         HTTP over a unix socket, at /mcp; unix:/run/mcpd.sock:/other for another path
+        ws+unix:/run/mcpd.sock      WebSocket over a unix socket
+
+    Raises ConfigurationError, whose text contains neither password nor query.
+    """
     scheme, _, rest = text.strip().partition(":")
     scheme = scheme.lower()
     if scheme in _SOCKETS:
@@ -39,19 +46,19 @@ def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str =
     if "@" in shown:
         shown = f"{scheme}://…{shown.rpartition('@')[2]}"
     if scheme not in SCHEMES:
-        raise ConfigurationError(f"{shown}: a server is reached at http://, https://, ws://, wss:// or unix:/path")
+        raise ConfigurationError(f"{shown}: unknown scheme; use http://, https://, ws://, wss:// or unix:/path")
 
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        # What Python says of some hosts repeats the password that stands before them.
+        # Python's message repeats the password of some URLs.
         why = "" if "@" in text else f": {error}"
-        raise ConfigurationError(f"{shown}: this is no URL{why}") from None
+        raise ConfigurationError(f"{shown} is not a URL{why}") from None
     if not host:
-        raise ConfigurationError(f"{shown}: the host is missing; write {scheme}://HOST/mcp")
+        raise ConfigurationError(f"{shown}: the host is missing; use {scheme}://HOST/mcp")
     if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in text.strip()):
-        raise ConfigurationError(f"{shown}: a URL has no spaces and no control characters; write %20 for a space")
+        raise ConfigurationError(f"{shown}: a URL cannot contain spaces or control characters; write %20 for a space")
 
     found = dict(headers or {})
     if parts.username is not None and not any(each.lower() == "authorization" for each in found):
@@ -64,7 +71,7 @@ def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str =
 
 
 def _socket(scheme: str, rest: str, headers: dict[str, str], text: str, name: str) -> UrlTarget:
-    """`/path`, `//` and a path, and behind it the path of the endpoint: `:/mcp`, or `#/mcp` as VS Code has it."""
+    """Split the path of the socket from the path of the endpoint: `:/mcp`, or `#/mcp` as in VS Code."""
     path, mark, endpoint = rest.partition("#")
     if not mark:
         path, mark, endpoint = rest.rpartition(":/")
@@ -75,7 +82,7 @@ def _socket(scheme: str, rest: str, headers: dict[str, str], text: str, name: st
     if path.startswith("//"):
         path = path[2:]
     if not path:
-        raise ConfigurationError(f"{text}: write the path of the socket, as unix:/run/mcpd.sock")
+        raise ConfigurationError(f"{text}: the path of the socket is missing; write, for example, unix:/run/mcpd.sock")
     if endpoint and not endpoint.startswith("/"):
         endpoint = f"/{endpoint}"
     path = os.path.abspath(os.path.expanduser(path))
@@ -99,7 +106,18 @@ _PERCENT = re.compile(rf"{_PATTERNS['shell'].pattern}|%(?P<percent>{_NAME})%")
 
 
 class Variables:
-    """Replaces variables in the values of one entry; `where` names the entry in errors and in the log."""
+    """Replaces variables in the values of one entry. `where` names the entry in errors and in the log.
+
+    `dialect` selects the syntax of the host:
+
+        braces   ${NAME}, ${NAME:-default}; an unset variable without a default stays as text and is logged
+        shell    $NAME, ${NAME}, %NAME% on Windows; an unset variable becomes ""
+        env      ${env:NAME}, ${userHome}, ${workspaceFolder}, ${pathSeparator}; an unset variable becomes ""
+        file     `braces` and `env`, for a file of an unknown host
+        curly    {env:NAME}; an unset variable becomes ""
+        secrets  ${{ secrets.NAME }}, read from the environment
+        none     no variables
+    """
 
     def __init__(self, dialect: str, environment: Mapping[str, str], where: str, *, is_windows: bool = False) -> None:
         self._pattern = _PERCENT if dialect == "shell" and is_windows else _PATTERNS.get(dialect)
@@ -108,11 +126,13 @@ class Variables:
         self._missing: set[str] = set()
 
     def expand(self, text: str) -> str:
-        """The value as the host uses it. Raises ConfigurationError for what only a host could ask its user for."""
+        """Return the text with its variables replaced. Raises ConfigurationError for a value that only the host can ask
+        for.
+        """
         return text if self._pattern is None else self._pattern.sub(self._replace, text)
 
     def get(self, name: str) -> str | None:
-        """A variable that the entry names without any signs, None if it is not set."""
+        """Return the value of an environment variable that the entry names directly; None if it is not set."""
         return self._environment.get(name)
 
     def _replace(self, match: re.Match[str]) -> str:
@@ -120,7 +140,7 @@ class Variables:
         if "input" in found:
             raise ConfigurationError(
                 f"{self._where}: the host asks its user for {match[0]}; put the value into a file of your own, "
-                "or give the server as a command or URL"
+                "or use the server's command or URL as the target"
             )
         if "place" in found:
             return self._place(found["place"])
@@ -137,7 +157,7 @@ class Variables:
         if name not in self._missing:
             self._missing.add(name)
             log.warning(
-                "%s: the variable %s is not set, and ${%s} stays as it is",
+                "%s: the variable %s is not set; ${%s} is left unchanged",
                 printable(self._where),
                 printable(name),
                 printable(name),
@@ -158,9 +178,12 @@ _WEBSOCKET = ("ws", "websocket")
 
 
 def read_entry(entry: Any, variables: Variables, where: str) -> CommandTarget | UrlTarget:
-    """What an entry starts or where it connects; `where` names it. Raises ConfigurationError, without its values."""
+    """Return the command or URL of an entry; `where` names the entry in errors.
+
+    Raises ConfigurationError, whose text contains no value of the entry.
+    """
     if not isinstance(entry, dict):
-        raise ConfigurationError(f"{where}: an entry is an object with command or url, and this is none")
+        raise ConfigurationError(f"{where}: the entry must be an object with command or url")
     kind = entry.get("type") or entry.get("transport")
     has_command = any(entry.get(name) for name in _COMMANDS)
     has_url = any(entry.get(name) for name in _URLS)
@@ -170,7 +193,7 @@ def read_entry(entry: Any, variables: Variables, where: str) -> CommandTarget | 
         return _url(entry, kind, variables, where)
 
     have = ", ".join(map(str, entry)) or "nothing"
-    raise ConfigurationError(f"{where}: neither command nor url in it; it has {have}")
+    raise ConfigurationError(f"{where}: the entry has neither command nor url, only: {have}")
 
 
 def _command(entry: dict[str, Any], variables: Variables, where: str) -> CommandTarget:
@@ -194,7 +217,7 @@ def _command(entry: dict[str, Any], variables: Variables, where: str) -> Command
 def _url(entry: dict[str, Any], kind: Any, variables: Variables, where: str) -> UrlTarget:
     url = _first(entry, _URLS)
     if not isinstance(url, str):
-        raise ConfigurationError(f"{where}: url is to be a text")
+        raise ConfigurationError(f"{where}: url must be a string")
     url = variables.expand(url)
     if kind in _WEBSOCKET and url.startswith("http"):
         url = f"ws{url[4:]}"
@@ -222,7 +245,7 @@ def _first(entry: dict[str, Any], names: tuple[str, ...]) -> Any:
 
 def _texts(values: Any, member: str, where: str) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(each, (str, int, float)) for each in values):
-        raise ConfigurationError(f"{where}: {member} is to be a list of texts")
+        raise ConfigurationError(f"{where}: {member} must be a list of strings")
     return [str(each) for each in values]
 
 
@@ -230,7 +253,7 @@ def _strings(values: Any, variables: Variables, member: str, where: str) -> dict
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigurationError(f"{where}: {member} is to be an object of texts")
+        raise ConfigurationError(f"{where}: {member} must be an object of strings")
     found = {}
     for name, value in values.items():
         if isinstance(value, bool):
@@ -238,19 +261,19 @@ def _strings(values: Any, variables: Variables, member: str, where: str) -> dict
         if isinstance(value, (str, int, float)):
             found[str(name)] = variables.expand(str(value))
         elif value is not None:
-            raise ConfigurationError(f"{where}: {member}.{name} is to be a text")
+            raise ConfigurationError(f"{where}: {member}.{name} must be a string")
     return found
 
 
 def _variable(name: str, variables: Variables, where: str) -> str:
     value = variables.get(name)
     if not value:
-        raise ConfigurationError(f"{where}: the variable {name} is not set, and its value is needed for a header")
+        raise ConfigurationError(f"{where}: a header needs the environment variable {name}, which is not set")
     return value
 
 
 def _env_file(path: str, where: str) -> Mapping[str, str]:
-    """Lines of NAME=VALUE; empty ones and those that begin with # say nothing, quotes round a value are not its own."""
+    """Read lines of NAME=VALUE. Empty lines and comments are skipped, and quotes around a value are removed."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8-sig") as file:
             lines = file.read().splitlines()

@@ -1,13 +1,14 @@
-"""The one grammar of targets, for `Client` and for every command.
+"""Reads the text of a target, for `Client` and for every command.
 
-    https://host/mcp, ws://host/mcp     a server that runs
-    unix:/path, ws+unix:/path           one on a unix socket
-    HOST:NAME                           what an installed host calls so: claude-code:github
+    https://host/mcp, ws://host/mcp     a running server
+    unix:/path, ws+unix:/path           a running server on a unix socket
+    HOST:NAME                           a server of an installed host: claude-code:github
     FILE.json:NAME                      an entry of an mcpServers file
     server.py, server.py:object, folder, package.module:object    served by a child process
-    some-server                         a command that a Python package has installed, served by a child process
+    some-server                         a console script of an installed Python package, served by a child process
 
-Read in this order. A command is words: a list in Python, behind `--` on a command line.
+The forms are tried in this order. A command is a list of words: a list in Python, or the words behind `--` on a command
+line.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from mcpd.serve_defaults import DEMO
 
 
 class UnknownTarget(ConfigurationError):
-    """There is no such target. The text says what is near; a command adds where its help is."""
+    """There is no such target. The text suggests similar names; commands add a hint to their help."""
 
 
 def parse(text: str) -> NamedTarget:
-    """What a text names. Files are looked for and configurations read; nothing is started, and no user's code runs.
+    """Return the target that a text names. Reads files and configurations, but starts nothing and runs no user code.
 
-    Raises ConfigurationError that says what there is nearby.
+    Raises ConfigurationError, with suggestions.
     """
     text = text.strip()
     if not text:
-        raise UnknownTarget("the name of the server is empty")
+        raise UnknownTarget("the target is empty")
     if is_url(text):
         return read_url(text)
     if text == DEMO:
@@ -56,13 +57,13 @@ def parse(text: str) -> NamedTarget:
 
 
 def from_words(target: str | None, command_words: Sequence[str] = ()) -> NamedTarget:
-    """What a command line names: the words behind `--` are a command, else TARGET; without either what is meant here.
+    """Return the target of a command line: the words behind `--` are a command; otherwise TARGET, or the default.
 
-    Raises ConfigurationError, also for both at once.
+    Raises ConfigurationError if both are given.
     """
     if command_words:
         if target is not None:
-            raise ConfigurationError(f"give the target {target} or a command behind --, not both")
+            raise ConfigurationError(f"use either the target {target} or a command behind --, not both")
         return CommandTarget(tuple(command_words))
     return command_of(None) if target is None else parse(target)
 
@@ -73,7 +74,7 @@ def _file(text: str) -> FileTarget:
     if not colon or attribute.endswith(".py") or os.sep in attribute or "/" in attribute:
         place, attribute = text, ""
     path = os.path.expanduser(place)
-    # As `mcpd serve` reads it: the name of a package here is a module.
+    # Like `mcpd serve`: the name of a package in this folder is a module.
     is_package = place.isidentifier() and os.path.isfile(os.path.join(path, "__init__.py"))
     if (os.path.isdir(path) and not is_package) or (os.path.isfile(path) and path.endswith(".py")):
         return FileTarget(os.path.abspath(path), attribute)
@@ -89,7 +90,7 @@ def _file(text: str) -> FileTarget:
 
 
 def _has_top(name: str) -> bool:
-    """Whether the outermost package or module of that name is there; nothing is loaded for it."""
+    """Whether the outermost package or module of that name exists. It is not imported."""
     top, dot, _ = name.partition(".")
     try:
         spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
@@ -99,7 +100,7 @@ def _has_top(name: str) -> bool:
 
 
 def installed_commands(name: str) -> list[EntryPoint]:
-    """The command that Python packages have installed under this name, else all of the package of this name."""
+    """The console script of this name, or all console scripts of the package of this name."""
     wanted = _normalized(name)
     found = []
     for each in entry_points(group="console_scripts"):
@@ -115,7 +116,7 @@ def _normalized(name: str) -> str:
 
 
 def near_target(place: str, attribute: str = "") -> str:
-    """`; did you mean …?`, with the nearest file, folder or module and the object in it; "" if none is near."""
+    """Return `; did you mean …?` with the nearest file, folder or module; "" if nothing is near."""
     folder, base = os.path.split(os.path.expanduser(place))
     known = {}
     for name in _listed(folder):
@@ -131,7 +132,7 @@ def near_target(place: str, attribute: str = "") -> str:
 
 
 def _near_module(name: str) -> str:
-    """The module that is nearest to a dotted name with one mistake in it; "" if none is near."""
+    """The module nearest to a dotted name with one typo; "" if nothing is near."""
     parts = name.split(".")
     search = [os.getcwd(), *sys.path]
     for at, part in enumerate(parts):
@@ -144,18 +145,17 @@ def _near_module(name: str) -> str:
 
 
 def _why_not(text: str, place: str, path: str) -> str:
-    """What is wrong with a text that names nothing."""
+    """Say why a text names no target, and what to write instead."""
     if os.path.isfile(path):
-        how = f"write it as a command: mcpd … -- {place}, in Python [{place!r}]"
-        return f"{place} is no Python file; {how}"
+        return f"{place} is not a Python file; to run it as a command, use mcpd … -- {place}, or [{place!r}] in Python"
     if place in HOSTS or text in HOSTS:
         return _of_host(text)
     if " " in text:
-        return f"{text}: no such file; a command is a list of words, behind -- on a command line"
+        return f"{text}: no such file; to run a command, put its words behind -- on the command line, or in a list"
     first, _, last = text.rpartition(":")
     port = last.partition("/")[0]
     if port.isdigit() and first and "/" not in first:
-        return f"{text}: write the whole URL, as http://{first}:{last if '/' in last else f'{last}/mcp'}"
+        return f"{text}: use the whole URL: http://{first}:{last if '/' in last else f'{last}/mcp'}"
 
     if path.endswith(".py") or os.sep in place:
         where = "" if os.path.isabs(path) else f" in {os.getcwd()}"
@@ -166,28 +166,28 @@ def _why_not(text: str, place: str, path: str) -> str:
         return f"{text}: {_WITHOUT_FILE[first].replace('NAME', name or 'NAME')}"
     near = get_close_matches(first, HOSTS, 1)
     if near and ":" in text:
-        return f"{text}: there is no host of this name; did you mean {near[0]}:{text.partition(':')[2]}?"
+        return f"{text}: no such host; did you mean {near[0]}:{text.partition(':')[2]}?"
     near_name = near_target(place, text[len(place) + 1 :]) or install_hint(text)
-    return f"{text}: no file, folder or module has this name{near_name}"
+    return f"{text}: no such file, folder or module{near_name}"
 
 
 def install_hint(text: str) -> str:
-    """Say how to get a package's command, for a text that looks like the name of one, as mcp-server-time."""
+    """Return how to install the command of a package, if the text looks like a package name (mcp-server-time)."""
     if not _COMMAND.fullmatch(text):
         return ""
-    return f"; a package's command is served where the package is installed: {sys.executable} -m pip install {text}"
+    return f"; if it is the command of a Python package, install it: {sys.executable} -m pip install {text}"
 
 
 _COMMAND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
-_IN_SETTINGS = "has its servers in its settings, not in a file: give the URL or the command that stands there"
+_IN_SETTINGS = "keeps its servers in its settings, not in a file: use the URL or the command from there"
 _WITHOUT_FILE = {
-    "librechat": "LibreChat has its servers in the librechat.yaml of its deployment: write librechat.yaml:NAME",
+    "librechat": "LibreChat keeps its servers in the librechat.yaml of its deployment: use librechat.yaml:NAME",
     "jetbrains-ai": f"JetBrains AI Assistant {_IN_SETTINGS}",
     "chatgpt": f"ChatGPT {_IN_SETTINGS}",
     "claude-ai": f"claude.ai {_IN_SETTINGS}",
     "open-webui": f"Open WebUI {_IN_SETTINGS}",
 }
-"""Hosts that keep no file on the machine of who uses them, and what to do."""
+"""Hosts without a configuration file on the user's machine, and what to do."""
 
 
 def _of_host(text: str) -> str:
@@ -195,8 +195,9 @@ def _of_host(text: str) -> str:
     for path in host_files(host):
         names = sorted(host_servers(host, path))
         if names:
-            return f"{text} is a host: name one of its servers, as {text}:{names[0]}; there are {', '.join(names)}"
-    return f"{text} is a host, and there are no servers in its configuration"
+            listed = ", ".join(names)
+            return f"{text} is a host: add the name of a server, for example {text}:{names[0]}; available: {listed}"
+    return f"{text} is a host with no servers in its configuration"
 
 
 def _listed(folder: str) -> list[str]:

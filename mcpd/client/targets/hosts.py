@@ -1,12 +1,12 @@
-"""Hosts that start MCP servers, and where each keeps them: one table of data, for whoever reads or writes them.
+"""The hosts that start MCP servers, and where each keeps its configuration: one table, used for reading and writing.
 
-A place is a path with `/`, below a folder that the operating system or the host's own variable names:
+A path is written with `/`, below a folder that the operating system or an environment variable names:
 
-    ~           the home folder            {config}    $XDG_CONFIG_HOME, else ~/.config
+    ~           the home folder            {config}    $XDG_CONFIG_HOME, or ~/.config
     {support}   ~/Library/Application Support (macOS)   {roaming}, {local}   %APPDATA%, %LOCALAPPDATA% (Windows)
-    {NAME:-~/x} the variable NAME, else that path
+    {NAME:-~/x} the environment variable NAME, or that path
 
-A `*` in it stands for anything. Nothing here is read but by `places`.
+A `*` matches anything. Only `places` looks at the file system.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 
 class Files(Struct, frozen=True):
-    """Places of a host's file on each system, the likeliest first; none where it does not run."""
+    """Paths of a host's file on each system, the likeliest first. Empty where the host does not run."""
 
     macos: tuple[str, ...] = ()
     linux: tuple[str, ...] = ()
@@ -29,79 +29,99 @@ class Files(Struct, frozen=True):
 
 
 class HostLimits(Struct, frozen=True):
-    """What a host takes of a server; None where it has no limit that is known."""
+    """The limits of a host; None means no known limit."""
 
     tool_name: int | None = None
-    """Characters of a tool's whole name, `prefix` included."""
+    """Maximum length of a tool name, including `prefix`."""
     prefix: str = ""
-    """What the host puts before the name of a tool, with `{server}` for the server's."""
+    """The prefix that the host adds to tool names; `{server}` is the name of the server."""
     tools: int | None = None
-    """Of all servers together."""
+    """Maximum number of tools of all servers together."""
     instructions: int | None = None
-    """Characters of `instructions` that are sure to be read."""
+    """Number of characters of `instructions` that the host uses."""
     start_seconds: float = 60.0
-    """How long a server has for its first answer."""
+    """Seconds within which a server must send its first response."""
 
 
 class Host(Struct, frozen=True):
-    """One host. The first file that is there holds what it starts; `project` is what one project adds for itself."""
+    """One host. It reads the first of `files` that exists; `project` are files that a project adds."""
 
     id: str
     name: str
     files: Files
     project: tuple[str, ...] = ()
-    """Places below a project's folder."""
+    """Paths below the folder of a project."""
     format: str = "json"
     """`json`, `jsonc` (with comments and trailing commas), `toml` or `yaml`."""
     key: str = "mcpServers"
-    """The member of the file that holds the servers: an object by name, or a list of objects with a `name`."""
+    """The member with the servers: an object by name, or a list of objects with a `name`."""
     folders: str = ""
-    """The member with what belongs to one folder only, by its path; "" for none. It has `key` again."""
+    """The member with settings of single folders, by path. Each has `key` again. "" if there is no such member."""
     variables: str = "none"
-    """How variables are written in values: a dialect of `variables`."""
+    """The syntax of variables in values: a dialect of `entries.Variables`."""
     shape: str = "plain"
-    """How it writes an entry: a name in `mcpd.install.shapes`."""
-    notice: str = "start {host} again"
-    """What its user does so that it sees a change of its file; `{host}` is its name."""
+    """The format of an entry: a name in `mcpd install`'s table of shapes."""
+    notice: str = "restart {host}"
+    """What the user must do after the file has changed; `{host}` is the name of the host."""
     asks: bool = False
-    """It asks its user before it starts what a project's file says."""
+    """Whether it asks the user before it starts the servers of a project's file."""
     link: str = ""
-    """The kind of link that adds a server to it: `cursor`, `vscode`, `vscode-insiders` or `goose`; "" for none."""
+    """The kind of link that adds a server: `cursor`, `vscode`, `vscode-insiders` or `goose`; "" for none."""
     environment: str = "sdk"
-    """Which of its own variables it gives a server: `sdk` (those of the official libraries), `codex` (fewer on
+    """Which environment variables it passes to servers: `sdk` (as the official libraries), `codex` (fewer on
     Windows), `filtered` (all whose names do not look like secrets) or `whole`."""
     rewrites: bool = False
-    """It writes its file from memory while it runs: what others have put in meanwhile is lost."""
+    """Whether it overwrites its file while it runs, which loses changes of others."""
     processes: tuple[str, ...] = ()
-    """What its processes are called, without `.exe`; known of hosts that rewrite their file."""
+    """Names of its processes, without `.exe`; set for hosts that overwrite their file."""
     program: str = ""
-    """Its command on a PATH, by which it is known to be there before it has a file; "" for none."""
+    """Its command on PATH, which shows that it is installed although it has no file yet; "" for none."""
     has_apps: bool = False
-    """It shows MCP Apps."""
+    """Whether it supports MCP Apps."""
     limits: HostLimits = HostLimits()
 
 
-def _everywhere(*found: str) -> Files:
+def _all_systems(*found: str) -> Files:
     return Files(found, found, found)
 
 
-def _apart(macos: str, linux: str, windows: str) -> Files:
+def _each_system(macos: str, linux: str, windows: str) -> Files:
     return Files((macos,), (linux,), (windows,))
 
 
-def _config(rest: str, windows: str) -> Files:
-    return _apart(f"{{config}}/{rest}", f"{{config}}/{rest}", f"{{roaming}}/{windows}")
+def _config(path: str, windows: str) -> Files:
+    return _each_system(f"{{config}}/{path}", f"{{config}}/{path}", f"{{roaming}}/{windows}")
 
 
-def _vscode(rest: str, name: str = "Code") -> Files:
-    place = f"{name}/User/{rest}"
-    return _apart(f"{{support}}/{place}", f"{{config}}/{place}", f"{{roaming}}/{place}")
+def _vscode(path: str, name: str = "Code") -> Files:
+    place = f"{name}/User/{path}"
+    return _each_system(f"{{support}}/{place}", f"{{config}}/{place}", f"{{roaming}}/{place}")
 
 
-_CODING = "~/Library/Developer/Xcode/CodingAssistant"
+def _vscode_host(id: str, name: str, folder: str, program: str) -> Host:
+    return Host(
+        id,
+        name,
+        _vscode("mcp.json", folder),
+        (".vscode/mcp.json",),
+        format="jsonc",
+        key="servers",
+        variables="env",
+        shape="typed",
+        notice="{host} reads the change at once; start the server there with MCP: List Servers",
+        asks=True,
+        link=id,
+        environment="whole",
+        has_apps=True,
+        limits=HostLimits(tools=128),
+        program=program,
+    )
 
-_AT_ONCE = "{host} sees it at once"
-_NEW_CHAT = "start {host} again; /mcp in it shows whether the server is connected"
+
+_XCODE = "~/Library/Developer/Xcode/CodingAssistant"
+
+_AT_ONCE = "{host} reads the change at once"
+_NEW_CHAT = "restart {host}; its command /mcp shows whether the server is connected"
 _CODEX_LIMITS = HostLimits(tool_name=64, prefix="mcp__{server}__", instructions=512, start_seconds=10.0)
 
 _ALL = (
@@ -117,7 +137,7 @@ _ALL = (
             ),
         ),
         shape="no-url",
-        notice="quit {host} (from its menu or tray icon: closing the window is not enough) and start it again",
+        notice="quit {host} from its menu or tray icon (closing the window is not enough), then start it again",
         rewrites=True,
         processes=("Claude", "claude-desktop"),
         has_apps=True,
@@ -125,7 +145,7 @@ _ALL = (
     Host(
         "claude-code",
         "Claude Code",
-        _everywhere("{CLAUDE_CONFIG_DIR:-~}/.claude.json"),
+        _all_systems("{CLAUDE_CONFIG_DIR:-~}/.claude.json"),
         (".mcp.json",),
         folders="projects",
         variables="braces",
@@ -141,7 +161,7 @@ _ALL = (
     Host(
         "cursor",
         "Cursor",
-        _everywhere("~/.cursor/mcp.json"),
+        _all_systems("~/.cursor/mcp.json"),
         (".cursor/mcp.json",),
         variables="env",
         link="cursor",
@@ -149,44 +169,12 @@ _ALL = (
         limits=HostLimits(tool_name=60, prefix="{server}:"),
         program="cursor",
     ),
-    Host(
-        "vscode",
-        "VS Code",
-        _vscode("mcp.json"),
-        (".vscode/mcp.json",),
-        format="jsonc",
-        key="servers",
-        variables="env",
-        shape="typed",
-        notice="{host} sees it at once; start the server from the line above its entry, or from MCP: List Servers",
-        asks=True,
-        link="vscode",
-        environment="whole",
-        has_apps=True,
-        limits=HostLimits(tools=128),
-        program="code",
-    ),
-    Host(
-        "vscode-insiders",
-        "VS Code Insiders",
-        _vscode("mcp.json", "Code - Insiders"),
-        (".vscode/mcp.json",),
-        format="jsonc",
-        key="servers",
-        variables="env",
-        shape="typed",
-        notice="{host} sees it at once; start the server from the line above its entry, or from MCP: List Servers",
-        asks=True,
-        link="vscode-insiders",
-        environment="whole",
-        has_apps=True,
-        limits=HostLimits(tools=128),
-        program="code-insiders",
-    ),
+    _vscode_host("vscode", "VS Code", "Code", "code"),
+    _vscode_host("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders"),
     Host(
         "codex",
         "Codex",
-        _everywhere("{CODEX_HOME:-~/.codex}/config.toml"),
+        _all_systems("{CODEX_HOME:-~/.codex}/config.toml"),
         (".codex/config.toml",),
         format="toml",
         key="mcp_servers",
@@ -199,12 +187,12 @@ _ALL = (
     Host(
         "gemini-cli",
         "Gemini CLI",
-        _everywhere("~/.gemini/settings.json"),
+        _all_systems("~/.gemini/settings.json"),
         (".gemini/settings.json",),
         format="jsonc",
         variables="shell",
         shape="http-url",
-        notice="start {host} again, in a folder that it trusts; /mcp in it shows whether the server is connected",
+        notice="restart {host} in a folder that it trusts; its command /mcp shows whether the server is connected",
         environment="filtered",
         limits=HostLimits(tool_name=63, start_seconds=600.0),
         program="gemini",
@@ -212,7 +200,7 @@ _ALL = (
     Host(
         "antigravity",
         "Google Antigravity",
-        _everywhere("~/.gemini/config/mcp_config.json", "~/.gemini/antigravity/mcp_config.json"),
+        _all_systems("~/.gemini/config/mcp_config.json", "~/.gemini/antigravity/mcp_config.json"),
         (".agents/mcp_config.json",),
         shape="server-url",
         program="agy",
@@ -252,7 +240,7 @@ _ALL = (
     Host(
         "windsurf",
         "Windsurf",
-        _everywhere("~/.codeium/windsurf/mcp_config.json"),
+        _all_systems("~/.codeium/windsurf/mcp_config.json"),
         variables="env",
         shape="server-url",
         limits=HostLimits(tools=100),
@@ -261,7 +249,7 @@ _ALL = (
     Host(
         "cline",
         "Cline",
-        _everywhere("{CLINE_MCP_SETTINGS_PATH:-~/.cline/data/settings/cline_mcp_settings.json}"),
+        _all_systems("{CLINE_MCP_SETTINGS_PATH:-~/.cline/data/settings/cline_mcp_settings.json}"),
         shape="cline",
         notice=_AT_ONCE,
         program="cline",
@@ -276,7 +264,7 @@ _ALL = (
     Host(
         "copilot-cli",
         "GitHub Copilot CLI",
-        _everywhere("~/.copilot/mcp-config.json"),
+        _all_systems("~/.copilot/mcp-config.json"),
         variables="braces",
         shape="copilot-cli",
         program="copilot",
@@ -304,11 +292,11 @@ _ALL = (
         shape="request-init",
         notice=_AT_ONCE,
     ),
-    Host("junie", "JetBrains Junie", _everywhere("~/.junie/mcp/mcp.json"), (".junie/mcp/mcp.json",), program="junie"),
+    Host("junie", "JetBrains Junie", _all_systems("~/.junie/mcp/mcp.json"), (".junie/mcp/mcp.json",), program="junie"),
     Host(
         "opencode",
         "OpenCode",
-        _everywhere("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
+        _all_systems("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
         ("opencode.json", "opencode.jsonc"),
         format="jsonc",
         key="mcp",
@@ -320,7 +308,7 @@ _ALL = (
     Host(
         "kilo",
         "Kilo Code",
-        _everywhere("{config}/kilo/kilo.jsonc"),
+        _all_systems("{config}/kilo/kilo.jsonc"),
         (".kilo/kilo.jsonc", "kilo.jsonc"),
         format="jsonc",
         key="mcp",
@@ -341,29 +329,31 @@ _ALL = (
     Host(
         "kiro",
         "Kiro",
-        _everywhere("~/.kiro/settings/mcp.json"),
+        _all_systems("~/.kiro/settings/mcp.json"),
         (".kiro/settings/mcp.json",),
         variables="braces",
         shape="streamable-http",
         notice=_AT_ONCE,
         program="kiro",
     ),
-    Host("lm-studio", "LM Studio", _everywhere("~/.lmstudio/mcp.json"), notice=_AT_ONCE, program="lms"),
+    Host("lm-studio", "LM Studio", _all_systems("~/.lmstudio/mcp.json"), notice=_AT_ONCE, program="lms"),
     Host(
         "continue",
         "Continue",
-        _everywhere("~/.continue/config.yaml"),
+        _all_systems("~/.continue/config.yaml"),
         format="yaml",
         variables="secrets",
         shape="continue",
         notice=_AT_ONCE,
         program="cn",
     ),
-    Host("amazon-q", "Amazon Q Developer", _everywhere("~/.aws/amazonq/mcp.json"), (".amazonq/mcp.json",), program="q"),
+    Host(
+        "amazon-q", "Amazon Q Developer", _all_systems("~/.aws/amazonq/mcp.json"), (".amazonq/mcp.json",), program="q"
+    ),
     Host(
         "qwen-code",
         "Qwen Code",
-        _everywhere("~/.qwen/settings.json"),
+        _all_systems("~/.qwen/settings.json"),
         (".qwen/settings.json",),
         format="jsonc",
         variables="shell",
@@ -375,7 +365,7 @@ _ALL = (
     Host(
         "xcode-claude",
         "Xcode with Claude",
-        Files((f"{_CODING}/ClaudeAgentConfig/.claude.json",)),
+        Files((f"{_XCODE}/ClaudeAgentConfig/.claude.json",)),
         variables="braces",
         shape="typed",
         rewrites=True,
@@ -384,7 +374,7 @@ _ALL = (
     Host(
         "xcode-codex",
         "Xcode with Codex",
-        Files((f"{_CODING}/codex/config.toml",)),
+        Files((f"{_XCODE}/codex/config.toml",)),
         format="toml",
         key="mcp_servers",
         shape="codex",
@@ -394,20 +384,20 @@ _ALL = (
 )
 
 HOSTS: dict[str, Host] = {host.id: host for host in _ALL}
-"""By id, the word before the colon of a target."""
+"""Hosts by id, which is the word before the colon of a target."""
 
 _VARIABLE = re.compile(r"\{(\w+)(?::-([^}]*))?\}")
 
 
 def system() -> str:
-    """`macos`, `linux` (any other Unix too) or `windows`."""
+    """Return `macos`, `windows`, or `linux` for any other Unix."""
     return {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
 
 
 def places(host: Host, environment: Mapping[str, str], system: str) -> list[str]:
-    """Where this host keeps its file, the likeliest first, files that are not there among them.
+    """Return the paths of this host's file, the likeliest first, including files that do not exist.
 
-    A pattern gives a path for each folder that it matches; one that matches none gives nothing.
+    A pattern is replaced by the paths of the folders that it matches.
     """
     found = []
     for place in getattr(host.files, system):
@@ -422,7 +412,7 @@ def places(host: Host, environment: Mapping[str, str], system: str) -> list[str]
 
 
 def project_places(host: Host, folder: str) -> list[str]:
-    """Where this host looks for what one project adds, the likeliest first; [] for a host that has no such file."""
+    """Return the paths of this host's file in the folder of a project, the likeliest first."""
     return [os.path.join(folder, *place.split("/")) for place in host.project]
 
 

@@ -1,7 +1,7 @@
-"""What a target is once its text was read: a command, a URL, or a file that a child process of ours serves.
+"""The kinds of target: a command, a URL, or a file that a child process of mcpd serves.
 
-Values of headers and variables are secrets: neither `str` nor `repr` shows them, nor what a URL has behind its `?`, nor
-what a command is given as a token or password.
+Header values, environment variables, the query of a URL and tokens or passwords of a command are secrets: neither `str`
+nor `repr` shows them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ DEMO_NAME = "the demo server of mcpd"
 
 
 class CommandTarget(Struct, frozen=True, repr_omit_defaults=True):
-    """A server that is started as a child process and spoken to over its stdin and stdout.
+    """A server that is started as a child process and speaks over its stdin and stdout.
 
-    `env` are variables beside those of this process, `cwd` is the folder that it runs in, None for this one.
+    `env` is added to the environment of this process. `cwd` is the working directory; None means the current one.
     """
 
     command: tuple[str, ...]
     env: dict[str, str] | None = None
     cwd: str | None = None
     name: str = ""
-    """What the user called it, if that was not the command itself."""
+    """The user's name for it, if that was not the command itself."""
 
     def __str__(self) -> str:
         return self.name or _shorten(shlex.join(mask_command(self.command)))
@@ -40,11 +40,11 @@ class CommandTarget(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class UrlTarget(Struct, frozen=True, repr_omit_defaults=True):
-    """A server that runs already: `http`, `https`, `ws` or `wss`.
+    """A server that is already running: `http`, `https`, `ws` or `wss`.
 
-    `headers` go with each request, or with the handshake of a WebSocket. `socket` is the path of the unix socket that
-    is connected to in place of the URL's host, `ca_file` a PEM file of the authorities that `https` and `wss` trust
-    in place of the system's.
+    `headers` are sent with each request, or with the handshake of a WebSocket. `socket` is the path of a unix socket to
+    connect to instead of the URL's host. `ca_file` is a PEM file of certificate authorities to trust instead of the
+    system's.
     """
 
     url: str
@@ -52,7 +52,7 @@ class UrlTarget(Struct, frozen=True, repr_omit_defaults=True):
     socket: str | None = None
     ca_file: str | None = None
     name: str = ""
-    """What the user called it, if that was not the URL itself."""
+    """The user's name for it, if that was not the URL itself."""
 
     def __str__(self) -> str:
         if self.name:
@@ -64,12 +64,12 @@ class UrlTarget(Struct, frozen=True, repr_omit_defaults=True):
 
 
 class FileTarget(Struct, frozen=True, repr_omit_defaults=True):
-    """A file, a folder or a module that `mcpd serve` serves, in a child process; `object` in it, or its only one."""
+    """A file, folder or module that `mcpd serve` serves in a child process. `object` selects a server in it."""
 
     path: str
     object: str = ""
     name: str = ""
-    """What the user called it, if that was not its path."""
+    """The user's name for it, if that was not its path."""
 
     def __str__(self) -> str:
         return self.name or _shorten(self.words)
@@ -79,7 +79,7 @@ class FileTarget(Struct, frozen=True, repr_omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """It as TARGET of `mcpd serve`."""
+        """The TARGET argument of `mcpd serve`."""
         return f"{self.path}:{self.object}" if self.object else self.path
 
 
@@ -87,11 +87,11 @@ NamedTarget: TypeAlias = CommandTarget | UrlTarget | FileTarget
 
 
 def command_of(target: FileTarget | None) -> CommandTarget:
-    """The child process that serves this: `mcpd serve --stdio`, by the Python that runs us.
+    """Return the command that serves a file: `mcpd serve --stdio`, run by this Python.
 
-    None is the folder that is meant where it starts, or the demo server.
+    None serves the folder that the command starts in, or the demo server.
     """
-    # Of a file with a header another Python runs us, which has no mcpd of its own.
+    # A file with inline dependencies runs in another Python, which does not have mcpd installed.
     words = [os.environ.get("_MCPD_PYTHON", sys.executable), *OVER_STDIO]
     if target is None:
         return CommandTarget((*words,), name=DEMO_NAME)
@@ -100,7 +100,7 @@ def command_of(target: FileTarget | None) -> CommandTarget:
 
 
 def _nearby(words: str) -> str:
-    """A path as it is written from here, or the whole of it where that is shorter."""
+    """The path relative to the current folder, or the absolute path if that is shorter."""
     return min(os.path.relpath(words), words, key=len)
 
 

@@ -72,18 +72,18 @@ def test_an_mcp_servers_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("{", r"line 1, column 2: "),
         ('{"mcpServers": {"a": nonsense}}', "line 1, column 22"),
-        ("[]", "there is no object in this file, but a list"),
-        ("{}", "there is no mcpServers in it"),
-        ('{"mcpServers": {}}', "there are no servers in it"),
+        ("[]", "the file must contain an object, not a list"),
+        ("{}", "no mcpServers, servers"),
+        ('{"mcpServers": {}}', "contains no servers"),
         ('{"mcpServers": {"github": {"command": "a"}, "git": {"command": "b"}}}',
-         r"did you mean mcp\.json:github\? There are git, github"),
-        ('{"mcpServers": {"githup": 3}}', "an entry is an object"),
-        ('{"mcpServers": {"githup": {"args": []}}}', "neither command nor url in it; it has args"),
-        ('{"mcpServers": {"githup": {"command": "a", "args": "b"}}}', "args is to be a list of texts"),
-        ('{"mcpServers": {"githup": {"command": "a", "env": {"TOKEN": ["secret"]}}}}', r"env\.TOKEN is to be a text"),
-        ('{"mcpServers": {"githup": {"url": "ftp://secret@x"}}}', "githup: ftp://…x: a server is reached at"),
+         r"did you mean mcp\.json:github\? Available: git, github"),
+        ('{"mcpServers": {"githup": 3}}', "the entry must be an object"),
+        ('{"mcpServers": {"githup": {"args": []}}}', "the entry has neither command nor url, only: args"),
+        ('{"mcpServers": {"githup": {"command": "a", "args": "b"}}}', "args must be a list of strings"),
+        ('{"mcpServers": {"githup": {"command": "a", "env": {"TOKEN": ["secret"]}}}}', r"env\.TOKEN must be a string"),
+        ('{"mcpServers": {"githup": {"url": "ftp://secret@x"}}}', "githup: ftp://…x: unknown scheme; use"),
         ('{"servers": {"githup": {"command": "a", "args": ["${input:secret-id}"]}}}', "the host asks its user for"),
-        ('{"mcpServers": {"githup": {"url": "https://x", "bearer_token_env_var": "NO_SUCH"}}}', "NO_SUCH is not set"),
+        ('{"mcpServers": {"githup": {"url": "https://x", "bearer_token_env_var": "NO_SUCH"}}}', "NO_SUCH, which"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )  # fmt: skip
@@ -96,11 +96,11 @@ def test_files_that_are_wrong(tmp_path: Path, text: str, said: str) -> None:
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_bytes(b'{"mcpServers": "\xff"}')
-    with pytest.raises(ConfigurationError, match="is not UTF-8, at byte 16"):
+    with pytest.raises(ConfigurationError, match="is not valid UTF-8: byte 16"):
         parse("mcp.json:a")
     with (tmp_path / "mcp.json").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    with pytest.raises(ConfigurationError, match="is no configuration: it has more than"):
+    with pytest.raises(ConfigurationError, match="is too large for a configuration file: more than"):
         parse("mcp.json:a")
 
 
@@ -108,7 +108,9 @@ def test_a_name_that_is_near(tmp_path: Path) -> None:
     write(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}})
     with pytest.raises(ConfigurationError, match=r"did you mean .*mcp\.json\?"):
         parse("mpc.json:a")
-    with pytest.raises(ConfigurationError, match=r"mcp\.json: name one of its servers, as mcp\.json:a; there are a, b"):
+    with pytest.raises(
+        ConfigurationError, match=r"mcp\.json: add the name of a server, for example mcp\.json:a; available: a, b"
+    ):
         parse("mcp.json")
 
 
@@ -156,7 +158,7 @@ def test_one_that_is_not_set_is_told_once(caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.WARNING, "mcpd.client"):
         variables.expand("${TOKEN} ${TOKEN}")
     assert [record.getMessage() for record in caplog.records] == [
-        "mcp.json:api: the variable TOKEN is not set, and ${TOKEN} stays as it is"
+        "mcp.json:api: the variable TOKEN is not set; ${TOKEN} is left unchanged"
     ]
 
 
@@ -270,7 +272,7 @@ def test_yaml_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConfigurationError, match=r"config\.yaml, line \d+, column \d+: "):
         parse("goose:g")
     monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
-    with pytest.raises(ConfigurationError, match=r"needs a library: pip install 'mcpd-server\[install\]'"):
+    with pytest.raises(ConfigurationError, match=r"reading YAML requires pip install 'mcpd-server\[install\]'"):
         parse("goose:g")
 
 
@@ -293,7 +295,9 @@ def test_what_a_folder_brings_along_is_not_started_unasked(home: Path, tmp_path:
     with pytest.raises(ConfigurationError, match=r"if you trust \.mcp\.json, write \.mcp\.json:theirs"):
         parse("claude-code:theirs")
     assert parse(".mcp.json:theirs") == CommandTarget(("theirs",), name=".mcp.json:theirs")
-    with pytest.raises(ConfigurationError, match="claude-code is a host: name one of its servers, as claude-code:mine"):
+    with pytest.raises(
+        ConfigurationError, match="claude-code is a host: add the name of a server, for example claude-code:mine"
+    ):
         parse("claude-code")
 
 

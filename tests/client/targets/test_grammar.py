@@ -107,27 +107,27 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "the name of the server is empty"),
+        ("", "the target is empty"),
         ("sever.py", r"sever\.py: no such file; did you mean server\.py\?"),
         ("nowhere/else.py", r"nowhere/else\.py: no such file in /"),
         ("/nowhere/at/all.py", r"/nowhere/at/all\.py: no such file$"),
-        ("ftp://example.com", "ftp://example.com: a server is reached at http://"),
+        ("ftp://example.com", "ftp://example.com: unknown scheme; use http://"),
         ("https://me:secret@", r"^https://…: the host is missing"),
-        ("http://example.com:port/", "this is no URL"),
-        ("http://me:secret@\u2100.example/", "this is no URL$"),
-        ("https:///mcp", "the host is missing; write https://HOST/mcp"),
-        ("http://exa mple.com/", "a URL has no spaces"),
-        ("unix:", "write the path of the socket"),
-        ("localhost:8080", "write the whole URL, as http://localhost:8080/mcp"),
-        ("127.0.0.1:8080/x", "write the whole URL, as http://127.0.0.1:8080/x"),
-        ("npx -y server", "a command is a list of words"),
-        ("cluade-code:github", "no host of this name; did you mean claude-code:github"),
-        ("cursor", "cursor is a host, and there are no servers in its configuration"),
-        ("cursor:github", "Cursor has no configuration here .looked at .*mcp.json"),
-        ("librechat:clock", "LibreChat has its servers in the librechat.yaml .*: write librechat.yaml:clock$"),
-        ("chatgpt:clock", "ChatGPT has its servers in its settings, not in a file: give the URL"),
-        ("nomodule:server", "nomodule:server: no file, folder or module has this name$"),
-        ("sever", r"sever: no file, .*; did you mean server\.py\?"),
+        ("http://example.com:port/", "is not a URL"),
+        ("http://me:secret@\u2100.example/", "is not a URL$"),
+        ("https:///mcp", "the host is missing; use https://HOST/mcp"),
+        ("http://exa mple.com/", "a URL cannot contain spaces"),
+        ("unix:", "the path of the socket is missing"),
+        ("localhost:8080", "use the whole URL: http://localhost:8080/mcp"),
+        ("127.0.0.1:8080/x", "use the whole URL: http://127.0.0.1:8080/x"),
+        ("npx -y server", "to run a command, put its words behind --"),
+        ("cluade-code:github", "no such host; did you mean claude-code:github"),
+        ("cursor", "cursor is a host with no servers in its configuration"),
+        ("cursor:github", "Cursor has no configuration file at .*mcp.json"),
+        ("librechat:clock", "LibreChat keeps its servers in the librechat.yaml .*: use librechat.yaml:clock$"),
+        ("chatgpt:clock", "ChatGPT keeps its servers in its settings, not in a file: use the URL"),
+        ("nomodule:server", "nomodule:server: no such file, folder or module$"),
+        ("sever", r"sever: no such file, .*; did you mean server\.py\?"),
         ("jsn.decoder:server", r"; did you mean json\.decoder:server\?"),
         ("json.decodr:server", r"; did you mean json\.decoder:server\?"),
         ("mcp.json:github", r"mcp\.json: no such file"),
@@ -143,7 +143,7 @@ def test_what_names_nothing(text: str, said: str) -> None:
 def test_what_is_no_python_file(here: Path) -> None:
     (here / "server.js").touch()
     with pytest.raises(
-        ConfigurationError, match=r"server\.js is no Python file; write it as a command: .* -- server\.js"
+        ConfigurationError, match=r"server\.js is not a Python file; to run it as a command, use .* -- server\.js"
     ):
         parse("server.js")
 
