@@ -382,7 +382,7 @@ async def test_what_has_changed_is_forgotten(told: str, params: str, forgotten: 
     every = [*LISTS, "resources/read a://b", "resources/read a://b/c", "resources/read a://bc"]
     for one in every:
         await kept.get(*one.split(" "))
-    kept.cache.told(told, Raw(params.encode()))
+    kept.cache.on_notification(told, Raw(params.encode()))
     found = set()
     for one in every:
         before = kept.asked
@@ -396,7 +396,7 @@ async def test_an_answer_that_was_on_its_way_at_a_change_is_not_kept() -> None:
     kept = Kept()
 
     async def ask() -> tuple[Raw, bool]:
-        kept.cache.told("notifications/tools/list_changed", Raw(b"{}"))
+        kept.cache.on_notification("notifications/tools/list_changed", Raw(b"{}"))
         return Raw(b'{"ttlMs":1000}'), True
 
     await kept.cache.get("tools/list", "", ask)

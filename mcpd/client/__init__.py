@@ -1,12 +1,12 @@
 """The client: requests to any MCP server, in every protocol version.
 
-    client, blocking   `Client` and its twin without asyncio; start here. `group` has several servers as one
-    link, connection   reconnecting to one server, and one connection: time limits, callbacks of the server
-    session, eras      the protocol without I/O, and the two eras of it: sessions, and independent requests
-    callbacks          functions of the program that the server may call; `subscriptions` are what it wants to receive
-    results            lists and typed results; `tool_function` makes Python functions of tools
-    targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport
-    auth/              authorization
+    client, blocking   `Client` and its twin without asyncio; start here. `group` has several servers as one.
+    link, connection   reconnecting to one server, and one connection: time limits, callbacks of the server.
+    session, eras      the protocol without I/O, and the two eras of it: sessions, and independent requests.
+    callbacks          functions of the program that the server may call; `subscriptions` are what it wants to receive.
+    results            lists and typed results; `tool_function` makes Python functions of tools.
+    targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport.
+    auth/              authorization.
 
 Never imports `mcpd.server`: a server in the same process is a target like any other. Names are imported on access,
 because a command starts its server before it imports the client.

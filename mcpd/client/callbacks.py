@@ -1,9 +1,9 @@
 """Functions of the program that the server may call, and how its requests and notifications reach them.
 
-    Callbacks            the functions; a client offers only the capabilities that it has functions for
-    answer_request       answers a request of the server (legacy), `complete_rounds` a result that asks for input
-    NotificationQueue    notifications wait here for their callbacks, which are called one after the other
-    UrlElicitations      the pages that the server has asked the user to visit
+    Callbacks            the functions; a client offers only the capabilities that it has functions for.
+    answer_request       answers a request of the server (legacy), `complete_rounds` a result that asks for input.
+    NotificationQueue    notifications wait here for their callbacks, which are called one after the other.
+    UrlElicitations      the pages that the server has asked the user to visit.
 
 Spec: 2026-07-28 client/{elicitation,sampling,roots}, server/utilities/logging, basic/patterns/mrtr; 2025-11-25
 client/elicitation.

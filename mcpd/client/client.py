@@ -66,7 +66,7 @@ _DEFAULT_LIMITS = ClientLimits()
 
 
 class ServerDetails:
-    """What a client knows of its server once a protocol version is negotiated."""
+    """The server's details, known once a protocol version is negotiated."""
 
     def _negotiated(self) -> ClientSession:
         raise NotImplementedError

@@ -19,9 +19,9 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
     """The limits of one client. Each is a number above 0.
 
     waiting_messages, waiting_bytes
-        Notifications that wait for callbacks. With more, the client stops reading from the server until half of them are
-        processed. Repeated changes of the same list or resource count once. If the client must read on (a callback waits
-        for a response, or the channel cannot pause), it closes the connection at four times the limit.
+        Notifications that wait for callbacks. With more, the client stops reading from the server until half are
+        processed. Repeated changes of the same list or resource count once. If the client must read on (a callback
+        waits for a response, or the channel cannot pause), it closes the connection at four times the limit.
     questions
         Requests of the server (elicitation, sampling, roots) that are processed concurrently, with params of at most
         `waiting_bytes` together. Further requests get an error. A result that asks for more input raises an error.

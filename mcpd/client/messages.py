@@ -121,7 +121,7 @@ def _identity(meta: Any) -> Implementation | None:
 
 
 class _PlainResult(Struct, forbid_unknown_fields=True):
-    """A response with a result and nothing else."""
+    """A response that contains only a result."""
 
     jsonrpc: Literal["2.0"]
     id: Id

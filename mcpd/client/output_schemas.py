@@ -41,7 +41,7 @@ class OutputSchemas:
         self._ready: dict[str, tuple[JsonSchema, int] | None] = {}
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Replace the schemas by those of the listed tools."""
+        """Replace the schemas, after the tools were listed."""
         self.listed = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
         self._ready = {}
 
@@ -79,7 +79,7 @@ class OutputSchemas:
     def _compile(self, name: str) -> tuple[JsonSchema, int] | None:
         if not _can_check():
             return None
-        from mcpd.server.functions.json_schema import JsonSchema  # an extra, which few tools need
+        from mcpd.server.functions.json_schema import JsonSchema  # imports an optional library
 
         given = self.listed[name]
         try:

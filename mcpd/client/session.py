@@ -397,7 +397,7 @@ class ClientSession:
         if not isinstance(message, Batch):
             self._take(message, frame)
         else:
-            # Some servers send batches in other versions, too, and the official client accepts them. Each part is copied,
+            # Some servers send batches in other versions, too, and the official client accepts them. Parts are copied,
             # so that a part which is kept does not keep the whole batch in memory.
             parts = Batch(raw.copy() for raw in message)
             for raw, part in zip(parts, decode_batch(parts), strict=True):

@@ -147,7 +147,7 @@ def test_how_providers_spell_themselves() -> None:
     assert settings_of("keycloak", "https://sso.example.com/realms/t/")["issuer"] == "https://sso.example.com/realms/t"
     with pytest.raises(ConfigurationError, match="write issuer"):
         settings_of("acme", "x")
-    with pytest.raises(ConfigurationError, match="one of them"):
+    with pytest.raises(ConfigurationError, match="use only one of"):
         auth_of(AuthSettings(provider="auth0", tenant="x.auth0.com", issuer="https://i.example"))
 
 

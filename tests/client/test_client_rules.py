@@ -52,7 +52,7 @@ async def test_what_the_server_does_not_agree_to_is_an_error() -> None:
     async with scripted(answers) as (client, script):
         answers["script"] = script
         await client.subscribe("a://1")
-        with pytest.raises(ProtocolError, match="does not tell when a://2 changes"):
+        with pytest.raises(ProtocolError, match="does not report changes of a://2"):
             await client.subscribe("a://2")
         await client.ping()
         kept, refused = (message["id"] for message in script.of("subscriptions/listen"))
@@ -73,7 +73,7 @@ async def test_lists_whose_changes_are_not_told_are_logged(caplog: pytest.LogCap
     heard: list[str] = []
     async with scripted(answers, Callbacks(list_changed=heard.append), begins=lambda s: answers.update(script=s)):
         pass
-    assert "does not tell of all that was asked for: resources list changed" in caplog.text
+    assert "does not report all changes that were requested: resources list changed" in caplog.text
 
 
 async def test_a_server_may_end_a_subscription_without_its_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,13 +143,13 @@ async def test_what_is_lived_with(behaviour: str) -> None:
     [
         ("never", RequestTimeout, "did not answer tools/call within 0.5 s"),
         ("other ids", RequestTimeout, "did not answer tools/call"),
-        ("neither", ProtocolError, "answer to tools/call cannot be read: Neither a request"),
-        ("both", ProtocolError, "answer to tools/call cannot be read: Neither a request"),
-        ("a bad error", ProtocolError, "answer to tools/call cannot be read: An error needs an integer code"),
-        ("no JSON", ProtocolError, "answer to tools/call cannot be read: Parse error"),
-        ("not UTF-8", ProtocolError, "answer to tools/call cannot be read: Parse error: not UTF-8"),
-        ("wrong content", ProtocolError, "answer to tools/call cannot be read: content: expected array"),
-        ("deep", ProtocolError, "answer to tools/call cannot be read: Parse error: nested too deep"),
+        ("neither", ProtocolError, "response to tools/call is invalid: Neither a request"),
+        ("both", ProtocolError, "response to tools/call is invalid: Neither a request"),
+        ("a bad error", ProtocolError, "response to tools/call is invalid: An error needs an integer code"),
+        ("no JSON", ProtocolError, "response to tools/call is invalid: Parse error"),
+        ("not UTF-8", ProtocolError, "response to tools/call is invalid: Parse error: not UTF-8"),
+        ("wrong content", ProtocolError, "response to tools/call is invalid: content: expected array"),
+        ("deep", ProtocolError, "response to tools/call is invalid: Parse error: nested too deep"),
     ],
 )
 async def test_what_fails_a_call_and_nothing_else(behaviour: str, error: type[McpdError], said: str) -> None:
@@ -202,7 +202,7 @@ async def test_a_line_of_a_gigabyte() -> None:
     ("behaviour", "said"),
     [
         ("endless", r"more than 50 pages .ClientLimits\.list_pages"),
-        ("cyclic", "gives the same page again"),
+        ("cyclic", "repeats a page"),
         ("many entries", r"more than 1000 entries .ClientLimits\.list_entries"),
     ],
 )

@@ -106,7 +106,7 @@ def test_those_of_the_sync_client_are_plain(version: str) -> None:
         assert len(draw([{"x": 1}])) > 0
         with pytest.raises(ToolError, match="no way"):
             fails()
-        with pytest.raises(ConfigurationError, match="no tool 'drew': there are draw"):
+        with pytest.raises(ConfigurationError, match="no tool 'drew'; similar or available tools: draw"):
             client.tool_functions("drew")
 
 

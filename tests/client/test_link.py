@@ -17,7 +17,7 @@ from support.wires import each_version
 
 from mcpd import CacheHint, Callbacks, Client, Context, Server
 from mcpd.client import eras, link
-from mcpd.client.target import named
+from mcpd.client.target import resolve
 from mcpd.errors import CannotConnect, ConnectionLost, McpdError, RemoteError, RequestTimeout, SessionLost
 from mcpd.protocol.types.base import LogMessageParams
 from mcpd.transports.websocket.server import WebSocketListener
@@ -129,7 +129,7 @@ async def test_the_next_request_opens_a_new_connection(version: str, caplog: pyt
         assert client.version == version
         assert len(line.channels) == 2
         line.released.set()
-    assert "the connection to the server is opened anew, for it has ended: there: the connection was cut" in caplog.text
+    assert "reconnecting to the server after the connection was lost: there: the connection was cut" in caplog.text
 
 
 async def test_who_comes_together_gets_one_connection() -> None:
@@ -203,7 +203,7 @@ async def test_closing_while_it_is_opened_anew() -> None:
     line.cut()
     client._failures = 20
     asking = asyncio.create_task(client.ping())
-    await until(client._renewing.locked)
+    await until(client._reconnecting.locked)
     await client.aclose()
     asking.cancel()
     await asyncio.wait([asking])
@@ -379,7 +379,7 @@ async def test_a_crashed_child_is_started_again(tmp_path: Path, caplog: pytest.L
             assert starts(tmp_path) == count
             with pytest.raises(ConnectionLost, match="has ended with exit code 1; stderr: it broke"):
                 await client.call_tool("any")
-    assert "is opened anew" in caplog.text
+    assert "reconnecting to the server" in caplog.text
     assert "it broke" in caplog.text
     # Once it is known to be a legacy server it is not probed again.
     assert (tmp_path / "count.heard").read_text().split().count("server/discover") == 1
@@ -397,7 +397,7 @@ async def test_an_era_is_remembered_for_other_clients(tmp_path: Path) -> None:
 
 async def test_a_server_that_has_become_modern_is_probed_again() -> None:
     command = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
-    target = named(command)
+    target = resolve(command)
     eras.remember_era(target, supports_discover=False)  # type: ignore[arg-type]
     async with Client(command) as client:
         assert client.version == LEGACY  # it speaks both
@@ -417,7 +417,7 @@ async def test_a_server_that_ends_when_it_is_probed(tmp_path: Path, caplog: pyte
     async with Client(child(tmp_path, "server/discover")) as client:
         assert client.version == LEGACY
         await client.ping()
-    assert "probed for its version the server ended" in caplog.text
+    assert "the server ended after the version probe" in caplog.text
     assert starts(tmp_path) == 2
 
 
@@ -434,7 +434,7 @@ async def test_a_server_that_always_ends_is_told_as_it_is(tmp_path: Path) -> Non
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eras, "_MOST", 3)
-    targets: list[Any] = [named([str(n)]) for n in range(5)]
+    targets: list[Any] = [resolve([str(n)]) for n in range(5)]
     for target in targets:
         eras.remember_era(target, supports_discover=False)
     assert [eras.is_known_legacy(target) for target in targets] == [False, False, True, True, True]

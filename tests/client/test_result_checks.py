@@ -47,9 +47,9 @@ def gave(**members: Any) -> dict[str, Any]:
     ("result", "said"),
     [
         (gave(structuredContent={"sum": 3}), None),
-        (gave(structuredContent={"sum": "3"}), 'tool add: the result does not fit its outputSchema: sum: "3" is not'),
+        (gave(structuredContent={"sum": "3"}), 'tool add: the result does not match its outputSchema: sum: "3" is not'),
         (gave(structuredContent={}), '"sum" is a required property'),
-        (gave(), "tool add: it has an outputSchema, and gave no structured content"),
+        (gave(), "tool add: the tool has an outputSchema, but returned no structured content"),
         (gave(isError=True), None),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_schema_that_could_take_for_ever_is_held_against_nothing(shape: str, c
     began = time.perf_counter()
     assert checks.problem("x", CallToolResult(content=[], structured_content=deep)) is None
     assert time.perf_counter() - began < 10
-    assert "results of the tool x are not held against its schema: " in caplog.text
+    assert "results of the tool x cannot be checked against its schema: " in caplog.text
 
 
 def test_what_takes_its_time_with_one_value_is_not_looked_at() -> None:
@@ -176,7 +176,7 @@ async def test_what_is_not_offered_is_not_asked_for(what: str, method: str, ask:
         if is_modern and what == "logging":
             await ask(client)  # each request says it for itself
             return
-        with pytest.raises(LocalProtocolError, match=rf"the server does not offer {what}, so {method} is not sent"):
+        with pytest.raises(LocalProtocolError, match=rf"the server does not offer {what}, so {method} was not sent"):
             await ask(client)
         assert not server.of(method)
         if method in ("resources/subscribe", "logging/setLevel") and is_modern:

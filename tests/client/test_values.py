@@ -159,7 +159,7 @@ async def test_what_does_not_fit_says_which_tool_and_where(version: str) -> None
             await client.call("day", returns=Strict)
         with pytest.raises(ToolError, match="^no weather today$"):
             await client.call("fails", returns=Day)
-        with pytest.raises(ResultMismatch, match="^tool picture: its content is image, not Day; call_tool gives it"):
+        with pytest.raises(ResultMismatch, match="^tool picture: its content is image, not Day; use call_tool"):
             await client.call("picture", returns=Day)
         with pytest.raises(ResultMismatch, match="tool said: it has no structured content, and its text is not JSON"):
             await client.call("said", {"returns": "fine"}, returns=Day)
@@ -207,7 +207,7 @@ def given(structured: Any = msgspec.UNSET, *texts: str, **meta: Any) -> CallTool
         (given({"result": 1}, fastmcp={"wrap_result": True}), int, 1),
         (given(None), Lax | None, None),
         (given(msgspec.UNSET, '{"high": 1}', '{"high": 2}'), list[Lax], [Lax(1), Lax(2)]),
-        (given(msgspec.UNSET, "one", "two"), Lax, "its text is not JSON to read as Lax: one"),
+        (given(msgspec.UNSET, "one", "two"), Lax, "its text is not JSON for Lax: one"),
         (given(msgspec.UNSET), Lax, "Expected `object`, got `null`"),
         (given({"result": {"high": "x"}}), Lax, "high: Expected `float`, got `str`"),
     ],

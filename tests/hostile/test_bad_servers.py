@@ -266,7 +266,7 @@ async def test_bad_entries_of_a_list_are_one_line_of_the_log(entry: str, caplog:
         with memory(50 * MB):
             assert [tool.name for tool in await client.list_tools()] == ["t"]
     assert [record.getMessage().split(";")[0] for record in caplog.records] == [
-        "tools/list: 60000 entries that cannot be read are left out of 60001"
+        "tools/list: 60000 invalid entries of 60001 are left out"
     ]
 
 
@@ -284,8 +284,8 @@ def pages(entries: int, cursor: Callable[[int], str]) -> Callable[[dict[str, Any
 @pytest.mark.parametrize(
     ("answer", "limits", "reason"),
     [
-        (pages(1, lambda number: "same"), {}, "gives the same page again"),
-        (pages(1, lambda number: str(number % 3)), {}, "gives the same page again"),
+        (pages(1, lambda number: "same"), {}, "repeats a page"),
+        (pages(1, lambda number: str(number % 3)), {}, "repeats a page"),
         (pages(1, str), {}, r"more than 1000 pages \(ClientLimits\.list_pages\)"),
         (pages(1, str), {"list_pages": 7}, r"more than 7 pages"),
         (pages(60, str), {"list_entries": 100}, r"more than 100 entries \(ClientLimits\.list_entries\)"),

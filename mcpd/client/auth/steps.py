@@ -24,7 +24,7 @@ class HttpStep(Struct, frozen=True):
 
     url: str
     what: str
-    """What the URL is, for error messages."""
+    """The name of the endpoint in error messages."""
     method: str = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None

@@ -32,9 +32,9 @@ def is_url(text: str) -> bool:
 def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str = "") -> UrlTarget:
     """Return the server at a URL or unix socket.
 
-        https://example.com/mcp     http, https, ws, wss; user:password@ becomes Basic authorization
-        unix:/run/mcpd.sock         HTTP over a unix socket, at /mcp; unix:/run/mcpd.sock:/other for another path
-        ws+unix:/run/mcpd.sock      WebSocket over a unix socket
+        https://example.com/mcp     http, https, ws, wss; user:password@ becomes Basic authorization.
+        unix:/run/mcpd.sock         HTTP over a unix socket, at /mcp; unix:/run/mcpd.sock:/other for another path.
+        ws+unix:/run/mcpd.sock      WebSocket over a unix socket.
 
     Raises ConfigurationError, whose text contains neither password nor query.
     """
@@ -110,13 +110,13 @@ class Variables:
 
     `dialect` selects the syntax of the host:
 
-        braces   ${NAME}, ${NAME:-default}; an unset variable without a default stays as text and is logged
-        shell    $NAME, ${NAME}, %NAME% on Windows; an unset variable becomes ""
-        env      ${env:NAME}, ${userHome}, ${workspaceFolder}, ${pathSeparator}; an unset variable becomes ""
-        file     `braces` and `env`, for a file of an unknown host
-        curly    {env:NAME}; an unset variable becomes ""
-        secrets  ${{ secrets.NAME }}, read from the environment
-        none     no variables
+        braces   ${NAME}, ${NAME:-default}; an unset variable without a default stays as text and is logged.
+        shell    $NAME, ${NAME}, %NAME% on Windows; an unset variable becomes "".
+        env      ${env:NAME}, ${userHome}, ${workspaceFolder}, ${pathSeparator}; an unset variable becomes "".
+        file     `braces` and `env`, for a file of an unknown host.
+        curly    {env:NAME}; an unset variable becomes "".
+        secrets  ${{ secrets.NAME }}, read from the environment.
+        none     no variables.
     """
 
     def __init__(self, dialect: str, environment: Mapping[str, str], where: str, *, is_windows: bool = False) -> None:

@@ -1,11 +1,11 @@
 """Reads the text of a target, for `Client` and for every command.
 
-    https://host/mcp, ws://host/mcp     a running server
-    unix:/path, ws+unix:/path           a running server on a unix socket
-    HOST:NAME                           a server of an installed host: claude-code:github
-    FILE.json:NAME                      an entry of an mcpServers file
-    server.py, server.py:object, folder, package.module:object    served by a child process
-    some-server                         a console script of an installed Python package, served by a child process
+    https://host/mcp, ws://host/mcp     a running server.
+    unix:/path, ws+unix:/path           a running server on a unix socket.
+    HOST:NAME                           a server of an installed host: claude-code:github.
+    FILE.json:NAME                      an entry of an mcpServers file.
+    server.py, server.py:object, folder, package.module:object    served by a child process.
+    some-server                         a console script of an installed Python package, served by a child process.
 
 The forms are tried in this order. A command is a list of words: a list in Python, or the words behind `--` on a command
 line.

@@ -62,7 +62,7 @@ class Host(Struct, frozen=True):
     shape: str = "plain"
     """The format of an entry: a name in `mcpd install`'s table of shapes."""
     notice: str = "restart {host}"
-    """What the user must do after the file has changed; `{host}` is the name of the host."""
+    """Advice to the user after the file has changed; `{host}` is the name of the host."""
     asks: bool = False
     """Whether it asks the user before it starts the servers of a project's file."""
     link: str = ""

@@ -336,7 +336,7 @@ def test_a_server_that_breaks_the_rules_is_told_once(run: Run, child: Child) -> 
     serve = " ".join(child.mcpd("serve", "--stdio"))
     done = run("call", "echo", "text=hi", "--", "sh", "-c", f"echo banner; echo banner; exec {serve}")
     assert (done.returncode, done.stdout) == (0, b"hi\n")
-    assert said(done).startswith("mcpd: the server sent what cannot be read: Parse error: ")
+    assert said(done).startswith("mcpd: the server sent an invalid message: Parse error: ")
 
 
 def test_an_unknown_resource_suggests_templates(run: Run, tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ async def test_what_is_no_token(auth: Any) -> None:
 
 
 async def test_a_token_is_said_in_one_way() -> None:
-    with pytest.raises(ConfigurationError, match="one of them"):
+    with pytest.raises(ConfigurationError, match="use only one of"):
         async with Client("http://127.0.0.1:1/mcp", auth="x", headers={"Authorization": "Bearer y"}):
             pass
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpd import Client
-from mcpd.client.target import named
+from mcpd.client.target import resolve
 from mcpd.client.targets import CommandTarget, FileTarget, UrlTarget, command_of, from_words, parse
 from mcpd.errors import ConfigurationError
 
@@ -79,7 +79,7 @@ def test_files_folders_and_modules(here: Path) -> None:
         parse("server")  # as `mcpd serve` takes it
     assert parse("json") == FileTarget("json")
     assert parse("package.module:server") == FileTarget("package.module", "server")
-    assert named(Path("server.py")) == command_of(FileTarget(str(here / "server.py")))
+    assert resolve(Path("server.py")) == command_of(FileTarget(str(here / "server.py")))
 
 
 def test_a_file_is_served_by_a_child_of_this_python(here: Path) -> None:
@@ -149,7 +149,7 @@ def test_what_is_no_python_file(here: Path) -> None:
 
 
 async def test_what_is_nothing_to_connect_to() -> None:
-    with pytest.raises(ConfigurationError, match="42 is nothing to connect to"):
+    with pytest.raises(ConfigurationError, match="42 is not a target"):
         await Client(42).open()  # type: ignore[arg-type]
 
 
