@@ -220,7 +220,7 @@ async def test_a_server_that_does_not_come_is_reported_and_the_others_serve(
             group.client("ends")
         await until(lambda: group._members["missing"].tried.is_set())
     assert sorted(name for name, _ in told) == ["a", "b", "ends", "missing", "nothing"], "each is told once"
-    assert caplog.text.count("the server missing is not there") == 1
+    assert caplog.text.count("the server missing is unavailable") == 1
 
 
 async def test_it_comes_back_by_itself(servers: dict[str, Server]) -> None:
