@@ -16,7 +16,7 @@ from mcpd.server import Server
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    from mcpd.compat.program import Wanted
+    from mcpd.compat.program import ServeRequest
 
 __all__ = ["LIBRARIES", "ImportWatch", "LoadedBy", "Loading", "guarded", "is_server"]
 
@@ -32,10 +32,10 @@ class LoadedBy(Protocol):
     has_served: bool
     """Whether the target called `run()`."""
 
-    def run(self, server: Server, wanted: Wanted) -> None:
+    def run(self, server: Server, wanted: ServeRequest) -> None:
         """Serve until stopped; blocks."""
 
-    async def serve(self, server: Server, wanted: Wanted) -> None:
+    async def serve(self, server: Server, wanted: ServeRequest) -> None:
         """Serve in the running event loop until stopped."""
 
     def take_words(self) -> None:

@@ -24,7 +24,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.compat.program import Wanted
+    from mcpd.compat.program import ServeRequest
     from mcpd.server import Server
 
 __all__ = ["ServerCatcher", "find_command", "is_program", "list_offers", "program_of", "run", "run_command"]
@@ -37,13 +37,13 @@ class ServerCatcher:
         self.has_served = False
         self.found: Server | None = None
 
-    def run(self, server: Server, wanted: Wanted) -> None:
+    def run(self, server: Server, wanted: ServeRequest) -> None:
         """Keep the server and end the program."""
         self.has_served = True
         self.found = server
         raise _ServerFound
 
-    async def serve(self, server: Server, wanted: Wanted) -> None:
+    async def serve(self, server: Server, wanted: ServeRequest) -> None:
         """Keep the server and end the program."""
         self.run(server, wanted)
 

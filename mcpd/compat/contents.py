@@ -70,6 +70,13 @@ class _Media:
     def _base64(self) -> str:
         return b64encode(self._bytes()).decode()
 
+    def _members(self, mime_type: str | None, annotations: Annotations | None) -> dict[str, Any]:
+        return {
+            "data": self._base64(),
+            "mimeType": mime_type or self._mime_type,
+            "annotations": annotations or self.annotations,
+        }
+
 
 class Image(_Media):
     """An image: a file, or bytes with their `format`, such as "png"."""
@@ -81,9 +88,7 @@ class Image(_Media):
 
     def to_image_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> ImageContent:
         """Return the content block. This reads the file."""
-        return ImageContent(
-            data=self._base64(), mimeType=mime_type or self._mime_type, annotations=annotations or self.annotations
-        )
+        return ImageContent(**self._members(mime_type, annotations))
 
 
 class Audio(_Media):
@@ -101,9 +106,7 @@ class Audio(_Media):
 
     def to_audio_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> AudioContent:
         """Return the content block. This reads the file."""
-        return AudioContent(
-            data=self._base64(), mimeType=mime_type or self._mime_type, annotations=annotations or self.annotations
-        )
+        return AudioContent(**self._members(mime_type, annotations))
 
 
 class FastMCPImage(Image):

@@ -29,7 +29,18 @@ class McpError(Exception):
             error = ErrorData(code=code if error is None else error, message=message, data=data)
         super().__init__(error.message)
         self.error = error
-        self.code, self.message, self.data = error.code, error.message, error.data
+
+    @property
+    def code(self) -> int:
+        return self.error.code
+
+    @property
+    def message(self) -> str:
+        return self.error.message
+
+    @property
+    def data(self) -> Any:
+        return self.error.data
 
 
 class UrlElicitationRequiredError(McpError):

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class Served(Protocol):
+class ForeignServer(Protocol):
     """A server object of another library."""
 
     def __mcpd_server__(self) -> Server:
         """Return mcpd's server for it, the same one each time."""
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ServeRequest(Struct, frozen=True, kw_only=True):
     """How a program asks to be served: over stdio, or over HTTP at `host`, `port` and `path`."""
 
     transport: Literal["stdio", "http"] = "stdio"
@@ -49,28 +49,28 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class Program(Protocol):
     """Serves the servers of a program."""
 
-    def run(self, server: Server, wanted: Wanted) -> None:
+    def run(self, server: Server, request: ServeRequest) -> None:
         """Serve until stopped. Blocks."""
 
-    async def serve(self, server: Server, wanted: Wanted) -> None:
+    async def serve(self, server: Server, request: ServeRequest) -> None:
         """Serve until stopped, in the running event loop."""
 
 
-class _Itself:
+class _Standalone:
     """The program serves itself, as with `python old_server.py`."""
 
-    def run(self, server: Server, wanted: Wanted) -> None:
+    def run(self, server: Server, request: ServeRequest) -> None:
         from mcpd.server.serving import run
 
-        run(server, wanted.settings())
+        run(server, request.settings())
 
-    async def serve(self, server: Server, wanted: Wanted) -> None:
+    async def serve(self, server: Server, request: ServeRequest) -> None:
         from mcpd.server.serving import serve_here
 
-        await serve_here(server, wanted.settings())
+        await serve_here(server, request.settings())
 
 
-_current: list[Program] = [_Itself()]
+_current: list[Program] = [_Standalone()]
 
 
 def current() -> Program:
@@ -80,7 +80,7 @@ def current() -> Program:
 
 def is_taken_over() -> bool:
     """Return whether `mcpd serve` serves, and not the program itself."""
-    return not isinstance(current(), _Itself)
+    return not isinstance(current(), _Standalone)
 
 
 def take_over(program: Program) -> None:

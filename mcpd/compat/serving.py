@@ -6,7 +6,6 @@ It has the server's identity, the ways to run it, its ASGI application and its c
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from mcpd.compat import program
 from mcpd.compat.lowlevel.server import Server
 from mcpd.compat.missing import refuse_overrides
-from mcpd.compat.program import Wanted
+from mcpd.compat.program import ServeRequest
 from mcpd.compat.types.base import Icon
 from mcpd.errors import ConfigurationError
 
@@ -28,19 +27,17 @@ _FRAMING = frozenset(("content-length", "content-type", "transfer-encoding", "co
 """Headers of a response that mcpd sets itself."""
 
 
-class HighLevelServer(ABC):
+class HighLevelServer:
     """A server whose tools, resources and prompts are functions. It is served by the low-level server within."""
 
     library: ClassVar[str]
     """The name of the library, for messages."""
 
+    settings: Any
+    """The settings, for options that a program does not pass to `run`."""
+
     _mcp_server: Server[Any, Any]
     _routes: list[tuple[str, list[str], Callable[..., Any]]]
-
-    @property
-    @abstractmethod
-    def settings(self) -> Any:
-        """The settings, for options that a program does not pass to `run`."""
 
     def __mcpd_server__(self) -> McpdServer:
         ours = next(kind for kind in type(self).__mro__ if kind.__module__.startswith(f"{__package__}."))
@@ -80,10 +77,10 @@ class HighLevelServer(ABC):
 
     def run(self, transport: str | None = None, show_banner: Any = None, **options: Any) -> None:
         """Serve until stopped. Blocks. Under `mcpd serve`, the options of that command apply instead."""
-        program.current().run(self.__mcpd_server__(), self._wanted(transport, options))
+        program.current().run(self.__mcpd_server__(), self._serve_request(transport, options))
 
     async def _run_async(self, transport: str | None, options: dict[str, Any]) -> None:
-        await program.current().serve(self.__mcpd_server__(), self._wanted(transport, options))
+        await program.current().serve(self.__mcpd_server__(), self._serve_request(transport, options))
 
     async def run_stdio_async(self, show_banner: bool = True, **options: Any) -> None:
         await self._run_async("stdio", options)
@@ -102,17 +99,17 @@ class HighLevelServer(ABC):
         path: str = options.get("path") or self._option(options, "streamable_http_path")
         return path
 
-    def _wanted(self, transport: str | None, options: dict[str, Any]) -> Wanted:
+    def _serve_request(self, transport: str | None, options: dict[str, Any]) -> ServeRequest:
         transport = transport or getattr(self.settings, "transport", "stdio")
         if transport == "stdio":
-            return Wanted()
+            return ServeRequest()
         if transport not in ("http", "sse", "streamable-http"):
             raise ValueError(f"Unknown transport: {transport}")
 
         path = self._path(options)
         if transport == "sse":
             _announce_sse(path)
-        return Wanted(
+        return ServeRequest(
             transport="http",
             host=self._option(options, "host"),
             port=self._option(options, "port"),

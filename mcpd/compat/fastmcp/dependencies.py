@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from mcpd.compat.auth import AccessToken, caller_token
@@ -144,27 +145,12 @@ def Depends(dependency: Callable[..., Any], **given: Any) -> Any:  # noqa: N802
     return _Depends(dependency, given)
 
 
-def CurrentContext() -> Any:  # noqa: N802
-    """Inject the `Context`."""
-    return _Returned(get_context)
-
-
-def OptionalCurrentContext() -> Any:  # noqa: N802
-    """Inject the `Context`, None outside of a request."""
-    return _Returned(current_context.get)
-
-
-def CurrentFastMCP() -> Any:  # noqa: N802
-    return _Returned(get_server)
-
-
-def CurrentRequest() -> Any:  # noqa: N802
-    return _Returned(get_http_request)
-
-
-def CurrentHeaders() -> Any:  # noqa: N802
-    """Inject the headers of the HTTP request."""
-    return _Returned(lambda: get_http_headers(include={"authorization"}))
+CurrentContext = partial(_Returned, get_context)
+OptionalCurrentContext = partial(_Returned, current_context.get)
+"""The `Context`, None outside of a request."""
+CurrentFastMCP = partial(_Returned, get_server)
+CurrentRequest = partial(_Returned, get_http_request)
+CurrentHeaders = partial(_Returned, partial(get_http_headers, include={"authorization"}))
 
 
 def CurrentAccessToken() -> Any:  # noqa: N802

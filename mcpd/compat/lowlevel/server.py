@@ -18,7 +18,7 @@ from mcpd.compat.lowlevel.context import Handler, RequestContext, lifespan, requ
 from mcpd.compat.lowlevel.transports import StandIn
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse
-from mcpd.compat.program import Wanted
+from mcpd.compat.program import ServeRequest
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     BaseRequest,
@@ -368,7 +368,7 @@ class Server(Generic[LifespanResultT, RequestT]):
             self.initialization_options = initialization_options
 
         with CancelScope(shield=is_own):
-            await program.current().serve(self.__mcpd_server__(), Wanted(stateless=stateless))
+            await program.current().serve(self.__mcpd_server__(), ServeRequest(stateless=stateless))
 
     def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
         """Return this server as an ASGI application with its endpoint at that path."""

@@ -140,18 +140,18 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     def _set_up(self, settings: dict[str, Any], provider: Any, verifier: Any) -> None:
         if "dependencies" in settings:
             settings["dependencies"] = list(settings["dependencies"])
-        self._settings = SdkSettings.of(settings)
-        self.dependencies = self._settings.dependencies
+        self.settings: SdkSettings = SdkSettings.of(settings)
+        self.dependencies = self.settings.dependencies
         self._routes = []
         tools, resources, prompts = self._managers
-        self._tool_manager = tools(self._settings.warn_on_duplicate_tools)
-        self._resource_manager = resources(self._settings.warn_on_duplicate_resources)
-        self._prompt_manager = prompts(self._settings.warn_on_duplicate_prompts)
+        self._tool_manager = tools(self.settings.warn_on_duplicate_tools)
+        self._resource_manager = resources(self.settings.warn_on_duplicate_resources)
+        self._prompt_manager = prompts(self.settings.warn_on_duplicate_prompts)
         self._token_verifier = verifier
         self._check_authentication(provider, verifier)
 
     def _check_authentication(self, provider: Any, verifier: Any) -> None:
-        if self._settings.auth is not None:
+        if self.settings.auth is not None:
             if provider and verifier:
                 raise ValueError("Cannot specify both auth_server_provider and token_verifier")
             if not provider and not verifier:
@@ -168,10 +168,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         if self._token_verifier:
             from mcpd.compat.auth import authenticator
 
-            self._mcp_server.authenticate = authenticator(self._token_verifier, self._settings.auth)
+            self._mcp_server.authenticate = authenticator(self._token_verifier, self.settings.auth)
 
     def _lifespan(self) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
-        own = self._settings.lifespan
+        own = self.settings.lifespan
         return (lambda _: own(self)) if own else lifespan
 
     def _register_handlers(self) -> None:
@@ -184,17 +184,13 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         server.get_prompt()(self.get_prompt)
         server.list_resource_templates()(self.list_resource_templates)
 
-    @property
-    def settings(self) -> SdkSettings:
-        return self._settings
-
     def __mcpd_server__(self) -> McpdServer:
         server = super().__mcpd_server__()
         if self._token_verifier and not self._is_metadata_served:
             from mcpd.compat.auth import add_metadata
 
             self._is_metadata_served = True
-            add_metadata(server, self._settings.auth)
+            add_metadata(server, self.settings.auth)
         return server
 
     def get_context(self) -> Any:
@@ -225,21 +221,14 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         title: str | None = None,
         description: str | None = None,
         annotations: features.ToolAnnotations | None = None,
-        icons: list[Icon] | None = None,
-        meta: dict[str, Any] | None = None,
-        structured_output: bool | None = None,
+        **options: Any,
     ) -> None:
-        """Register a function as a tool. Without `description`, its docstring describes it."""
-        self._tool_manager.add_tool(
-            fn,
-            name,
-            title=title,
-            description=description,
-            annotations=annotations,
-            icons=icons,
-            meta=meta,
-            structured_output=structured_output,
-        )
+        """Register a function as a tool. Without `description`, its docstring describes it.
+
+        Other options are icons, meta, and structured_output.
+        """
+        options |= {"title": title, "description": description, "annotations": annotations}
+        self._tool_manager.add_tool(fn, name, **options)
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool. Raises ToolError for an unknown one."""
