@@ -33,7 +33,7 @@ class Trace {
     this.list = el("div", { class: "trace-list", role: "grid", tabindex: "0", "aria-label": "Messages", "aria-colcount": "6", "aria-readonly": "true" }, this.space);
     this.list.addEventListener("scroll", () => {
       // Up from where it was put: somebody wants to read, and is not carried off to the newest.
-      if (this.follows && this.list.scrollTop < this.put - ROW) { this.follows = false; this.showFollow(); }
+      this.noticeScroll();
       this.schedule();
     });
     this.list.addEventListener("keydown", (event) => this.key(event));
@@ -55,6 +55,9 @@ class Trace {
       el("div", { class: "trace-body" }, el("div", { class: "trace-main" }, this.list, this.none), this.detail));
     new ResizeObserver(() => this.schedule()).observe(this.list);
   }
+
+  /** Stop following once the user has scrolled up, whose event may come only after the next messages. */
+  noticeScroll() { if (this.follows && this.list.scrollTop < this.put - ROW) { this.follows = false; this.showFollow(); } }
 
   showFollow() { this.followButton.setAttribute("aria-pressed", String(this.follows)); }
   end() { this.list.scrollTop = this.list.scrollHeight; this.put = this.list.scrollTop; this.schedule(); }
@@ -104,6 +107,7 @@ class Trace {
     this.none.replaceChildren(...(this.total ? [] : [isFiltered ? empty("No message fits the filter") : empty("No messages yet", "What host, server and Views say to each other will be listed here.")]));
     this.list.setAttribute("aria-rowcount", String(this.total));
     this.space.style.setProperty("height", `${this.total * ROW}px`);
+    this.noticeScroll();
     if (this.follows) this.end();
     this.schedule();
     this.onCount?.(this.total);

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -433,18 +433,18 @@ class Page:
         """The page's own frame."""
         return self.frames[self.session, self.target]
 
-    async def frame(self, part: str, *, seconds: float = 30.0) -> Frame:
-        """Await a frame whose URL contains `part` and whose document can be spoken to."""
+    async def frame(self, part: str, *, known: Collection[str] = (), seconds: float = 60.0) -> Frame:
+        """Await a frame with a document whose URL contains `part` and is not among the `known` ones."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
                     self._changed.clear()
                     for frame in self.frames.values():
-                        if part in frame.url and frame.context is not None:
+                        if part in frame.url and frame.url not in known and frame.context is not None:
                             return frame
                     await self._changed.wait()
-        known = [(frame.url, frame.context) for frame in self.frames.values()]
-        raise BrowserError(f"no frame with {part!r} among {known}{self.wire.history()}")
+        there = [(frame.url, frame.context) for frame in self.frames.values()]
+        raise BrowserError(f"no frame with {part!r} among {there}{self.wire.history()}")
 
     async def goto(self, url: str) -> Frame:
         """Load a page and await its load event."""

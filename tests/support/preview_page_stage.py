@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from support.browser import BrowserError, Chromium, Frame, Page
+from support.browser import Chromium, Frame, Page
 
 from mcpd import Context, Server, ToolError
 from mcpd.apps.preview.preview import Preview
@@ -89,14 +89,8 @@ class PageStage:
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
 
     async def guest(self, *before: Frame) -> Frame:
-        """The frame of a View that is shown, and is none of those before."""
-        known = {frame.url for frame in before}
-        for _ in range(400):
-            for frame in list(self.page.frames.values()):
-                if "/guest" in frame.url and frame.url not in known and frame.context is not None:
-                    return frame
-            await self.main.evaluate("new Promise(requestAnimationFrame)")
-        raise BrowserError(f"no other View than {known}")
+        """Await the frame of a View that is none of those before."""
+        return await self.page.frame("/guest", known={frame.url for frame in before})
 
 
 @contextlib.asynccontextmanager
