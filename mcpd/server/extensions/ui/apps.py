@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
@@ -314,6 +313,8 @@ def _say(problems: Iterable[Problem]) -> None:
 
 def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:
     """A tool names a View that is not there, and is listed without one (APP-S-05)."""
+    from difflib import get_close_matches  # only needed for errors
+
     known = [entry.key for entry in catalog.resources if entry.key.startswith(SCHEME)]
     near = get_close_matches(uri, known, 1)
     others = f"there is {', '.join(known)}" if known else "there is no app at all"
