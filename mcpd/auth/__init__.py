@@ -1,6 +1,10 @@
-"""Authorization as OAuth 2.1 has it: what protects a server. Each name is loaded when it is first used.
+"""Authorization of a server's clients by OAuth 2.1.
 
-`Server(auth=…)` takes one of `Jwt`, `Introspection`, `StaticTokens` and `TokenFunction`.
+`Server(auth=…)` takes one of `Jwt`, `Introspection`, `StaticTokens` and `TokenFunction`; each name is imported when it
+is first used. `base.py` handles requests and challenges for all of them, `fetch.py` makes the outgoing requests, and
+`server/` is the login server.
+
+Logging in as a client is in `mcpd/client/auth/`. Start reading at `Auth` in `base.py`.
 """
 
 from __future__ import annotations

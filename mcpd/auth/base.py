@@ -1,7 +1,8 @@
-"""`Auth`: an authenticator that speaks OAuth as a resource server does; what a token is worth its subclasses say.
+"""`Auth`: the base class of all kinds of authorization, an OAuth resource server.
 
-It reads `Authorization`, asks the cache, then the subclass, and turns what is wrong into challenges. A token that is
-known costs a SHA-256 and a look into a dict, and no turn of the event loop.
+It reads `Authorization`, looks the token up in a cache, has a subclass verify unknown tokens, and turns failures into
+challenges. A known token costs a SHA-256 and a dict lookup, and no iteration of the event loop.
+
 Spec: 2026-07-28 basic/authorization; RFC 6750, RFC 9728.
 """
 
@@ -54,7 +55,11 @@ _REFUSED_SECONDS = 10.0
 
 
 class TokenCache(Generic[T, R]):
-    """Accepted tokens with what they stand for (T), and refused ones with why (R); `seconds` is what either lasts."""
+    """Verified tokens with their values (T) and refused tokens with the reason (R), for at most `seconds`.
+
+    Tokens are stored by their SHA-256. The size is limited, and no entry outlives its token. Refused tokens are limited
+    separately, so that a flood of them cannot displace verified ones.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time) -> None:
         self._seconds = seconds
@@ -64,23 +69,23 @@ class TokenCache(Generic[T, R]):
 
     @staticmethod
     def key(token: bytes) -> bytes:
-        """What a token is known by here: the token itself is kept nowhere."""
+        """Return the key of a token. The token itself is not stored."""
         return sha256(token).digest()
 
     def accepted(self, key: bytes) -> T | None:
-        """What an accepted token stands for, None if that is not known or no more."""
+        """Return the value of a verified token, or None if it is unknown or has expired."""
         found = self._accepted.get(key)
         if found is None:
             return None
         now = self._clock()
-        # Not longer from now either: a clock that was set back would make it last for as long besides.
+        # The upper limit matters if the clock is set back; the entry would otherwise live longer.
         if now < found[0] <= now + self._seconds:
             return found[1]
         del self._accepted[key]
         return None
 
     def refused(self, key: bytes) -> R | None:
-        """Why a token was refused a moment ago; None if it was not."""
+        """Return why a token was refused in the last seconds, or None."""
         found = self._refused.get(key)
         if found is None:
             return None
@@ -88,7 +93,7 @@ class TokenCache(Generic[T, R]):
         return found[1] if now < found[0] <= now + _REFUSED_SECONDS else None
 
     def accept(self, key: bytes, value: T, expires: float | None, seconds: float | None = None) -> None:
-        """Keep an accepted token until `expires` (seconds since 1970), and not longer than `seconds`."""
+        """Store a verified token until `expires` (seconds since 1970), for at most `seconds`."""
         until = self._clock() + (self._seconds if seconds is None else min(self._seconds, seconds))
         self._accepted.pop(key, None)
         if len(self._accepted) >= _MOST_ACCEPTED:
@@ -96,14 +101,14 @@ class TokenCache(Generic[T, R]):
         self._accepted[key] = (until if expires is None else min(until, expires), value)
 
     def refuse(self, key: bytes, why: R) -> None:
-        """Keep for a moment why a token was refused."""
+        """Store for some seconds why a token was refused."""
         self._refused.pop(key, None)
         if len(self._refused) >= _MOST_REFUSED:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = (self._clock() + min(_REFUSED_SECONDS, self._seconds), why)
 
     def forget(self, is_meant: Callable[[T], bool]) -> None:
-        """Forget the accepted tokens that stand for something of that kind."""
+        """Remove the verified tokens whose values match."""
         for key in [key for key, (_, value) in self._accepted.items() if is_meant(value)]:
             del self._accepted[key]
 
@@ -115,7 +120,7 @@ _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
 _PROOF_ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 _RETRY = (("Retry-After", "5"),)
 _MOST_AT_ONCE = 1024
-"""How many tokens are looked at at once: those of whom nobody waits any more among them."""
+"""How many tokens are verified concurrently, including those whose clients have disconnected."""
 _LONGEST = 30.0
 
 _Answer: TypeAlias = Principal | Refusal
@@ -123,7 +128,7 @@ _IsMeant: TypeAlias = Callable[[Principal], bool]
 
 
 class InvalidToken(McpdError):
-    """A token that is not taken. `why` is a fixed text that the client gets; `detail` goes to the log alone."""
+    """A token is not accepted. Clients receive `why`, a fixed text; `detail` is only logged."""
 
     def __init__(self, why: str = "the token is not valid", detail: str = "") -> None:
         self.why = why
@@ -132,11 +137,11 @@ class InvalidToken(McpdError):
 
 
 class Unavailable(McpdError):
-    """Whether a token is valid cannot be told now: keys or an introspection endpoint are not to be had."""
+    """The token cannot be verified now, because keys or the introspection endpoint are not available."""
 
 
 class TokenRequest(Struct, frozen=True):
-    """The request that brings a token: its method, its path ("" for the endpoint), and its headers."""
+    """The request with a token: its method, its path ("" for the endpoint), and its headers."""
 
     method: str
     path: str
@@ -144,9 +149,10 @@ class TokenRequest(Struct, frozen=True):
 
 
 class Verified(Struct, frozen=True):
-    """What a token stands for. `key_thumbprint` is that of the key it is bound to (RFC 9449 6.1), "" for none.
+    """The result of verifying a token.
 
-    `seconds` is how long that may be kept at most, beside what the cache allows.
+    `key_thumbprint` belongs to the key that the token is bound to (RFC 9449 section 6.1), or is "". The result may be
+    cached for at most `seconds`.
     """
 
     principal: Principal
@@ -158,15 +164,21 @@ _Verdict: TypeAlias = Verified | None | Awaitable[Verified | None]
 
 
 class AuthOptions(TypedDict, total=False):
-    """What every kind of authorization takes.
+    """Options of every kind of authorization.
 
-    `public_url` is the URL by which clients know the endpoint; tokens are made for it, and challenges point below it.
-    Without one, on this machine alone, it is the address that is listened on. `scopes` are what every request needs;
-    `implies` says which scopes include others. `resource_name` is a name for people, `documentation` a page for
-    developers. With `names_held` a challenge for more scopes names those too that the token has, which clients of
-    2025-11-25 would lose. `dpop` is what to do with tokens that are bound to a key (RFC 9449): "off" refuses them,
-    "accept" takes them with a proof, "require" takes no others. `dpop_nonces` asks for nonces in proofs, as several
-    processes need, which share the server's `state_key`, or a `dpop_nonce_key`.
+    Args:
+        public_url: The URL of the endpoint for clients. Tokens are made for it, and challenges refer to it. By default,
+            and on this machine only, it is the address on which the server listens.
+        scopes: Scopes that every request requires.
+        implies: Scopes that include other scopes.
+        resource_name: A name for people.
+        documentation: The URL of a page for developers.
+        names_held: Whether a challenge for more scopes also lists the scopes that the token has. Clients of 2025-11-25
+            would lose them otherwise.
+        dpop: "off" refuses tokens that are bound to a key (RFC 9449), "accept" accepts them with a proof, "require"
+            accepts no other tokens.
+        dpop_nonces: Whether proofs need a nonce. Several processes need this; they share the server's `state_key` or a
+            `dpop_nonce_key`.
     """
 
     public_url: str
@@ -185,16 +197,16 @@ class _Known(Struct, frozen=True):
     key_thumbprint: str
     lacking: Refusal | None
     plain: Principal | None
-    """The principal, if the token alone lets in whoever sends it."""
+    """The principal, if the token needs no proof and grants all required scopes."""
     ath: str
-    """What a proof says of the token; "" where none is wanted."""
+    """The hash of the token for a proof; "" if it is not bound to a key."""
 
 
 class Auth(Protection):
-    """What protects a server; see `AuthOptions` for what each kind takes. Raises ConfigurationError."""
+    """The base class of all kinds of authorization; see `AuthOptions`. Raises ConfigurationError."""
 
     authorization_servers: tuple[str, ...] = ()
-    """The issuers that clients get tokens from, as these spell themselves."""
+    """The issuers from which clients get tokens, spelled as in their metadata."""
 
     def __init__(self, *, cache_seconds: float = 300.0, **options: Unpack[AuthOptions]) -> None:
         _check_names(options)
@@ -208,14 +220,14 @@ class Auth(Protection):
         self._has_nonce_key = "dpop_nonce_key" in options
         self._needed = frozenset(self.scopes)
         self._cache: TokenCache[_Known, Refusal] = TokenCache(cache_seconds)
-        self._is_kept = cache_seconds > 0  # else each request is judged by itself, also beside another
+        self._is_kept = cache_seconds > 0  # otherwise each request is verified separately
         self.on_forget = []
         self._pending: dict[bytes, asyncio.Task[_Known | Refusal]] = {}
         self._running: dict[asyncio.Task[_Known | Refusal], list[_IsMeant]] = {}
-        """Tokens that are being judged, each with who was forgotten meanwhile."""
+        """The running verifications, each with the predicates passed to `forget` since it began."""
         self._endpoint = "/mcp"
         self.known_scopes: set[str] = {*self.scopes}
-        """All scopes that this server may ask for; those of its tools are added when they are registered."""
+        """The scopes that the server may require. Registering a tool adds its scopes."""
         self.has_anonymous = False
         self.public_url = ""
         self._is_configured = bool(options.get("public_url"))
@@ -224,14 +236,16 @@ class Auth(Protection):
         self._locate()
 
     def share(self, keys: StateKeys) -> None:
-        """Nonces are taken by all processes that have these keys, unless `dpop_nonce_key` says by which."""
+        """Use these keys for nonces, so that all processes that have them accept each other's, unless `dpop_nonce_key`
+        is set.
+        """
         if keys and self._proofs is not None and not self._has_nonce_key:
             self._proofs.nonce_keys = keys.of("nonce")
 
     # -- where it is -------------------------------------------------------------------------
 
     def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
-        """The endpoint is at this URL, unless `public_url` says so. Raises ConfigurationError."""
+        """Set the URL of the endpoint, unless `public_url` was given. Raises ConfigurationError."""
         if self._is_configured:
             url = self.public_url
         if self.authorization_servers:
@@ -240,19 +254,19 @@ class Auth(Protection):
                 if is_hosted:
                     how = f"{type(self).__name__}(…, public_url='https://example.com/mcp')"
                 raise ConfigurationError(
-                    f"Tokens are made for one URL: say by which one clients reach this server, with {how}"
+                    f"Tokens are issued for one URL: set the URL that clients use for this server with {how}"
                 )
             checked_public_url(url, is_public=is_public)
         self.public_url = url
         self._locate()
 
     def _locate(self) -> None:
-        """Make what depends on the URL, and is the same for all requests."""
+        """Compute everything that depends on the URL only."""
         self._own_url: str | None = None
         self._metadata = self.url_of_metadata()
         self._nobody = Refusal(
             401,
-            "This server asks who you are: send an access token as Authorization: Bearer TOKEN.\n",
+            "Authentication is required: send an access token as Authorization: Bearer TOKEN.\n",
             self._challenges(scopes=self.scopes),
             "unauthorized",
         )
@@ -262,22 +276,22 @@ class Auth(Protection):
         )
         self._malformed = Refusal(
             400,
-            "Authorization is no bearer token: send one token as Authorization: Bearer TOKEN.\n",
+            "Authorization is malformed: send one token as Authorization: Bearer TOKEN.\n",
             (("WWW-Authenticate", build("Bearer", {"error": "invalid_request"})),),
             "invalid_request",
         )
-        self._bound = self._refused(InvalidToken("the token is bound to a key, and came without a proof of it"))
-        self._unbound = self._refused(InvalidToken("the token is bound to no key, as it has to be for this scheme"))
+        self._bound = self._refused(InvalidToken("the token is bound to a key, but no proof was sent"))
+        self._unbound = self._refused(InvalidToken("the token is not bound to a key, which this scheme requires"))
         self._too_long = self._refused(InvalidToken("the token is too long"))
 
     def url_of_metadata(self) -> str | None:
-        """Where a client finds the issuers; None if there are none."""
+        """Return the URL of the protected resource metadata, or None without issuers."""
         if not self.authorization_servers or not self.public_url:
             return None
         return metadata_url(self.public_url, self._endpoint)
 
     def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
-        """The metadata, at each path where a client looks for it."""
+        """Return functions that build the metadata, by the paths at which clients look for it."""
         if not self.authorization_servers:
             return {}
         self._endpoint = endpoint
@@ -285,7 +299,7 @@ class Auth(Protection):
         return dict.fromkeys(paths(self.public_url, endpoint), self.metadata)
 
     def metadata(self, host: str = "") -> bytes:
-        """The protected resource metadata, as JSON, for a client that sends this `Host`. Spec: RFC 9728 2."""
+        """Return the protected resource metadata as JSON for a client with this `Host` (RFC 9728 section 2)."""
         return document({**self._members(), "resource": as_reached(self.public_url, host)})
 
     def _members(self) -> dict[str, object]:
@@ -303,20 +317,19 @@ class Auth(Protection):
     # -- a request ---------------------------------------------------------------------------
 
     def known(self, authorization: bytes) -> Principal | None:
-        """Who sends this, if it is a bearer token that is known, and needs nothing else of the request."""
+        """Return the principal of a known bearer token that needs no proof, otherwise None."""
         if not authorization.startswith(b"Bearer ") or len(authorization) > _MOST_BYTES:
             return None
-        # As it stands: only tokens that were judged are known, so that whatever else is written there is not.
+        # The value need not be checked: only tokens that were verified in this form are in the cache.
         found = self._cache.accepted(TokenCache.key(authorization[7:]))
         return None if found is None else found.plain
 
     def __call__(self, headers: Mapping[str, str], /) -> _Answer | Coroutine[Any, Any, _Answer]:
-        """Who sends a request with these headers, or why it is refused; to be awaited if nothing is known of it."""
+        """Return the principal of a request or a refusal. The result is awaitable if the token is not in the cache."""
         found = self._judged(headers)
         return self.spelled(found, headers) if isinstance(found, Refusal) else found
 
     def spelled(self, refusal: Refusal, headers: Mapping[str, str]) -> Refusal:
-        """See `Protection`."""
         metadata = self._metadata
         if metadata is None or (there := as_reached(metadata, headers.get("host", ""))) == metadata:
             return refusal
@@ -348,7 +361,7 @@ class Auth(Protection):
         return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
 
     def _admitted(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> _Answer:
-        """The answer to a request with a token that is valid."""
+        """Return the answer to a request with a valid token."""
         if known.key_thumbprint or self._proofs is not None:
             refusal = self._unproved(known, scheme, headers)
             if refusal is not None:
@@ -356,7 +369,7 @@ class Auth(Protection):
         return known.lacking or known.principal
 
     def _unproved(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Why a token that is bound to a key, or should be, is not taken; None if its sender has that key."""
+        """Return why the sender has not proved to have the token's key, or None."""
         is_bearer = scheme.lower() == "bearer"
         if not known.key_thumbprint:
             return None if is_bearer and self._dpop != "require" else self._unbound
@@ -384,7 +397,9 @@ class Auth(Protection):
         return Refusal(401, f"{bad.why[0].upper()}{bad.why[1:]}.\n", tuple(fields), error)
 
     def _proved_url(self, path: str) -> str:
-        """The URL that a proof for this path names: what is configured, never what a request says of its host."""
+        """Return the URL that a proof for this path must name. It comes from the configuration, never from the `Host`
+        header.
+        """
         from mcpd.auth.dpop import normalized
 
         if not path:
@@ -400,7 +415,7 @@ class Auth(Protection):
         pending = self._pending.get(key)
         if pending is None:
             if len(self._running) >= _MOST_AT_ONCE:
-                return self._failed(key, Unavailable("too many tokens are being looked at"))
+                return self._failed(key, Unavailable("too many tokens are being verified"))
             judge = partial(self._verify, token, _request(headers))
             try:
                 found = judge()
@@ -409,7 +424,7 @@ class Auth(Protection):
             if not isawaitable(found):
                 taken = self._taken(key, found)
                 return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
-            # One for all who ask about this token now, even if the first of them leaves.
+            # One verification serves all requests with this token, even if the first of them is cancelled.
             forgotten: list[_IsMeant] = []
             pending = asyncio.ensure_future(self._later(key, found, judge, forgotten))
             self._running[pending] = forgotten
@@ -429,14 +444,14 @@ class Auth(Protection):
         try:
             async with asyncio.timeout(_LONGEST):
                 found = await asked
-                # What was true before somebody was forgotten may be true no more.
+                # A verification that began before `forget` was called may be out of date.
                 while found is not None and any(is_meant(found.principal) for is_meant in forgotten):
                     forgotten.clear()
                     again = judge()
                     found = await again if isawaitable(again) else again
                 return self._taken(key, found)
         except TimeoutError:
-            return self._failed(key, Unavailable("there was no answer in time"))
+            return self._failed(key, Unavailable("the verification timed out"))
         except Exception as error:
             return self._failed(key, error)
         finally:
@@ -444,12 +459,12 @@ class Auth(Protection):
 
     @abstractmethod
     def _verify(self, token: str, request: TokenRequest) -> _Verdict:
-        """What a token stands for, None if nothing. Raises InvalidToken and Unavailable."""
+        """Return the result for a token, or None if it is not valid. Raises InvalidToken and Unavailable."""
 
     # -- what came of it ---------------------------------------------------------------------
 
     def _taken(self, key: bytes, found: Verified | None) -> _Known | Refusal:
-        """Take down that a token is valid, with the scopes that its own include."""
+        """Cache a valid token, with the scopes that its scopes include."""
         if found is None:
             return self._failed(key, InvalidToken())
         who = found.principal
@@ -459,12 +474,12 @@ class Auth(Protection):
         lacking = None
         if not self._needed <= scopes:
             named = " ".join(scope for scope in self.scopes if scope not in scopes)
-            text = f"This server needs the scope {named}, which the token does not have"
+            text = f"This server requires the scope {named}, which the token does not have"
             lacking = self.refuse(AccessDenied(text, scopes=self.scopes), who)
         is_plain = lacking is None and not found.key_thumbprint and self._dpop != "require"
         ath = ""
         if found.key_thumbprint:
-            from mcpd.auth.dpop import b64  # few tokens are bound
+            from mcpd.auth.dpop import b64  # few tokens are bound to a key
 
             ath = b64(key)
         known = _Known(who, found.key_thumbprint, lacking, who if is_plain else None, ath)
@@ -479,25 +494,27 @@ class Auth(Protection):
             self._cache.refuse(key, refusal)
             return refusal
         if isinstance(error, Unavailable):
-            log.error("Whether a token is valid cannot be told: %s", printable(error))
-            text = "The server cannot tell now whether your token is valid; try again later.\n"
+            log.error("A token cannot be verified now: %s", printable(error))
+            text = "The server cannot verify your token now; try again later.\n"
             return Refusal(503, text, _RETRY, "temporarily_unavailable")
-        # Its text may hold the token, so that only what it is and where it came from is told.
+        # The message may contain the token, so only the class and the location are logged.
         where = extract_tb(error.__traceback__)[-1]
         log.error(
-            "The check of a token failed with %s (%s, line %d)",
+            "The verification of a token failed with %s (%s, line %d)",
             printable(type(error).__qualname__),
             printable(where.filename),
             where.lineno,
         )
-        return Refusal(500, "The server failed to check your token; details are in its log.\n", (), "server_error")
+        return Refusal(500, "The server failed to verify your token; see its log.\n", (), "server_error")
 
     def _refused(self, error: InvalidToken) -> Refusal:
         headers = self._challenges(scopes=self.scopes, error="invalid_token", description=error.why)
         return Refusal(401, f"{error.why[0].upper()}{error.why[1:]}.\n", headers, "invalid_token")
 
     def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
-        """The challenge for a request that lacks something: all scopes that it needs, server-wide ones among them."""
+        """Return the challenge for a request that lacks scopes or a newer token. It names all scopes that the request
+        requires.
+        """
         needed = dict.fromkeys((*self.scopes, *denied.scopes))
         if denied.error == "unauthorized":
             return Refusal(401, self._nobody.text, self._challenges(scopes=tuple(needed)), "unauthorized")
@@ -517,15 +534,17 @@ class Auth(Protection):
             "error": error,
             "error_description": description,
         }
-        # Bearer first: some clients look at the first one only.
+        # Bearer comes first, because some clients look only at the first challenge.
         found = [] if self._dpop == "require" else [build("Bearer", params)]
         if self._proofs is not None:
             found.append(build("DPoP", {**params, "algs": " ".join(_PROOF_ALGORITHMS)}))
         return tuple(("WWW-Authenticate", challenge) for challenge in found)
 
     def forget(self, *, subject: str | None = None, client: str | None = None) -> None:
-        """Forget this subject, this client, both, or all: their tokens are checked anew, and their sessions, streams
-        and WebSockets end now. Call it in the event loop's thread.
+        """Forget this subject, this client, both together, or everybody.
+
+        Their tokens are verified again, and their sessions, streams and WebSocket connections end. Call it in the
+        thread of the event loop.
         """
 
         def is_meant(who: Principal) -> bool:
@@ -540,7 +559,7 @@ class Auth(Protection):
 
 _DESCRIBED: dict[str, str] = {
     "insufficient_scope": "the token does not allow this",
-    "invalid_token": "the token has to be exchanged for a new one",
+    "invalid_token": "the token must be exchanged for a new one",
 }
 
 
@@ -553,11 +572,11 @@ def _request(headers: Mapping[str, str]) -> TokenRequest:
 def _proof_checker(options: AuthOptions) -> ProofChecker | None:
     dpop = options.get("dpop", "off")
     if dpop not in ("off", "accept", "require"):
-        raise ConfigurationError(f"dpop {dpop!r}: it is off, accept or require")
+        raise ConfigurationError(f"dpop {dpop!r}: must be off, accept or require")
     if dpop == "off":
         return None
     if find_spec("joserfc") is None:
-        raise ConfigurationError("Proofs of possession are checked by joserfc: pip install 'mcpd-server[auth]'")
+        raise ConfigurationError("Proofs of possession require joserfc: pip install 'mcpd-server[auth]'")
     from mcpd.auth.dpop import ProofChecker
 
     return ProofChecker(nonces=options.get("dpop_nonces", False), nonce_key=options.get("dpop_nonce_key"))
@@ -567,5 +586,5 @@ def _check_names(options: Mapping[str, object]) -> None:
     unknown = [name for name in options if name not in AuthOptions.__annotations__]
     if unknown:
         raise ConfigurationError(
-            f"auth: there is no option {unknown[0]!r}; there are {', '.join(AuthOptions.__annotations__)}"
+            f"auth: unknown option {unknown[0]!r}; known options: {', '.join(AuthOptions.__annotations__)}"
         )

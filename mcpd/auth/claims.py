@@ -1,6 +1,6 @@
-"""What the claims of a token have to say, whether they came in a JWT or from an introspection endpoint.
+"""Checks the claims of a token, from a JWT or from an introspection endpoint.
 
-Spec: RFC 9068 4, RFC 7519 4.1, RFC 7662 2.2, RFC 9449 6.
+Spec: RFC 9068 section 4, RFC 7519 section 4.1, RFC 7662 section 2.2, RFC 9449 section 6.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 
 Expected: TypeAlias = Mapping[str, str | Sequence[str]]
-"""Claims that have to have one of these values."""
+"""Claims that must have one of these values."""
 
 _MOST_SKEW = 300.0
 _END_OF_TIME = 253_402_300_800.0
-"""The year 10000: what says that it ends later says nothing."""
+"""The year 10000. Later times are not valid."""
 
 
 class ClaimChecks:
-    """The checks of one issuer's claims.
+    """The checks for the claims of one issuer. Raises ConfigurationError.
 
-    `audience` are the names under which tokens are made for this server; `expect` are claims that prove it where there
-    is no audience; `skew` is by how many seconds clocks may differ. Without `needs_expiry` somebody else knows when it
-    ends. Raises ConfigurationError.
+    Args:
+        audience: Accepted values of `aud`.
+        expect: Claims that prove that a token without audience is for this server.
+        skew: The tolerated clock difference in seconds.
+        needs_expiry: Whether tokens without `exp` are refused.
     """
 
     def __init__(
@@ -41,9 +43,9 @@ class ClaimChecks:
         needs_expiry: bool = True,
     ) -> None:
         if isinstance(audience, str):
-            raise ConfigurationError(f"audience: it is a list of texts, as [{audience!r}]")
+            raise ConfigurationError(f"audience: must be a list of strings, such as [{audience!r}]")
         if not 0 <= skew <= _MOST_SKEW:
-            raise ConfigurationError(f"skew: from 0 to {_MOST_SKEW:g} seconds, not {skew!r}")
+            raise ConfigurationError(f"skew: must be 0 to {_MOST_SKEW:g} seconds, not {skew!r}")
         self.audience = frozenset(audience)
         self.expect = {name: {value} if isinstance(value, str) else {*value} for name, value in (expect or {}).items()}
         self.skew = skew
@@ -52,7 +54,7 @@ class ClaimChecks:
         self._client_claims = tuple(client_claims)
 
     def verified(self, claims: Mapping[str, Any], issuer: str, default_audience: str, now: float) -> Verified:
-        """What the claims stand for. Raises InvalidToken, whose detail names what was found."""
+        """Return the principal of a token with these claims. Raises InvalidToken, with the claim in its detail."""
         self._check_recipient(claims, default_audience)
         expires = self._check_times(claims, now)
         subject = _text(claims, "sub")
@@ -65,13 +67,13 @@ class ClaimChecks:
             client=client,
             scopes=self._scopes(claims),
             claims=claims,
-            # To the end of what is accepted: until then it is as good as on its first day.
+            # The skew is added because the token is accepted until then.
             expires=None if expires is None else expires + self.skew,
         )
         return Verified(principal, _thumbprint(claims))
 
     def _check_recipient(self, claims: Mapping[str, Any], default_audience: str) -> None:
-        """Whether the token was made for this server: without that, anybody's of that issuer would do."""
+        """Check that the token was made for this server. Otherwise any token of the issuer would be accepted."""
         ours = self.audience or (frozenset() if self.expect else {default_audience})
         if ours:
             given = claims.get("aud")
@@ -108,7 +110,7 @@ class ClaimChecks:
             if isinstance(given, str):
                 found.update(given.split())
             elif isinstance(given, list):
-                # A member is one scope: what has spaces in it is none.
+                # Each item is one scope, so items with spaces are ignored.
                 found.update(one for one in given if isinstance(one, str) and one and not one.split()[1:])
         return found
 
@@ -119,20 +121,20 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
-    """A time in seconds since 1970, None if it is not there. Raises InvalidToken for what is none."""
+    """Return a time in seconds since 1970, or None if it is missing. Raises InvalidToken for other values."""
     given = claims.get(name)
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < _END_OF_TIME:
-        raise InvalidToken("a time in the token is none", f"{name} is {str(given)[:50]!r}")
+        raise InvalidToken("a time in the token is not valid", f"{name} is {str(given)[:50]!r}")
     return float(given)
 
 
 def _thumbprint(claims: Mapping[str, Any]) -> str:
-    """That of the key which the token is bound to. Raises InvalidToken for a binding that is not checked here."""
+    """Return the thumbprint of the key that the token is bound to, or "". Raises InvalidToken for other bindings."""
     bound = claims.get("cnf")
     if bound is None:
         return ""
     if not isinstance(bound, dict) or [*bound] != ["jkt"] or not isinstance(bound["jkt"], str) or not bound["jkt"]:
-        raise InvalidToken("the token is bound to a key in a way that is not known here")
+        raise InvalidToken("the token is bound to a key in an unsupported way")
     return str(bound["jkt"])

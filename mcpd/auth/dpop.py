@@ -1,8 +1,9 @@
-"""Proofs of possession: that who sends a token has the key that it is bound to. Spec: RFC 9449 4.3, 7, 8, 11.1.
+"""Proofs of possession (DPoP): the sender of a token proves to have the key that it is bound to.
 
-No verdict on a proof is kept, as each is for one request; the imported keys are, ready to check. A proof that came
-before is refused from memory; when that is full, or where several processes serve, nonces take its place, which need
-none.
+Each proof is for one request, so results are not cached, but imported keys are. Used proofs are remembered and refused.
+If that memory is full or several processes serve, proofs need a nonce instead.
+
+Spec: RFC 9449 sections 4.3, 7, 8 and 11.1.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from mcpd.auth.signatures import SignatureCheck
 
 ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
-"""The signatures of proofs that are taken. Those of RSA are the quickest to check, and the slowest to make."""
+"""Accepted signature algorithms of proofs."""
 
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 _KIND_OF = {
@@ -37,7 +38,7 @@ _KIND_OF = {
     "PS256": ("RSA", None),
 }
 _MOST_BITS = 4096
-"""Of an RSA key, which anybody may send: a check with one of 8,192 takes four times as long."""
+"""The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
 _SECRET = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
 _MOST_BYTES = 8 * 1024
 _MOST_KEYS = 1_000
@@ -50,7 +51,7 @@ _PORTS = {"https": 443, "http": 80}
 
 
 class BadProof(Struct, frozen=True):
-    """Why a proof is refused; `nonce` is one to use, where that is all that is wanted."""
+    """Why a proof is refused. If only a nonce is missing, `nonce` is one to use."""
 
     why: str
     nonce: str = ""
@@ -62,7 +63,7 @@ class _Known(Struct, frozen=True):
 
 
 class _Claims(Struct):
-    """What a proof says; a member of another type makes it none."""
+    """The claims of a proof. Members of other types make it invalid."""
 
     htm: str = ""
     htu: str = ""
@@ -76,9 +77,9 @@ _claims_in = Decoder(_Claims).decode
 
 
 class ProofChecker:
-    """Checks proofs. With `nonces`, or a full memory, each has to have a nonce, which is made with `nonce_key`.
+    """Checks proofs. With `nonces`, or when the memory is full, each proof needs a nonce.
 
-    `nonce_keys` are all by which nonces are taken; they are made with the first.
+    Nonces are made with the first of `nonce_keys`, and accepted if made with any of them.
     """
 
     def __init__(
@@ -94,21 +95,21 @@ class ProofChecker:
         self._most_seen = most_seen
         self._clock = clock
         self._keys: dict[str, _Known] = {}
-        """By the header that brings the key, as far as a proof with it was good."""
+        """Keys of valid proofs by the encoded header."""
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._began = clock()
 
     def check(self, proofs: str | None, *, method: str, url: str, ath: str, thumbprint: str) -> BadProof | None:
-        """Why this header proves nothing for this request; None if it does.
+        """Return why a proof is not valid for a request, or None if it is.
 
-        `url` is normalized, `ath` the SHA-256 of the token that came with it, in base64url.
+        `url` is normalized; `ath` is the base64url SHA-256 of the token.
         """
         found = self._found(proofs, method, url, ath, thumbprint)
         return found if isinstance(found, BadProof) else None
 
     def key_of(self, proofs: str | None, *, method: str, url: str) -> str | BadProof:
-        """The thumbprint of the key that this header proves, where a token is asked for and none is sent."""
+        """Return the thumbprint of the key in a proof, for a request without a token."""
         return self._found(proofs, method, url, None, None)
 
     def _found(
@@ -134,7 +135,7 @@ class ProofChecker:
             return BadProof("the proof cannot be read")
         signature = bytes_in(parts[2])
         if signature is None or not known.is_signed(f"{parts[0]}.{parts[1]}".encode(), signature):
-            return BadProof("the signature of the proof is wrong")
+            return BadProof("the signature of the proof is not valid")
 
         if parts[0] not in self._keys:
             if len(self._keys) >= _MOST_KEYS:
@@ -159,11 +160,11 @@ class ProofChecker:
         if claims.htu != url and normalized(claims.htu) != url:
             return BadProof("the proof is for another URL")
 
-        now = self._clock()  # compared as it is: a number of 400 digits is no float
+        now = self._clock()  # not converted: an integer of 400 digits does not fit into a float
         if claims.iat is None:
-            return BadProof("the proof does not say when it was made")
+            return BadProof("the proof has no time")
         if not now - _WINDOW <= claims.iat <= now + _WINDOW:
-            return BadProof("the proof was not made now")
+            return BadProof("the time of the proof is not current")
 
         if ath is not None and claims.ath != ath:
             return BadProof("the proof is for another token")
@@ -173,7 +174,7 @@ class ProofChecker:
             return BadProof("the proof has no identifier")
 
         if self._is_full(now) and not self._has_nonce(claims.nonce):
-            return BadProof("the proof has to have a nonce of this server", self.nonce())
+            return BadProof("the proof must have a nonce from this server", self.nonce())
         if not self._remember(its_thumbprint, claims.jti):
             return BadProof("the proof was used before")
         return None
@@ -181,7 +182,7 @@ class ProofChecker:
     # -- replay, nonces ----------------------------------------------------------------------
 
     def nonce(self) -> str:
-        """The nonce of this minute: it says when it was given, and nothing else."""
+        """Return the current nonce. It contains nothing but the minute in which it was made."""
         return self._nonce_of(self.nonce_keys[0], 0)
 
     def _nonce_of(self, key: bytes, slots_ago: int) -> str:
@@ -200,14 +201,14 @@ class ProofChecker:
 
     def _turn(self, now: float) -> None:
         if now - self._began >= _GENERATION:
-            # What is older than two windows can come no more: its time alone refuses it.
+            # Proofs older than two windows are refused because of their time.
             is_old = now - self._began >= 2 * _GENERATION
             self._seen_before = set() if is_old else self._seen
             self._seen = set()
             self._began = now
 
     def _remember(self, thumbprint: str, jti: str) -> bool:
-        """Take down that a proof was used; False if it was before."""
+        """Record that a proof was used. Returns False if it was used before."""
         mark = sha256(f"{thumbprint} {jti}".encode()).digest()
         if mark in self._seen or mark in self._seen_before:
             return False
@@ -217,7 +218,6 @@ class ProofChecker:
 
 
 def _claims_of(segment: str) -> _Claims | None:
-    """What a proof says; None if that cannot be read."""
     data = bytes_in(segment)
     if data is None:
         return None
@@ -228,31 +228,33 @@ def _claims_of(segment: str) -> _Claims | None:
 
 
 def _known_key(segment: str) -> _Known | BadProof:
-    """The key in the header of a proof, which is the same for all proofs of one client."""
+    """Return the key in the header of a proof. All proofs of a client have the same header."""
     head = object_in(segment)
     if head is None:
         return BadProof("the proof cannot be read")
     alg = head.get("alg")
     if head.get("typ") != "dpop+jwt" or "crit" in head or not isinstance(alg, str) or alg not in ALGORITHMS:
-        return BadProof("the header of the proof is not that of one, or its algorithm is not taken")
+        return BadProof("the header of the proof is not valid, or its algorithm is not accepted")
     own = _public_key(head.get("jwk"), alg)
     if own is None:
-        return BadProof("the key of the proof is no public key that fits its algorithm")
+        return BadProof("the key of the proof is not a public key for its algorithm")
     from joserfc import jwk
 
     from mcpd.auth.signatures import signature_check
 
     try:
         check = signature_check(jwk.import_key(dict(own)), alg)
-    except Exception:  # whatever a library finds wrong with what anybody wrote
+    except Exception:  # keys come from anybody, and the library raises errors of many classes
         check = None
     return (
-        BadProof("the key of the proof is none") if check is None else _Known(check, b64(sha256(encode(own)).digest()))
+        BadProof("the key of the proof is not valid")
+        if check is None
+        else _Known(check, b64(sha256(encode(own)).digest()))
     )
 
 
 def _public_key(given: object, alg: str) -> dict[str, str] | None:
-    """The members that make the key, as its thumbprint has them (RFC 7638); None for what is none that fits."""
+    """Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm."""
     if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
         return None
     names = _MEMBERS.get(str(given.get("kty")))
@@ -262,7 +264,7 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     if not all(isinstance(text, str) for text in members.values()):
         return None
     if given["kty"] == "RSA":
-        from mcpd.auth.signatures import is_sound  # with joserfc
+        from mcpd.auth.signatures import is_sound  # loads joserfc
 
         if not is_sound(given, _MOST_BITS):
             return None
@@ -270,12 +272,12 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
 
 
 def b64(digest: bytes) -> str:
-    """Base64url without padding, as everything of a JWS is written."""
+    """Return base64url without padding, as in a JWS."""
     return urlsafe_b64encode(digest).decode().rstrip("=")
 
 
 def normalized(url: str) -> str | None:
-    """A URL without query and fragment, as RFC 3986 6.2.2 and 6.2.3 write it; None for what is none."""
+    """Return a URL without query and fragment in normal form (RFC 3986 sections 6.2.2 and 6.2.3), or None."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -290,7 +292,7 @@ def normalized(url: str) -> str | None:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """An escape as it is written: a character that needs none as itself, others in capitals."""
+    """Decode an escaped unreserved character; write other escapes in upper case."""
     text = unquote(match[0], "latin-1")
     return text if text == quote(text, safe="~") else match[0].upper()
 

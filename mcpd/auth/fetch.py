@@ -1,10 +1,12 @@
-"""Requests for documents whose URLs come from others: metadata, keys, client documents, token endpoints.
+"""Fetches documents whose URLs come from others: metadata, keys, client documents and tokens.
 
-Each is https, but to loopback where that is allowed; each address that its host has is judged, and one of those that
-were judged is dialled; redirects are followed one by one, each judged anew. The answer is small, and comes in time.
-Where the environment names a proxy (`HTTPS_PROXY`, `NO_PROXY`) what is not on this machine is asked through that. Its
-host is judged all the same, as far as this machine knows the name; which address is dialled is then the proxy's choice.
-Spec: security best practices, server-side request forgery; AUTH-240 … AUTH-245.
+URLs must be https; http is possible for loopback addresses, where these are allowed. All addresses of a host are
+checked, and the connection goes to one of the checked addresses. Redirects are followed one by one, with the same
+checks. Responses are limited in size and time. If the environment names a proxy (`HTTPS_PROXY`, `NO_PROXY`), requests
+to other machines go through it. The host is still checked, as far as it can be resolved here, but the proxy chooses the
+address.
+
+Spec: security best practices, server-side request forgery; AUTH-240 to AUTH-245.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 
 Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
-"""Where an address is; `never` are those that no document of ours is at."""
+"""Where an address is. Requests never go to `never`."""
 
 Reach: TypeAlias = Collection[Literal["private", "loopback"]]
-"""Which addresses besides global ones a request may go to."""
+"""The kinds of addresses that a request may go to, besides global ones."""
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -41,7 +43,7 @@ _NEVER = tuple(
         (
             "0.0.0.0/8",
             "240.0.0.0/4",
-            # Where clouds tell their machines secrets, besides link-local addresses.
+            # Metadata services of clouds that are not link-local.
             "168.63.129.16/32",
             "100.100.100.200/32",
             "192.0.0.192/32",
@@ -55,17 +57,17 @@ _FROM_WORST = ("never", "loopback", "private", "global")
 
 
 def kind_of(address: str) -> Kind:
-    """Where an address is, by the worst of it and all IPv4 addresses inside it. Raises ValueError for no address."""
+    """Return where an address is. If it contains IPv4 addresses, the most restricted kind counts. Raises ValueError."""
     return min(map(_kind, _all_in(ip_address(address))), key=_FROM_WORST.index)
 
 
 def may_reach(kind: Kind, reach: Reach) -> bool:
-    """Whether a request may go to an address of this kind."""
+    """Return whether a request may go to an address of this kind."""
     return kind == "global" or (kind != "never" and kind in reach)
 
 
 def _all_in(address: _Address) -> Iterator[_Address]:
-    """The address, and what a router, a tunnel or a translator makes of it."""
+    """Yield the address and the addresses that routers, tunnels and translators derive from it."""
     if not isinstance(address, IPv6Address):
         yield address
         return
@@ -80,7 +82,7 @@ def _all_in(address: _Address) -> Iterator[_Address]:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    # What is below 2**16 is `::` and `::1`, and no IPv4 address.
+    # `::` and `::1`, the addresses below 2**16, contain no IPv4 address.
     if any(address in network for network in _TRANSLATED) and int(address) >= 1 << 16:
         yield IPv4Address(int(address) & 0xFFFFFFFF)
 
@@ -93,7 +95,7 @@ def _kind(address: _Address) -> Kind:
     if any(address.version == network.version and address in network for network in _NEVER):
         return "never"
     if isinstance(address, IPv6Address) and (address.sixtofour or address.teredo or _is_translated(address)):
-        return "global"  # judged by what is inside
+        return "global"  # the IPv4 address inside counts
     is_site_local = isinstance(address, IPv6Address) and address.is_site_local
     return "global" if address.is_global and not is_site_local else "private"
 
@@ -107,7 +109,7 @@ _LONGEST_URL = 2048
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one document may take: bytes of its body, seconds in all, redirects that a GET follows."""
+    """Limits for one document: bytes of the body, seconds in total, and redirects of a GET."""
 
     max_bytes: int = 64 * 1024
     seconds: float = 10.0
@@ -118,10 +120,14 @@ _DEFAULTS = Limits()
 
 
 class FetchError(McpdError):
-    """A document could not be had: `what` it is, its `url` without a query, the `reason`.
+    """A document could not be fetched.
 
-    `is_refused` says that it was not asked for, as its URL leads where no request may go: that does not pass.
-    `status` is that of an answer which is no such document, 0 if none came.
+    Attributes:
+        what: What the document is.
+        url: Its URL without the query.
+        reason: Why.
+        is_refused: No request was sent, because the URL is not permitted.
+        status: The HTTP status, or 0 without a response.
     """
 
     def __init__(self, what: str, url: str, reason: str, *, is_refused: bool = False, status: int = 0) -> None:
@@ -134,7 +140,7 @@ class FetchError(McpdError):
 
 
 class Response(Struct, frozen=True):
-    """An answer, whatever its status. `headers` are pairs as they came; `url` is where it came from at last."""
+    """An HTTP response with any status. `headers` are in the original order; `url` is the URL after redirects."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -142,26 +148,26 @@ class Response(Struct, frozen=True):
     url: str
 
     def __repr__(self) -> str:
-        return f"Response({self.status}, {len(self.body)} bytes)"  # it may hold tokens
+        return f"Response({self.status}, {len(self.body)} bytes)"  # the response may contain tokens
 
     def header(self, name: str) -> str | None:
-        """The values of a header field, joined by a comma; None if it did not come."""
+        """Return the values of a header joined by commas, or None."""
         values = self.all_headers(name)
         return ", ".join(values) if values else None
 
     def all_headers(self, name: str) -> list[str]:
-        """Each value of a header field by itself."""
+        """Return the values of a header."""
         name = name.lower()
         return [value for other, value in self.headers if other.lower() == name]
 
     def json_object(self) -> dict[str, Any]:
-        """The body, which is one JSON object. Raises ValueError, in words, for any other."""
+        """Return the body as a JSON object. Raises ValueError with a readable message otherwise."""
         try:
             found = decode(self.body)
         except (DecodeError, RecursionError, UnicodeDecodeError):
-            raise ValueError("it is no JSON") from None
+            raise ValueError("it is not JSON") from None
         if not isinstance(found, dict):
-            raise ValueError("it is JSON, and no object")
+            raise ValueError("it is JSON, but not an object")
         return found
 
 
@@ -177,11 +183,15 @@ async def fetch(
     tls: ssl.SSLContext | None = None,
     proxies: bool = True,
 ) -> Response:
-    """Send one request and read its whole answer, whatever its status; only a GET follows redirects.
+    """Send one request and return the response, whatever its status. Only a GET follows redirects.
 
-    `what` names the document in errors. `reach` allows private addresses, or loopback ones, where http is allowed too;
-    see `reach_from`. `tls` is for servers with certificates of one's own; without `proxies` the environment names none.
-    Credentials in `headers` go to the origin of `url` alone. Raises FetchError.
+    Args:
+        what: Names the document in errors.
+        reach: Allows private or loopback addresses; the latter also allows http. See `reach_from`.
+        tls: For servers with private certificates.
+        proxies: Whether to use the proxy of the environment.
+
+    Headers with credentials are sent to the origin of `url` only. Raises FetchError.
     """
     fields = list(headers.items() if isinstance(headers, Mapping) else headers)
     target = url
@@ -193,17 +203,17 @@ async def fetch(
                     return response
 
                 if method != "GET" or not limits.redirects:
-                    raise FetchError(what, target, "it redirects, which is not followed here", status=response.status)
+                    raise FetchError(what, target, "it redirects, which is not followed", status=response.status)
                 following = _redirected(response, what)
                 if following.startswith("http:") and target.startswith("https:"):
-                    # What has no TLS is on this machine: nobody else has any business to send us there.
+                    # An http URL is on this machine, and no other machine may send a request there.
                     raise FetchError(what, target, "it redirects to http, from https", status=response.status)
                 if _origin(following) != _origin(target):
                     fields = [pair for pair in fields if pair[0].lower() in ("accept", "mcp-protocol-version")]
                 target = following
             raise FetchError(what, target, f"it redirects more than {limits.redirects} times", status=response.status)
     except TimeoutError:
-        raise FetchError(what, target, f"no whole answer within {limits.seconds:g} s") from None
+        raise FetchError(what, target, f"no complete response within {limits.seconds:g} s") from None
 
 
 async def fetch_json(
@@ -215,10 +225,7 @@ async def fetch_json(
     limits: Limits = _DEFAULTS,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[dict[str, Any], Response]:
-    """GET a document that is one JSON object, and the answer it came in.
-
-    Raises FetchError, for any status but 200 too.
-    """
+    """Fetch a JSON object and return it with its response. Raises FetchError, also for any status but 200."""
     fields = [*(headers.items() if isinstance(headers, Mapping) else headers), ("Accept", "application/json")]
     response = await fetch(url, what=what, headers=fields, reach=reach, limits=limits, tls=tls)
     if response.status != 200:
@@ -230,13 +237,13 @@ async def fetch_json(
 
 
 async def reach_from(url: str) -> Reach:
-    """What may be reached on behalf of a server at this URL: addresses of its own kind. Raises FetchError."""
+    """Return which addresses a server at this URL may refer to: addresses of its own kind. Raises FetchError."""
     kind = await kind_of_host(url)
     return (kind,) if kind == "private" or kind == "loopback" else ()
 
 
 async def kind_of_host(url: str, what: str = "the server") -> Kind:
-    """Where the host of a URL is: `global` only if all its addresses are. Raises FetchError if it has none."""
+    """Return where a URL's host is: `global` only if all its addresses are. Raises FetchError if it has no address."""
     target = _checked(url, what)
     found = await _resolve(target, what, is_needed=_proxy(target, what) is None)
     kinds = {kind_of(address) for _, address in found}
@@ -247,7 +254,7 @@ async def kind_of_host(url: str, what: str = "the server") -> Kind:
 
 
 class _Judged(AbstractResolver):
-    """Gives the addresses that were judged, and asks nobody again: the answer could be another one."""
+    """Resolves to the checked addresses only. A second lookup might return others."""
 
     def __init__(self, found: list[tuple[socket.AddressFamily, str]]) -> None:
         self._found = found
@@ -261,8 +268,7 @@ class _Judged(AbstractResolver):
             for kind, address in self._found
         ]
 
-    async def close(self) -> None:
-        """Nothing is open."""
+    async def close(self) -> None: ...
 
 
 async def _once(
@@ -277,15 +283,15 @@ async def _once(
     *,
     proxies: bool,
 ) -> Response:
-    """One request to where the URL leads, if that is allowed."""
+    """Send one request, if its URL is permitted."""
     target = _checked(url, what)
     proxy = _proxy(target, what) if proxies else None
     found = await _resolve(target, what, is_needed=proxy is None)
     if any(kind_of(address) == "loopback" for _, address in found):
-        proxy = None  # whose own machine is another one
+        proxy = None  # a proxy's loopback is another machine
     _judge(target, what, found, reach)
 
-    # A connection of its own for each: what was judged for one request says nothing of the next.
+    # Each request uses a connection of its own, because the check applies to one request only.
     resolver = _Judged(found) if proxy is None else None
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True, ssl=tls or True)
     own = {"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "identity"}
@@ -310,12 +316,17 @@ async def _once(
 
 
 async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Limits) -> bytes:
-    """The body, as far as it is one that was asked for."""
+    """Read the body within the limits."""
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
-        # It was asked for as it is: what is packed may become any size.
-        raise FetchError(what, url, f"it is packed ({printable(coding, 40)}), unasked", status=answer.status)
-    too_large = FetchError(what, url, f"it has more than {limits.max_bytes:,} bytes", status=answer.status)
+        # The request asked for no compression, and compressed data may expand to any size.
+        raise FetchError(
+            what,
+            url,
+            f"it is compressed ({printable(coding, 40)}), although it was requested uncompressed",
+            status=answer.status,
+        )
+    too_large = FetchError(what, url, f"it is larger than {limits.max_bytes:,} bytes", status=answer.status)
     if (answer.content_length or 0) > limits.max_bytes:
         raise too_large
 
@@ -328,26 +339,26 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
 
 
 def _checked(url: str, what: str) -> URL:
-    """A URL that says plainly where it leads: readers must not differ about its host. Raises FetchError."""
+    """Parse a URL strictly, so that parsers cannot disagree about its host. Raises FetchError."""
     if len(url) > _LONGEST_URL:
-        raise FetchError(what, url[:100] + "…", f"a URL of more than {_LONGEST_URL:,} characters", is_refused=True)
+        raise FetchError(what, url[:100] + "…", f"the URL is longer than {_LONGEST_URL:,} characters", is_refused=True)
     if not url.isascii() or not url.isprintable() or any(c in url for c in ' \\"<>^`{|}'):
-        raise FetchError(what, url, "no URL: it has characters that none has", is_refused=True)
+        raise FetchError(what, url, "not a URL: it has characters that are not allowed", is_refused=True)
 
     try:
         target = URL(url)
         port = target.port
     except ValueError:
-        raise FetchError(what, url, "no URL", is_refused=True) from None
+        raise FetchError(what, url, "not a URL", is_refused=True) from None
     if target.scheme not in ("https", "http") or not target.host or port is None:
-        raise FetchError(what, url, "no https URL", is_refused=True)
+        raise FetchError(what, url, "not an https URL", is_refused=True)
     if target.user is not None or target.password is not None:
-        raise FetchError(what, url.partition("//")[0], "a URL with a user or a password", is_refused=True)
+        raise FetchError(what, url.partition("//")[0], "a URL must not contain a user or password", is_refused=True)
     return target.with_fragment(None)
 
 
 def _proxy(target: URL, what: str) -> URL | None:
-    """The proxy of the environment for what has TLS: plain HTTP stays on this machine. Raises FetchError."""
+    """Return the proxy for an https URL, or None. Plain HTTP stays on this machine. Raises FetchError."""
     if target.scheme != "https":
         return None
     try:
@@ -377,53 +388,53 @@ def proxy_for(url: URL) -> URL | None:
 
 
 async def _resolve(target: URL, what: str, *, is_needed: bool) -> list[tuple[socket.AddressFamily, str]]:
-    """All addresses of a URL's host; none for a name that only a proxy knows. Raises FetchError."""
+    """Return all addresses of a URL's host, or none if only a proxy can resolve it. Raises FetchError."""
     host = target.host or ""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, target.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         if not is_needed:
             return []
-        raise FetchError(what, str(target), f"the host {printable(host, 100)} is not found") from None
+        raise FetchError(what, str(target), f"the host {printable(host, 100)} cannot be resolved") from None
     return [(socket.AddressFamily(family), str(address[0])) for family, _, _, _, address in found]
 
 
 def _judge(target: URL, what: str, found: list[tuple[socket.AddressFamily, str]], reach: Reach) -> None:
-    """Raise FetchError unless a request may go to each of these addresses."""
+    """Raise FetchError unless a request may go to all these addresses."""
     kinds: set[Kind] = {kind_of(address) for _, address in found}
     for kind in ("never", "loopback", "private"):
         if kind in kinds and not may_reach(kind, reach):
-            where = "an address that no request goes to" if kind == "never" else f"a {kind} address"
+            where = "a reserved address" if kind == "never" else f"a {kind} address"
             raise FetchError(what, str(target), f"{where}, which is not allowed here", is_refused=True)
     if target.scheme == "http" and kinds != {"loopback"}:
-        raise FetchError(what, str(target), "http is only for loopback: it has to be https", is_refused=True)
+        raise FetchError(what, str(target), "http is allowed for loopback only; use https", is_refused=True)
 
 
 def _in_words(error: Exception) -> str:
-    """Why there is no answer, without addresses, which say what is inside a network."""
+    """Return why the request failed, without addresses, which would reveal the internal network."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        reason = getattr(error.certificate_error, "verify_message", "") or "the name is another one"
+        reason = getattr(error.certificate_error, "verify_message", "") or "the name does not match"
         return f"its certificate is not trusted: {printable(reason)}"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy refused the connection: {error.status}"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy is not reached: {printable(error.os_error.strerror or type(error.os_error).__name__)}"
+        return f"cannot connect to the proxy: {printable(error.os_error.strerror or type(error.os_error).__name__)}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"not reached: {printable(error.os_error.strerror or type(error.os_error).__name__)}"
+        return f"cannot connect: {printable(error.os_error.strerror or type(error.os_error).__name__)}"
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ServerDisconnectedError | ConnectionError):
-        return "the connection ended before the whole answer came"
-    return f"no answer of HTTP: {printable(type(error).__name__)}"
+        return "the connection ended before the response was complete"
+    return f"not an HTTP response: {printable(type(error).__name__)}"
 
 
 def _redirected(response: Response, what: str) -> str:
-    """Where a redirect leads. Raises FetchError if it does not say."""
+    """Return the target of a redirect. Raises FetchError if it is missing."""
     where = response.header("Location")
     try:
         if where:
             return str(URL(response.url).join(URL(where)))
     except ValueError:
         pass
-    raise FetchError(what, response.url, "it redirects to no URL", status=response.status)
+    raise FetchError(what, response.url, "it redirects without a valid URL", status=response.status)
 
 
 def _origin(url: str) -> URL | None:

@@ -1,4 +1,4 @@
-"""`Introspection`: access tokens that only their issuer can read, which is asked about each. Spec: RFC 7662."""
+"""`Introspection`: access tokens that the issuer checks on request. Spec: RFC 7662."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ except ModuleNotFoundError as error:
 
 
 class Introspection(Auth):
-    """Tokens that `issuer` is asked about, as the client `client_id` with `client_secret`.
+    """Verifies tokens at the issuer's introspection endpoint, as the client `client_id`. Requires the extra `auth`.
 
-    `endpoint` is where, by default where the issuer's metadata says. What it says of a token is kept for
-    `cache_seconds` (at most 60, 0: it is asked each time), and not beyond the token's end; then it has to stand the
-    checks of a JWT, see `Jwt` for `audience` and `expect`. Needs the extra auth. Raises ConfigurationError.
+    `endpoint` is by default read from the issuer's metadata. Results are cached for `cache_seconds` (0 to 60), but not
+    longer than the token is valid. For `audience` and `expect`, see `Jwt`. Raises ConfigurationError.
     """
 
     def __init__(
@@ -41,13 +40,11 @@ class Introspection(Auth):
         **options: Unpack[AuthOptions],
     ) -> None:
         if not client_id or not client_secret:
-            raise ConfigurationError(
-                "introspection: the issuer answers those that it knows; give client-id and its secret"
-            )
+            raise ConfigurationError("introspection: client-id and its secret are required")
         self.authorization_servers = (checked_issuer(issuer),)
         self._issuer = issuer
         self._endpoint_url = None if endpoint is None else checked_issuer(endpoint)
-        # Each part is form-encoded first: RFC 6749 2.3.1.
+        # Both parts are form-encoded first (RFC 6749 section 2.3.1).
         pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
         self._credentials = f"Basic {b64encode(pair).decode()}"
         self._checks = ClaimChecks(
@@ -64,7 +61,7 @@ class Introspection(Auth):
         if found.get("active") is not True:
             raise InvalidToken("the token is not active")
         if found.get("iss", self._issuer) != self._issuer:
-            raise InvalidToken("the token is of another issuer")
+            raise InvalidToken("the token is from another issuer")
         return self._checks.verified(found, self._issuer, self.public_url, time())
 
     async def _ask_issuer(self, token: str) -> dict[str, Any]:
@@ -100,5 +97,5 @@ class Introspection(Auth):
 
         url = (await fetch_issuer_metadata(self._issuer)).get("introspection_endpoint")
         if not isinstance(url, str):
-            raise Unavailable(f"the metadata of {self._issuer} names no introspection_endpoint; say where it is")
+            raise Unavailable(f"the metadata of {self._issuer} has no introspection_endpoint; set endpoint")
         return url

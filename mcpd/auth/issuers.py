@@ -1,7 +1,9 @@
-"""The keys of one issuer: fetched when the first token comes, kept, and exchanged behind everything.
+"""An issuer's metadata and keys.
 
-A key that is not known leads to one request for all who wait, and not more often than every 30 s. Keys that are there
-stay when newer ones cannot be had. Spec: RFC 7517; RFC 8725 3.1, 3.10.
+Keys are fetched with the first token, cached, and refreshed in the background. An unknown key causes one request for
+all that wait for it, at most every 30 s. If newer keys cannot be fetched, the old ones stay valid.
+
+Spec: RFC 8414 section 3, OpenID Connect Discovery section 4, RFC 7517, RFC 8725 sections 3.1 and 3.10.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openi
 
 
 def checked_issuer(issuer: str) -> str:
-    """The issuer as it is written, which is how its tokens name it. Raises ConfigurationError."""
+    """Return the issuer unchanged, because tokens name it in this spelling. Raises ConfigurationError if it is not a
+    URL.
+    """
     try:
         parts = urlsplit(issuer)
         is_url = parts.scheme in ("https", "http") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -35,15 +39,15 @@ def checked_issuer(issuer: str) -> str:
         is_url = False
     if not is_url or "?" in issuer or "#" in issuer or not issuer.isascii() or not issuer.isprintable():
         raise ConfigurationError(
-            f"issuer {issuer!r}: write its URL as its metadata has it, as https://idp.example.com/realms/tools"
+            f"issuer {issuer!r}: write its URL exactly as in its metadata, such as https://idp.example.com/realms/tools"
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ConfigurationError(f"issuer {issuer!r}: it has to begin with https:// beyond this machine")
+        raise ConfigurationError(f"issuer {issuer!r}: it must begin with https:// unless it is on this machine")
     return issuer
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Where an issuer's metadata may be, in the order in which clients look."""
+    """Return the URLs of an issuer's metadata in the order in which clients try them."""
     parts = urlsplit(issuer)
     origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     found = [f"{origin}{_OAUTH}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"]
@@ -51,7 +55,7 @@ def metadata_urls(issuer: str) -> list[str]:
 
 
 async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
-    """The document of an issuer, which names that issuer and no other. Raises FetchError."""
+    """Return the metadata of an issuer, which must name exactly this issuer. Raises FetchError."""
     reach = await reach_from(issuer)
     failure: FetchError | None = None
     for url in metadata_urls(issuer):
@@ -59,12 +63,12 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
             found, _ = await fetch_json(url, what="the metadata of the issuer", reach=reach, limits=_METADATA_LIMITS)
         except FetchError as error:
             if error.status == 0:
-                raise  # not reached: neither will be the others
+                raise  # not reached, so the other URLs will not be either
             failure = failure or error
             continue
         if found.get("issuer") == issuer:
             return found
-        failure = FetchError("the metadata of the issuer", url, "it names another issuer than the one configured")
+        failure = FetchError("the metadata of the issuer", url, "it names an issuer other than the configured one")
     assert failure is not None
     raise failure
 
@@ -86,13 +90,13 @@ ALGORITHMS: Mapping[str, tuple[str, str]] = {
     "EdDSA": ("OKP", "Ed25519"),
     "Ed25519": ("OKP", "Ed25519"),
 }
-"""Each asymmetric algorithm, with the type and the curve that its keys have."""
+"""The key type and curve of each asymmetric algorithm."""
 
 _SECRET = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 
 
 class VerifyingKey(Struct, frozen=True):
-    """A public key that may check signatures: its `kid`, type, curve, and the one `alg` it is for; "" for none."""
+    """A public key for checking signatures. If `alg` is not "", the key is for that algorithm only."""
 
     kid: str
     kty: str
@@ -101,12 +105,12 @@ class VerifyingKey(Struct, frozen=True):
     key: Any
 
     def fits(self, alg: str) -> bool:
-        """Whether it may check signatures of that algorithm."""
+        """Return whether the key may check signatures of this algorithm."""
         return ALGORITHMS.get(alg) == (self.kty, self.curve) and self.alg in ("", alg)
 
 
 def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
-    """The keys of a JWKS that may check signatures; others, and what are no public keys, are left out."""
+    """Return the keys of a JWKS that can check signatures. Others, such as private keys, are left out."""
     given = document.get("keys")
     if not isinstance(given, list):
         return []
@@ -132,19 +136,19 @@ def _key(given: Any) -> VerifyingKey | None:
     public = {name: given[name] for name in ("kty", "crv", "x", "y", "n", "e") if isinstance(given.get(name), str)}
     try:
         return VerifyingKey(kid, kty, curve, alg, jwk.import_key(public))
-    except Exception as error:  # whatever a library finds wrong with what anybody wrote
+    except Exception as error:  # keys come from anybody, and the library raises errors of many classes
         log.warning("A key of an issuer cannot be used: %s", printable(type(error).__name__))
         return None
 
 
 def _is_sound(given: Mapping[str, Any]) -> bool:
-    from mcpd.auth.signatures import is_sound  # with joserfc
+    from mcpd.auth.signatures import is_sound  # loads joserfc
 
     return is_sound(given, _MOST_BITS)
 
 
 class IssuerKeys:
-    """The keys of one issuer, from `jwks_url`, or from where its metadata says."""
+    """The keys of one issuer, from `jwks_url` or from the URL in its metadata."""
 
     def __init__(self, issuer: str, jwks_url: str | None = None, clock: Callable[[], float] = monotonic) -> None:
         self._issuer = issuer
@@ -157,25 +161,25 @@ class IssuerKeys:
         self._fetching: asyncio.Task[None] | None = None
 
     def find(self, kid: str | None, alg: str) -> list[VerifyingKey] | None:
-        """The keys that may have made a signature; None if newer ones have to be asked for first.
+        """Return the keys that may have made a signature, or None if newer keys must be fetched first.
 
-        Without a `kid` a key is only named if it is the only one that fits.
+        Without a `kid`, a key is returned only if no other key fits.
         """
         if self._keys is None:
             return None
         if self._clock() > self._fresh_until and self._may_try():
-            self._start()  # what is there serves meanwhile
+            self._start()  # the old keys are used meanwhile
         fitting = [key for key in self._keys if key.fits(alg)]
         if kid is None:
             return fitting if len(fitting) == 1 else []
         named = [key for key in fitting if key.kid == kid]
         if named:
             return named
-        # Another try soon after the last one would let anybody who makes up names flood the issuer.
+        # Retrying at once would let anybody flood the issuer with invented key names.
         return None if self._may_try() or self._fetching is not None else []
 
     async def refreshed(self, kid: str | None, alg: str) -> list[VerifyingKey]:
-        """The same after newer ones were asked for. Raises Unavailable if these are not to be had."""
+        """Fetch newer keys, then do the same. Raises Unavailable if they cannot be fetched."""
         if self._fetching is None and self._may_try():
             self._start()
         if self._fetching is not None:
@@ -188,7 +192,7 @@ class IssuerKeys:
         return []
 
     async def load(self) -> None:
-        """Fetch them now. Raises Unavailable."""
+        """Fetch the keys now. Raises Unavailable."""
         await self._fetch()
         if self._failure is not None:
             raise Unavailable(str(self._failure))
@@ -214,10 +218,10 @@ class IssuerKeys:
             document, response = await fetch_json(url, what="the keys of the issuer", reach=reach, limits=_LIMITS)
             keys = usable_keys(document)
             if not keys:
-                raise FetchError("the keys of the issuer", url, "it has no key that can be used", status=200)
+                raise FetchError("the keys of the issuer", url, "it has no usable key", status=200)
         except FetchError as error:
             self._failure = error
-            log.warning("The keys of %s are not to be had: %s", printable(self._issuer), printable(error))
+            log.warning("The keys of %s cannot be fetched: %s", printable(self._issuer), printable(error))
             return
         self._failure = None
         self._keys = keys
@@ -232,6 +236,6 @@ class IssuerKeys:
 
 
 def _seconds_of(response: Response) -> float:
-    """How long a set of keys is taken as the newest, by its Cache-Control."""
+    """Return for how many seconds keys are fresh, according to Cache-Control."""
     match = _max_age((response.header("cache-control") or "").lower())
     return min(max(float(match[1]) if match else 0.0, _SHORTEST), _LONGEST)

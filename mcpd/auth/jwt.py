@@ -1,7 +1,9 @@
-"""`Jwt`: access tokens that are signed by an issuer. joserfc is used in `signatures` and `keys`.
+"""`Jwt`: access tokens that an issuer has signed.
 
-The checks go from cheap to dear: shape, header, issuer, key, signature, claims. Of what the header says only `alg`,
-`kid`, `typ` and `crit` are looked at: never a key that it brings along. Spec: RFC 9068 4, RFC 8725.
+Checks go from cheap to expensive: format, header, issuer, key, signature, claims. In the header only `alg`, `kid`,
+`typ` and `crit` matter; a key in it is ignored. `signatures` and `issuers` load joserfc.
+
+Spec: RFC 9068 section 4, RFC 8725.
 """
 
 from __future__ import annotations
@@ -32,11 +34,14 @@ _MOST_TRIED = 4
 
 
 class Issuer(Struct, frozen=True, kw_only=True):
-    """An authorization server: its `url` as its tokens name it.
+    """An authorization server.
 
-    `audience` is what its tokens for this server name, by default the public URL; `expect` are claims that prove it
-    where the issuer writes no such audience. `jwks_url` is where its keys are, by default where its metadata says;
-    `keys` are those of an issuer in this process, which are not fetched.
+    Args:
+        url: The issuer as its tokens name it.
+        audience: Accepted values of `aud`; by default the public URL.
+        expect: Claims that prove that a token is for this server, if the issuer does not set `aud`.
+        jwks_url: The URL of its keys; by default from its metadata.
+        keys: The keys of an issuer in this process, which are not fetched.
     """
 
     url: str
@@ -47,7 +52,7 @@ class Issuer(Struct, frozen=True, kw_only=True):
 
 
 class _Source(Struct, frozen=True):
-    """One issuer, ready to check tokens."""
+    """An issuer with its checks and keys."""
 
     url: str
     checks: ClaimChecks
@@ -55,11 +60,17 @@ class _Source(Struct, frozen=True):
 
 
 class Jwt(Auth):
-    """Access tokens that are JWTs: `Jwt("https://idp.example.com", public_url="https://tools.example.com/mcp")`.
+    """Verifies access tokens that are JWTs: `Jwt("https://idp.example.com",
+    public_url="https://tools.example.com/mcp")`.
 
-    `issuer` may be several, each with keys of its own. With `secret` (32 bytes or more) tokens are signed by HMAC with
-    it, and no keys are fetched. `strict` takes those of type `at+jwt` alone. `scope_claims` and `client_claims` are
-    where scopes and the client are looked for. Needs the extra auth. Raises ConfigurationError.
+    Args:
+        issuer: One or several issuers, each with its own keys.
+        secret: At least 32 bytes; tokens are then signed by HMAC, and no keys are fetched.
+        strict: Accept only tokens of the type `at+jwt`.
+        scope_claims: The claims with the scopes.
+        client_claims: The claims with the client.
+
+    Requires the extra `auth`. Raises ConfigurationError.
     """
 
     def __init__(
@@ -86,7 +97,7 @@ class Jwt(Auth):
             for one in given
         ]
         if not issuers or len({one.url for one in issuers}) != len(issuers):
-            raise ConfigurationError("issuer: name at least one, and each once")
+            raise ConfigurationError("issuer: name at least one, without duplicates")
         if jwks_url is not None and len(issuers) > 1:
             raise ConfigurationError("jwks_url: with several issuers write Issuer(url=…, jwks_url=…) for each")
 
@@ -108,7 +119,7 @@ class Jwt(Auth):
         super().__init__(cache_seconds=min(cache_seconds, 300.0), **options)
 
     async def load(self) -> None:
-        """Fetch the keys of all issuers now, as `mcpd check` does. Raises Unavailable."""
+        """Fetch the keys of all issuers now, for `mcpd check`. Raises Unavailable."""
         for source in self._sources.values():
             if source.keys is not None:
                 await source.keys.load()
@@ -116,15 +127,15 @@ class Jwt(Auth):
     def _verify(self, token: str, request: TokenRequest) -> Verified | Coroutine[Any, Any, Verified]:
         parts = segments_of(token)
         if parts is None:
-            raise InvalidToken("the token is no JWT")
+            raise InvalidToken("the token is not a JWT")
         head = _object(parts[0], "header")
         alg, kid = self._check_head(head)
-        # Unchecked as yet: it says whose keys are to check it, and nothing else.
+        # Not verified yet; it only selects the keys.
         claims = _object(parts[1], "payload")
         named = claims.get("iss")
         source = self._sources.get(named) if isinstance(named, str) else None
         if source is None:
-            raise InvalidToken("the token is of another issuer", f"iss is {str(named)[:200]!r}")
+            raise InvalidToken("the token is from another issuer", f"iss is {str(named)[:200]!r}")
 
         if source.keys is None:
             return self._check(parts, claims, alg, [self._key], source)
@@ -146,35 +157,37 @@ class Jwt(Auth):
         return self._check(parts, claims, alg, [key.key for key in found], source)
 
     def _check_head(self, head: dict[str, Any]) -> tuple[str, str | None]:
-        """The algorithm and the name of the key. Raises InvalidToken."""
+        """Return the algorithm and the key name. Raises InvalidToken."""
         alg, kid, kind = head.get("alg"), head.get("kid"), head.get("typ", "")
         if not isinstance(alg, str) or alg not in self._algorithms:
-            raise InvalidToken("the token is signed with an algorithm that is not taken", f"alg is {str(alg)[:50]!r}")
+            raise InvalidToken(
+                "the token is signed with an algorithm that is not accepted", f"alg is {str(alg)[:50]!r}"
+            )
         if "crit" in head or "b64" in head or "zip" in head or "enc" in head:
-            raise InvalidToken("the header of the token demands what is not known here")
+            raise InvalidToken("the header of the token requires an unsupported feature")
         if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self._types:
-            raise InvalidToken("the token is no access token", f"typ is {str(kind)[:50]!r}")
+            raise InvalidToken("the token is not an access token", f"typ is {str(kind)[:50]!r}")
         if kid is not None and (not isinstance(kid, str) or len(kid) > 1024):
-            raise InvalidToken("the name of the token's key is none")
+            raise InvalidToken("the key ID of the token is not valid")
         return alg, kid
 
     def _check(
         self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, keys: list[Any], source: _Source
     ) -> Verified:
-        """The signature, then the claims."""
+        """Check the signature, then the claims."""
         from mcpd.auth.signatures import is_signed
 
         if not keys:
-            raise InvalidToken("the token is signed with a key that is not known")
+            raise InvalidToken("the token is signed with an unknown key")
         for key in keys[:_MOST_TRIED]:
             if not is_signed(parts, key, alg):
                 continue
             return source.checks.verified(claims, source.url, self.public_url, time())
-        raise InvalidToken("the signature of the token is wrong")
+        raise InvalidToken("the signature of the token is not valid")
 
 
 def _object(segment: str, what: str) -> dict[str, Any]:
-    """One part of a token, as the JSON object that it is. Raises InvalidToken."""
+    """Return a part of a token as a JSON object. Raises InvalidToken."""
     found = object_in(segment)
     if found is None:
         raise InvalidToken(f"the {what} of the token cannot be read")
@@ -186,7 +199,9 @@ def _secret_key(secret: str | bytes | None) -> Any:
         return None
     data = secret.encode() if isinstance(secret, str) else secret
     if len(data) < _LEAST_SECRET or data.lstrip().startswith((b"-----BEGIN", b"{")):
-        raise ConfigurationError(f"secret: it has {_LEAST_SECRET} bytes or more, and is no key of another kind")
+        raise ConfigurationError(
+            f"secret: must have at least {_LEAST_SECRET} bytes and must not be a key of another kind"
+        )
     from joserfc.jwk import OctKey
 
     return OctKey.import_key(data)
@@ -198,13 +213,11 @@ def _checked_algorithms(given: Sequence[str], *, has_secret: bool) -> tuple[str,
     found = _texts(given, "algorithms") or default
     unknown = [name for name in found if name not in known]
     if unknown:
-        raise ConfigurationError(
-            f"algorithms: {printable(unknown[0])} is none that is taken; there are {', '.join(known)}"
-        )
+        raise ConfigurationError(f"algorithms: {printable(unknown[0])} is not supported; use {', '.join(known)}")
     return found
 
 
 def _texts(given: Sequence[str], where: str) -> tuple[str, ...]:
     if isinstance(given, str):
-        raise ConfigurationError(f"{where}: it is a list of texts, as [{given!r}]")
+        raise ConfigurationError(f"{where}: must be a list of strings, such as [{given!r}]")
     return tuple(given)

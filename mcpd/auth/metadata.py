@@ -1,4 +1,7 @@
-"""The protected resource metadata: where it is, and what it says. Spec: RFC 9728, 2026-07-28 basic/authorization."""
+"""The URL and content of the protected resource metadata, and scopes.
+
+Spec: RFC 9728, RFC 6749 section 3.3; 2026-07-28 basic/authorization.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from mcpd.transports.address import is_loopback
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 INSIDE = "/oauth-protected-resource"
-"""Where it is below the endpoint too, for applications that are mounted by others."""
+"""The path below the endpoint, for applications that are mounted in others."""
 
 
 def checked_public_url(url: str, *, is_public: bool) -> str:
-    """The URL by which clients know the endpoint, as it is written.
+    """Return the endpoint's URL unchanged.
 
-    Raises ConfigurationError for what is none, and for one without TLS if others than this machine use it.
+    Raises ConfigurationError if it is not a URL, or if it is not https and other machines use it.
     """
     try:
         parts = urlsplit(url)
@@ -28,19 +31,19 @@ def checked_public_url(url: str, *, is_public: bool) -> str:
         is_url = False
     if not is_url or parts.query or "#" in url or "?" in url or "@" in parts.netloc or not _is_plain(url):
         raise ConfigurationError(
-            f"public URL {url!r}: write the whole URL of the endpoint that clients use, as https://example.com/mcp"
+            f"public URL {url!r}: write the full URL that clients use for the endpoint, such as https://example.com/mcp"
         )
     if parts.scheme == "http" and is_public and not is_loopback(parts.hostname or ""):
         raise ConfigurationError(
-            f"public URL {url!r}: tokens travel to it, so that it has to begin with https:// beyond this machine"
+            f"public URL {url!r}: it receives tokens, so it must begin with https:// unless it is on this machine"
         )
     return url
 
 
 def as_reached(url: str, host: str) -> str:
-    """Return a URL of this machine with the name that a client reached it by: 127.0.0.1, [::1] and localhost are one.
+    """Return a URL of this machine with the name in `host`: 127.0.0.1, [::1] and localhost are equivalent.
 
-    Only such a name with the URL's own port changes it: what else a request says as `Host` is not believed.
+    Nothing else in a request's `Host` changes the URL.
     """
     try:
         ours, theirs = urlsplit(url), urlsplit(f"//{host}")
@@ -64,13 +67,13 @@ def _path(public_url: str) -> str:
 
 
 def _is_mounted(public_url: str, endpoint: str) -> bool:
-    """Whether an application around ours serves the root of the origin, as far as the two paths tell."""
+    """Return whether another application serves the root of the origin, judging by the two paths."""
     path, own = _path(public_url).rstrip("/"), endpoint.rstrip("/")
     return len(path) > len(own) and path.endswith(own)
 
 
 def metadata_url(public_url: str, endpoint: str) -> str:
-    """Where challenges point to: the place of the specification, or one inside of the mount."""
+    """Return the metadata URL for challenges: the standard location, or a path inside the mounted application."""
     parts = urlsplit(public_url)
     origin = f"{parts.scheme}://{parts.netloc}"
     if _is_mounted(public_url, endpoint):
@@ -79,7 +82,7 @@ def metadata_url(public_url: str, endpoint: str) -> str:
 
 
 def paths(public_url: str, endpoint: str) -> list[str]:
-    """The paths of our own application at which the document is: a proxy may pass each of them on to us."""
+    """Return the paths at which our application serves the document. A reverse proxy may forward any of them."""
     found = [
         WELL_KNOWN,
         WELL_KNOWN + _path(public_url),
@@ -90,7 +93,7 @@ def paths(public_url: str, endpoint: str) -> list[str]:
 
 
 def document(members: Mapping[str, object]) -> bytes:
-    """The document of these members, without those that have nothing in them."""
+    """Return the document as JSON without empty members."""
     return encode({name: value for name, value in members.items() if value not in ((), [], "", None, False)})
 
 
@@ -98,18 +101,22 @@ _scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
 
 
 def is_scope(text: str) -> bool:
-    """Whether a text is one scope. Spec: RFC 6749 3.3."""
+    """Return whether a text is one scope (RFC 6749 section 3.3)."""
     return _scope(text) is not None
 
 
 def checked_scopes(given: Iterable[str], where: str) -> tuple[str, ...]:
-    """The scopes in their order, each once. Raises ConfigurationError for what is none, and for offline_access."""
+    """Return the scopes in order, without duplicates. Raises ConfigurationError for invalid ones and for
+    offline_access.
+    """
     if isinstance(given, str):
-        raise ConfigurationError(f'{where}: scopes are a list of texts, as ["notes.read"], not {given!r}')
+        raise ConfigurationError(f'{where}: scopes must be a list of strings, such as ["notes.read"], not {given!r}')
     found = tuple(dict.fromkeys(given))
     for scope in found:
         if not is_scope(str(scope)):
-            raise ConfigurationError(f"{where}: {scope!r} is no scope; one is printable ASCII without spaces or quotes")
+            raise ConfigurationError(
+                f"{where}: {scope!r} is not a scope; use printable ASCII without spaces and quotes"
+            )
         if scope == "offline_access":
             raise ConfigurationError(
                 f"{where}: offline_access is between the client and the authorization server; leave it out"
@@ -118,7 +125,7 @@ def checked_scopes(given: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 class Hierarchy:
-    """Which scopes include others: `Hierarchy({"files": ["files.read", "files.write"]})`. Raises ConfigurationError."""
+    """Scopes that include others: `Hierarchy({"files": ["files.read", "files.write"]})`. Raises ConfigurationError."""
 
     def __init__(self, implies: Mapping[str, Iterable[str]]) -> None:
         self._implies = {
@@ -127,7 +134,7 @@ class Hierarchy:
         checked_scopes(self._implies, "implies")
 
     def expanded(self, scopes: Iterable[str]) -> frozenset[str]:
-        """These scopes with all that they include, and what those include."""
+        """Return these scopes and all that they include, directly or indirectly."""
         found = set(scopes)
         if self._implies:
             waiting = list(found)
@@ -139,5 +146,5 @@ class Hierarchy:
 
 
 def written(*parts: Iterable[str]) -> str:
-    """All scopes as a challenge names them: in their order, each once."""
+    """Return scopes as written in a challenge, in order and without duplicates."""
     return " ".join(dict.fromkeys(scope for part in parts for scope in part))

@@ -1,4 +1,7 @@
-"""From what a command line and a file say to what protects a server."""
+"""Creates the authorization from `[auth]` in mcpd.toml and options of `mcpd serve`, and knows common providers.
+
+The provider data is from their documentation and from reports; it could not be tested with accounts.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,10 @@ _MOST_BYTES = 4096
 
 
 def secret_in(path: str, what: str) -> str:
-    """The text of a file that holds a secret, without space round it; "" for no file. `what` names it in errors.
+    """Return the text of a secret file without surrounding whitespace; "" for the path "".
 
-    Raises ConfigurationError.
+    `what` names it in errors. The file may be readable for others, as volumes of Kubernetes are, so this is only a
+    warning. Raises ConfigurationError.
     """
     if not path:
         return ""
@@ -32,23 +36,23 @@ def secret_in(path: str, what: str) -> str:
             secret = file.read(_MOST_BYTES).strip()
             warn_if_shared(path, os.fstat(file.fileno()))
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigurationError(f"{what}: {printable(path)}: {why}; write the secret into that file") from None
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigurationError(f"{what}: {printable(path)}: {why}; write the secret to that file") from None
 
     if not secret:
-        raise ConfigurationError(f"{what}: {printable(path)} is empty; write the secret into it")
+        raise ConfigurationError(f"{what}: {printable(path)} is empty; write the secret to it")
     return secret
 
 
 def warn_if_shared(path: str, found: os.stat_result) -> None:
-    """Log a warning if others than its owner can read a file."""
+    """Log a warning if users other than the owner can read a file."""
     if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
-        text = "%s holds secrets, and other users of this machine can read it; run: chmod 600 %s"
+        text = "%s contains secrets and is readable by other users of this machine; run: chmod 600 %s"
         log.warning(text, printable(path), printable(path))
 
 
 class IntrospectionSettings(Struct, frozen=True, kw_only=True):
-    """How an issuer is asked about tokens."""
+    """The settings for introspection."""
 
     client_id: str
     client_secret_file: str
@@ -56,7 +60,7 @@ class IntrospectionSettings(Struct, frozen=True, kw_only=True):
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
-    """What may be said of authorization: `[auth]` of mcpd.toml, with the flags of `mcpd serve` in its place."""
+    """The settings of authorization: `[auth]` in mcpd.toml, overridden by options of `mcpd serve`."""
 
     public_url: str | None = None
     issuer: Sequence[str] | str = ()
@@ -80,7 +84,7 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
 
 
 def auth_of(said: AuthSettings) -> Auth:
-    """What these settings ask for. Raises ConfigurationError, also for those that say it in two ways or in none."""
+    """Return the authorization for these settings. Raises ConfigurationError if they are missing or contradictory."""
     if said.provider is not None:
         said = _with_provider(said, settings_of(said.provider, said.tenant))
     issuers = [said.issuer] if isinstance(said.issuer, str) else list(said.issuer)
@@ -94,12 +98,12 @@ def auth_of(said: AuthSettings) -> Auth:
     )
     if said.tokens_file is not None:
         if issuers:
-            raise ConfigurationError("--issuer and --tokens-file are two ways to say whose tokens are taken: give one")
+            raise ConfigurationError("--issuer and --tokens-file cannot be combined: use one of them")
         from mcpd.auth.tokens import StaticTokens, read_tokens
 
         return StaticTokens(read_tokens(said.tokens_file), **options)
     if not issuers:
-        raise ConfigurationError("whose tokens are taken? say it with --issuer URL, or with --tokens-file FILE")
+        raise ConfigurationError("an issuer is missing: use --issuer URL or --tokens-file FILE")
     if said.introspection is not None:
         return _introspection(said, issuers, options)
 
@@ -120,9 +124,9 @@ def auth_of(said: AuthSettings) -> Auth:
 
 
 def _with_provider(said: AuthSettings, known: Mapping[str, Any]) -> AuthSettings:
-    """What a provider's tokens need, for what was not said."""
+    """Add the settings that a provider needs."""
     if said.issuer:
-        raise ConfigurationError("provider and issuer say the same: write one of them")
+        raise ConfigurationError("provider and issuer cannot be combined: use one of them")
     expect = {**known.get("expect", {}), **said.expect}
     audience = said.audience or known.get("audience", ())
     return structs.replace(said, **{**known, "expect": expect, "audience": audience})
@@ -132,7 +136,7 @@ def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions)
     asked = said.introspection
     assert asked is not None
     if len(issuers) != 1:
-        raise ConfigurationError("introspection: it is of one issuer")
+        raise ConfigurationError("introspection: only one issuer is possible")
     from mcpd.auth.introspection import Introspection
 
     return Introspection(
@@ -149,11 +153,10 @@ def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions)
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """One provider.
+    """A provider of authorization.
 
-    `issuer` is how it spells itself, with `{tenant}` for what `tenant` says in `tenant_is`; "" for one whose tokens
-    cannot protect a server. `settings` are those that its tokens need. `steps` are what has to be clicked there, `trap`
-    is what goes wrong most.
+    `issuer` may contain `{tenant}`, which `tenant_is` describes; it is "" if its tokens cannot protect a server.
+    `settings` are needed for its tokens, `steps` are done in its console, and `trap` is the most common mistake.
     """
 
     title: str
@@ -161,7 +164,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     tenant_is: str = ""
     settings: Mapping[str, Any] = {}
     needs_audience: str = ""
-    """What `audience` has to say, "" where the public URL will do."""
+    """What to set `audience` to; "" if the public URL is right."""
     steps: tuple[str, ...] = ()
     trap: str = ""
 
@@ -279,14 +282,14 @@ PROVIDERS: Mapping[str, Provider] = {
 
 
 def settings_of(name: str, tenant: str | None) -> dict[str, Any]:
-    """The settings of a provider, the issuer among them. Raises ConfigurationError that says what it is or needs."""
+    """Return the settings of a provider, including the issuer. Raises ConfigurationError."""
     found = PROVIDERS.get(name)
     if found is None:
-        raise ConfigurationError(f"provider {name!r}: there are {', '.join(PROVIDERS)}; for others write issuer")
+        raise ConfigurationError(f"provider {name!r}: unknown; use {', '.join(PROVIDERS)}, or issuer for others")
     if not found.issuer:
         raise ConfigurationError(f"provider {name!r}: {found.trap}")
     if not tenant:
-        raise ConfigurationError(f"provider {name!r}: write tenant, which is {found.tenant_is}")
+        raise ConfigurationError(f"provider {name!r}: tenant is missing: {found.tenant_is}")
     tenant = tenant.removeprefix("https://").strip("/")
     region = tenant.partition("_")[0]
     return {**found.settings, "issuer": found.issuer.format(tenant=tenant, region=region)}

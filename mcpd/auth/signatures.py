@@ -14,19 +14,19 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-# From base64url to base64, and from all else, the signs of plain base64 among it, to what is neither.
+# Maps base64url to base64, and all other characters, including + and /, to an invalid one.
 _TO_BASE64 = bytes(code if code in _ALPHABET else {45: 43, 95: 47}.get(code, 33) for code in range(256))
 _PADDING = (b"", b"===", b"==", b"=")
 
 
 def segments_of(text: str) -> tuple[str, str, str] | None:
-    """Header, payload and signature; None for what is no compact JWS. What is in them `bytes_in` looks at."""
+    """Return header, payload and signature without decoding them, or None if the text is not a compact JWS."""
     parts = text.split(".", 3)
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else None
 
 
 def bytes_in(segment: str) -> bytes | None:
-    """What a segment holds; None if it is no base64url."""
+    """Return the bytes of a segment, or None if it is not base64url."""
     try:
         data = segment.encode("ascii").translate(_TO_BASE64)
         return a2b_base64(data + _PADDING[len(data) % 4], strict_mode=True)
@@ -35,7 +35,7 @@ def bytes_in(segment: str) -> bytes | None:
 
 
 def object_in(segment: str) -> dict[str, Any] | None:
-    """The JSON object that a segment is; None if it is none."""
+    """Return the JSON object in a segment, or None."""
     data = bytes_in(segment)
     if data is None:
         return None
@@ -65,7 +65,7 @@ def signature_check(key: Any, alg: str) -> SignatureCheck | None:
 
 
 def is_signed(parts: tuple[str, str, str], key: Any, alg: str) -> bool:
-    """Whether this key signed header and payload with this algorithm. `crit` must have been looked at before."""
+    """Return whether a key signed header and payload with an algorithm. The caller must have checked `crit`."""
     signature, check = bytes_in(parts[2]), signature_check(key, alg)
     return signature is not None and check is not None and check(f"{parts[0]}.{parts[1]}".encode(), signature)
 
@@ -73,12 +73,12 @@ def is_signed(parts: tuple[str, str, str], key: Any, alg: str) -> bool:
 def _is_of(verify: Callable[[bytes, bytes, Any], bool], key: Any, signed: bytes, signature: bytes) -> bool:
     try:
         return bool(verify(signed, signature, key))
-    except Exception:  # of whatever class: of a signature that anybody wrote
+    except Exception:  # signatures come from anybody, and the library raises errors of many classes
         return False
 
 
 def is_sound(given: Mapping[str, Any], most_bits: int) -> bool:
-    """Whether an RSA key has 2,048 bits or more, not more than that, and no exponent that checks nothing."""
+    """Return whether an RSA key has 2,048 to `most_bits` bits and a safe exponent."""
     numbers = []
     for name, most in (("n", 2048), ("e", 16)):
         text = given.get(name)

@@ -1,6 +1,6 @@
-"""Tokens that the operator hands out, with the name and the scopes of each: `StaticTokens`, and their file.
+"""Tokens chosen by the operator (`StaticTokens`) or verified by a function (`TokenFunction`).
 
-No authorization server has a part in this, so that no metadata is served; hosts that log in by OAuth alone, as
+Static tokens need no authorization server, so metadata is not published. Hosts that support only OAuth logins, such as
 Claude.ai and ChatGPT, cannot use them.
 """
 
@@ -32,14 +32,15 @@ class _Entry(Struct, forbid_unknown_fields=True, rename="kebab"):
 
 
 class StaticTokens(Auth):
-    """Tokens and the principals that they stand for: `StaticTokens({"TOKEN": Principal("ada", scopes=["read"])})`.
+    """Tokens and their principals: `StaticTokens({"TOKEN": Principal("ada", scopes=["read"])})`.
 
-    Raises ConfigurationError for a token that no request could carry, or that is shorter than 16 characters.
+    Raises ConfigurationError for a token that is shorter than 16 characters or has characters that a header cannot
+    carry.
     """
 
     def __init__(self, tokens: Mapping[str, Principal], **options: Unpack[AuthOptions]) -> None:
         super().__init__(**options)
-        # Looked up by digest, which tells nothing by the time it takes; then compared whole.
+        # The lookup by digest reveals nothing by its timing; the token is then compared in constant time.
         self._tokens = {TokenCache.key(_checked(token)): (token.encode(), who) for token, who in tokens.items()}
         self.principals = (*tokens.values(),)
         for who in self.principals:
@@ -47,7 +48,7 @@ class StaticTokens(Auth):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **options: Unpack[AuthOptions]) -> StaticTokens:
-        """Those of a file, see `read_tokens`."""
+        """Read the tokens from a file, see `read_tokens`."""
         return cls(read_tokens(path, "tokens file"), **options)
 
     def _verify(self, token: str, request: TokenRequest) -> Verified | None:
@@ -57,10 +58,9 @@ class StaticTokens(Auth):
 
 
 def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> dict[str, Principal]:
-    """The tokens of a TOML file, which has a table for each name: `[ada]`, in it `token = "…"`, `scopes = ["…"]`.
-    Errors name it by `option`.
+    """Return the tokens in a TOML file with a table per name: `[ada]`, containing `token = "…"` and `scopes = ["…"]`.
 
-    Raises ConfigurationError for a file that cannot be read. Logs a warning if others of this machine can read it.
+    `option` names the file in errors. Logs a warning if other users can read the file. Raises ConfigurationError.
     """
     import tomllib
 
@@ -70,14 +70,14 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"{option} {shown} is larger than {_MOST_BYTES} bytes; that is no such file")
+            raise ConfigurationError(f"{option} {shown} is larger than {_MOST_BYTES} bytes, the limit for this file")
         tables = tomllib.loads(data.decode())
     except OSError as error:
-        raise ConfigurationError(f"{option} {shown}: {error.strerror}; name a file that holds tokens") from None
+        raise ConfigurationError(f"{option} {shown}: {error.strerror}; name a file with tokens") from None
     except (ValueError, RecursionError):
-        # The parser's own text would show a line, with the token in it.
+        # The parser's message would contain a line with a token.
         raise ConfigurationError(
-            f'{option} {shown} is no TOML; write for each client [NAME], and below it token = "…", scopes = ["…"]'
+            f'{option} {shown} is not valid TOML; write a table [NAME] per client, with token = "…", scopes = ["…"]'
         ) from None
     warn_of_readers(option, shown, mode)
 
@@ -87,20 +87,25 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
         try:
             entry = convert(table, _Entry)
         except ValidationError:
-            raise ConfigurationError(f'{where}: write token = "…" and scopes = ["…"] in it, and nothing else') from None
+            raise ConfigurationError(
+                f'{where}: write token = "…" and scopes = ["…"] in it, and no other keys'
+            ) from None
         _checked(entry.token, where)
         if entry.token in found:
-            raise ConfigurationError(f"{where}: another one has the same token; each has its own")
+            raise ConfigurationError(f"{where}: another client has the same token; use a token per client")
         found[entry.token] = Principal(name, issuer=_ISSUER, scopes=checked_scopes(entry.scopes, where))
     if not found:
-        raise ConfigurationError(f'{option} {shown} has no tokens; write for each client [NAME] and token = "…"')
+        raise ConfigurationError(
+            f'{option} {shown} has no tokens; write a table [NAME] for each client, with token = "…"'
+        )
     return found
 
 
 def _checked(token: str, where: str = "StaticTokens") -> bytes:
     if len(token) < _LEAST_CHARACTERS or not all(c.isascii() and (c.isalnum() or c in "-._~+/=") for c in token):
         raise ConfigurationError(
-            f"{where}: a token has at least 16 characters of A-Z a-z 0-9 - . _ ~ + / =; make one: openssl rand -hex 32"
+            f"{where}: a token must have at least 16 characters of A-Z a-z 0-9 - . _ ~ + / =; "
+            "create one with: openssl rand -hex 32"
         )
     return token.encode()
 
@@ -109,12 +114,15 @@ _Found: TypeAlias = Principal | None
 
 
 class TokenFunction(Auth):
-    """Tokens as a function of yours judges them: (token, TokenRequest) -> a Principal, or None; `def` or `async def`.
+    """Verifies tokens with a function that takes the token and a `TokenRequest` and returns a Principal or None.
 
-    `issuers` are the authorization servers that clients get tokens from. What the function says is kept for
-    `cache_seconds`, and not beyond the principal's `expires`: one that goes by more of a request than the token takes
-    0. What it raises is status 500, and in no answer.
-    It may raise InvalidToken and Unavailable.
+    The function may be async, and may raise InvalidToken and Unavailable; other errors give status 500 and are only
+    logged.
+
+    Args:
+        issuers: The authorization servers from which clients get tokens.
+        cache_seconds: How long results are cached, at most until the principal `expires`. Use 0 if the result depends
+            on more than the token.
     """
 
     def __init__(
@@ -142,5 +150,5 @@ def _of_principal(found: object) -> Verified | None:
     if found is None:
         return None
     if not isinstance(found, Principal) or not found.is_authenticated:
-        raise TypeError("the function of TokenFunction gives a Principal with a subject, or None")
+        raise TypeError("the function of TokenFunction must return a Principal with a subject, or None")
     return Verified(found)

@@ -1,7 +1,9 @@
-"""`WWW-Authenticate`: challenges as a server builds them, and as a client reads those of any server.
+"""`WWW-Authenticate` headers: written by servers, read by clients.
 
-Reading is lenient, as anybody may have written the header: what cannot be read is skipped, in linear time, and never
-raises. Pure. Spec: RFC 9110 11.2 and 11.6.1, RFC 6750 3, RFC 9728 5.1.
+Parsing is lenient, because any server may have written the header: invalid parts are skipped in linear time, and
+nothing is raised.
+
+Spec: RFC 9110 sections 11.2 and 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _MOST_BYTES = 64 * 1024
 _MOST_CHALLENGES = 64
 
-# Possessive, all of them: nothing that fails is tried again in other ways.
+# Possessive quantifiers prevent backtracking.
 _token = re.compile(rf"{_TOKEN}++").match
 _is_token = re.compile(rf"{_TOKEN}++").fullmatch
 _spaces = re.compile(r"[ \t]*+").match
@@ -29,9 +31,9 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Challenge(Struct, frozen=True):
-    """One challenge: its `scheme` as it was written, and its parameters by lower-case name, or a `token68` instead.
+    """One challenge: its `scheme`, and its parameters by lower-case name or a `token68`.
 
-    Of a parameter that came twice the first one counts.
+    The first of repeated parameters counts.
     """
 
     scheme: str
@@ -39,37 +41,37 @@ class Challenge(Struct, frozen=True):
     token68: str = ""
 
     def is_of(self, scheme: str) -> bool:
-        """Whether it is of that scheme, in any case."""
+        """Return whether it has this scheme, ignoring case."""
         return self.scheme.lower() == scheme.lower()
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes that it names, in their order, each once; () where it names none."""
+        """The scopes in order, without duplicates."""
         return tuple(dict.fromkeys(self.params.get("scope", "").split()))
 
 
 def build(scheme: str, params: Mapping[str, str | None]) -> str:
-    """One challenge as the value of a header line, with every parameter as a quoted string, but those that are None.
+    """Return a challenge for a header, with all parameters that are not None as quoted strings.
 
-    Raises ValueError for what does not fit into a header: all but printable ASCII.
+    Raises ValueError for characters other than printable ASCII.
     """
     said = []
     for name, value in params.items():
         if value is None:
             continue
         if not value.isascii() or not value.isprintable():
-            raise ValueError(f"the parameter {name} of a challenge is printable ASCII")
+            raise ValueError(f"the parameter {name} of a challenge must be printable ASCII")
         if not _is_token(name):
-            raise ValueError(f"{name!r} is no name of a parameter")
+            raise ValueError(f"{name!r} is not a parameter name")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         said.append(f'{name}="{escaped}"')
     return f"{scheme} {', '.join(said)}" if said else scheme
 
 
 def parse(lines: Iterable[str]) -> list[Challenge]:
-    """All challenges of the header's lines, each of which may have several, in their order.
+    """Return the challenges in the lines of a header, in order.
 
-    Of lines that are longer than 64 KiB together, those beyond are left out, and more than 64 challenges too.
+    At most 64 KiB and 64 challenges are read.
     """
     found: list[Challenge] = []
     room = _MOST_BYTES
@@ -82,7 +84,7 @@ def parse(lines: Iterable[str]) -> list[Challenge]:
 
 
 def _parse_line(line: str, found: list[Challenge]) -> None:
-    params: dict[str, str] | None = None  # those of the challenge that is being read
+    params: dict[str, str] | None = None  # of the current challenge
     at, end = _after(_commas, line, 0), len(line)
     while at < end:
         word = _token(line, at)
@@ -99,7 +101,7 @@ def _parse_line(line: str, found: list[Challenge]) -> None:
             at = _next_element(line, at)
             continue
 
-        # A word by itself, or one with something else behind it than `=`, begins a challenge.
+        # A word that is not followed by `=` begins a challenge.
         params = {}
         behind = _after(_spaces, line, at)
         token68 = _token68(line, behind) if behind > at else None
@@ -114,18 +116,18 @@ def _parse_line(line: str, found: list[Challenge]) -> None:
 
 
 def _value(line: str, at: int) -> tuple[str | None, int]:
-    """A parameter's value and where it ends; None for one that cannot be read."""
+    """Return a parameter's value, or None if it is malformed, and the position after it."""
     quoted = _quoted(line, at)
     if quoted is not None:
         return _unescape(r"\1", quoted[1]), quoted.end()
     if line.startswith('"', at):
-        return None, len(line)  # never closed: what follows may be anything
+        return None, len(line)  # without a closing quote, the rest cannot be parsed
     word = _token(line, at)
     return (None, at) if word is None else (word[0], word.end())
 
 
 def _next_element(line: str, at: int) -> int:
-    """Where the next element of the list begins: behind the next comma that is in no quoted string."""
+    """Return the position of the next list element, after the next comma outside quoted strings."""
     while at < len(line) and line[at] != ",":
         quoted = _quoted(line, at) if line[at] == '"' else None
         if quoted is not None:

@@ -95,5 +95,5 @@ def test_what_fits_into_no_header_is_refused(value):
 
 
 def test_a_name_that_is_none_is_refused():
-    with pytest.raises(ValueError, match="no name"):
+    with pytest.raises(ValueError, match="not a parameter name"):
         build("Bearer", {"a b": "c"})

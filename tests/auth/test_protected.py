@@ -281,7 +281,7 @@ async def test_each_name_of_this_machine_is_answered_in_kind(host: str, spelled:
     "url", ["mcp", "ftp://h/mcp", "https://", "https://h/mcp#f", "https://h/mcp?a=b", "https://h/a b", "https://h:x/"]
 )
 def test_what_is_no_public_url(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="whole URL of the endpoint"):
+    with pytest.raises(ConfigurationError, match="full URL that clients use for the endpoint"):
         protected(public_url=url)
 
 
@@ -562,8 +562,8 @@ REFUSES = "the server refuses the Authorization header"
         ({"Authorization": "Basic YTpi"}, "Authorization is not a bearer token", REFUSES, [ASKS]),
         ({"Authorization": "Bearer old"}, "The token has expired.", REFUSES, [ASKS]),
         ({"Authorization": "Bearer theirs"}, "The token is for another audience.", REFUSES, [ASKS]),
-        ({"Authorization": "Bearer forged"}, "The signature of the token is wrong.", REFUSES, [ASKS]),
-        ({"Authorization": "Bearer low-token"}, "needs the scope notes.read, which the token does not have",
+        ({"Authorization": "Bearer forged"}, "The signature of the token is not valid.", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer low-token"}, "requires the scope notes.read, which the token does not have",
          "use one with the scopes notes.read", [ASKS, REFUSES]),
         ({"Authorization": "Bearer ada-token", "Origin": "https://evil.example"},
          "Origin 'https://evil.example' is not allowed here", "--allow-origin ORIGIN", [ASKS, REFUSES, "token"]),
@@ -576,7 +576,7 @@ async def test_a_client_is_advised_by_the_cause_of_a_refusal(
         async def __call__(self, token: str, request: TokenRequest) -> Principal | None:
             why = {"old": "has expired", "theirs": "is for another audience"}.get(token)
             if token == "forged":
-                raise InvalidToken("the signature of the token is wrong")
+                raise InvalidToken("the signature of the token is not valid")
             if why is not None:
                 raise InvalidToken(f"the token {why}")
             return await super().__call__(token, request)
@@ -784,13 +784,13 @@ async def test_tokens_that_were_handed_out(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "has no tokens"),
-        ("[ada", "is no TOML"),
+        ("[ada", "is not valid TOML"),
         ('token = "0123456789abcdef"', "write token ="),
-        ('[ada]\ntoken = "0123456789abcdef"\nscope = "x"', "and nothing else"),
+        ('[ada]\ntoken = "0123456789abcdef"\nscope = "x"', "and no other keys"),
         ('[ada]\ntoken = "short"', "at least 16 characters"),
         ('[ada]\ntoken = "0123456789 abcdef"', "at least 16 characters"),
-        ('[ada]\ntoken = "0123456789abcdef"\nscopes = ["a b"]', "is no scope"),
-        ('[ada]\ntoken = "0123456789abcdef"\n[bob]\ntoken = "0123456789abcdef"', "another one has the same token"),
+        ('[ada]\ntoken = "0123456789abcdef"\nscopes = ["a b"]', "is not a scope"),
+        ('[ada]\ntoken = "0123456789abcdef"\n[bob]\ntoken = "0123456789abcdef"', "another client has the same token"),
     ],
 )
 def test_a_file_of_tokens_that_is_wrong_is_not_served(tmp_path: Path, text: str, said: str) -> None:

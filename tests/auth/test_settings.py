@@ -99,8 +99,8 @@ def test_paths_are_those_from_the_file_on(tmp_path: Path, tokens: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"audience": ("a",)}, "whose tokens are taken"),
-        ({"auth_table": {"issuer": ISSUER, "tokens_file": "x"}}, "two ways"),
+        ({"audience": ("a",)}, "an issuer is missing"),
+        ({"auth_table": {"issuer": ISSUER, "tokens_file": "x"}}, "cannot be combined"),
         ({"issuer": (ISSUER,), "token_file": "x"}, "one token for all"),
         ({"issuer": ("idp",)}, "write its URL"),
         ({"issuer": (ISSUER,), "scope": ("offline_access",)}, "offline_access"),

@@ -1,6 +1,9 @@
-"""`/oauth/authorize`: what a client asks for is checked, and a login begins. AUTH-123, AUTH-125 … 127, AUTH-129.
+"""`/oauth/authorize` and `/oauth/register`: logins begin, and clients register themselves.
 
-Until client and redirect URI are known to belong together, a mistake is a page: never a redirect.
+Until client and redirect URI are known to belong together, an error is a page and never a redirect. Registered clients
+are not verified, and unused registrations expire soon.
+
+Spec: OAuth 2.1 section 4.1, RFC 7591 section 3; AUTH-123, AUTH-125 to AUTH-129, AUTH-144, AUTH-145.
 """
 
 from __future__ import annotations
@@ -37,14 +40,12 @@ _LONGEST_STATE = 4096
 
 
 class Authorize:
-    """The endpoint."""
-
     def __init__(self, core: Core, interaction: Interaction) -> None:
         self._core = core
         self._interaction = interaction
 
     async def __call__(self, request: RouteRequest) -> RouteResponse:
-        """Begin a login: a page to sign in on. Spec: OAuth 2.1 4.1.1."""
+        """Begin a login with a page to sign in. Spec: OAuth 2.1 section 4.1.1."""
         core = self._core
         try:
             said = query(request)
@@ -63,9 +64,9 @@ class Authorize:
             params = {"error": error.error, "error_description": error.text}
             if _may_go_back(request, client, uri):
                 return core.answer(uri, state, params)
-            # From the page the user may go on to the client, which is told of the mistake then.
+            # The page has a link with which the user can continue to the client, which then receives the error.
             where = core.way_back(uri, state, params)
-            return message_page("This login cannot go on", error.sentence, 400, where, f"Back to {host_of(uri)}")
+            return message_page("This login cannot continue", error.sentence, 400, where, f"Back to {host_of(uri)}")
 
         browser, cookie = core.transactions.browser(request.headers.get("cookie", "")), ()
         if not browser:
@@ -78,26 +79,26 @@ class Authorize:
         return self._interaction.first_page(transaction, *cookie)
 
     def _asked(self, said: dict[str, str]) -> dict[str, object]:
-        """What is asked for. Raises OAuthError."""
+        """Return the checked parameters. Raises OAuthError."""
         core = self._core
         if "request" in said or "request_uri" in said:
-            raise OAuthError("request_not_supported", "parameters are written into the URL")
+            raise OAuthError("request_not_supported", "request objects are not supported; send parameters in the URL")
         if said.get("response_type") != "code":
             raise OAuthError(
                 "unsupported_response_type" if said.get("response_type") else "invalid_request",
-                "response_type has to be code",
+                "response_type must be code",
             )
         if said.get("response_mode", "query") != "query":
-            raise OAuthError("invalid_request", "response_mode has to be query")
+            raise OAuthError("invalid_request", "response_mode must be query")
         if said.get("code_challenge_method") != "S256" or not _is_challenge(said.get("code_challenge", "")):
-            raise OAuthError("invalid_request", "PKCE is needed: code_challenge, with code_challenge_method S256")
+            raise OAuthError("invalid_request", "PKCE is required: send code_challenge with code_challenge_method S256")
         if not is_resource(said.get("resource", core.resource), core.resource):
-            raise OAuthError("invalid_target", "resource is another one than the server's")
+            raise OAuthError("invalid_target", "resource does not name this server")
         if said.get("prompt") == "none":
-            raise OAuthError("interaction_required", "each login asks its user")
+            raise OAuthError("interaction_required", "logins without interaction are not supported")
         key = said.get("dpop_jkt", "")
         if key and not _is_thumbprint(key):
-            raise OAuthError("invalid_request", "dpop_jkt is no thumbprint")
+            raise OAuthError("invalid_request", "dpop_jkt is not a thumbprint")
 
         return {
             "challenge": said["code_challenge"],
@@ -108,9 +109,9 @@ class Authorize:
 
 
 def is_resource(asked: str, resource: str) -> bool:
-    """Whether a client names this resource: scheme and host in any case, a bare origin with a slash or without, and
-    this machine by any of its names.
+    """Return whether a URI names this resource.
 
+    Scheme and host are compared ignoring case, an origin may end in a slash, and names of this machine are equivalent.
     Spec: 2026-07-28 basic/authorization, canonical server URI.
     """
     return _canonical(as_reached(asked, urlsplit(resource).netloc)) == _canonical(resource)
@@ -123,46 +124,45 @@ def _canonical(uri: str) -> tuple[str, str]:
 
 
 def _redirect_uri(client: Client, asked: str) -> str:
-    """Where the answer goes. Raises OAuthError."""
+    """Return the redirect URI. Raises OAuthError if the client has not registered it."""
     if not asked:
         if len(client.redirect_uris) == 1:
             return client.redirect_uris[0]
         raise OAuthError("invalid_request", "redirect_uri is missing")
     if not matching(client.redirect_uris, asked):
         why = why_not(asked)
-        text = f"redirect_uri is none that this client has registered{f': {why}' if why else ''}"
+        text = f"redirect_uri is not registered for this client{f': {why}' if why else ''}"
         raise OAuthError("invalid_request", text)
     return asked
 
 
 def _may_go_back(request: RouteRequest, client: Client, uri: str) -> bool:
-    """Whether a browser may be sent to this client unasked. Spec: 2026-07-28 security considerations, open redirection.
+    """Return whether a browser may be redirected to this client without a confirmation.
 
-    Anybody registers a client, and could lend a link the name of this server, where nobody has looked at it yet.
+    Anybody can register a client, and could abuse the name of this server in a link. Spec: 2026-07-28 security
+    considerations, open redirection.
     """
     is_page = "text/html" in request.headers.get("accept", "").lower()
     return client.kind == "listed" or is_loopback_redirect(uri) or not is_page
 
 
 def page_or_json(request: RouteRequest, error: OAuthError) -> RouteResponse:
-    """A mistake as a page for people, as JSON for programs."""
+    """Return an error as a page for browsers, otherwise as JSON."""
     if "text/html" not in request.headers.get("accept", "").lower():
         return failed(error)
     status = 400 if error.status == 401 else error.status
-    return message_page("This login cannot go on", error.sentence, status)
+    return message_page("This login cannot continue", error.sentence, status)
 
 
 _GRANTS = ("authorization_code", "refresh_token")
 
 
 class Registration:
-    """The endpoint."""
-
     def __init__(self, core: Core) -> None:
         self._core = core
 
     async def __call__(self, request: RouteRequest) -> RouteResponse:
-        """Register a client, and say how it is registered."""
+        """Register a client and return its registration."""
         try:
             return await self._register(request, _read(request.body))
         except OAuthError as error:
@@ -171,13 +171,15 @@ class Registration:
     async def _register(self, request: RouteRequest, said: dict[str, Any]) -> RouteResponse:
         method = said.get("token_endpoint_auth_method", "client_secret_basic")
         if method not in METHODS:
-            raise OAuthError("invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}")
+            raise OAuthError(
+                "invalid_client_metadata", f"token_endpoint_auth_method must be one of {', '.join(METHODS)}"
+            )
         responses = said.get("response_types", ["code"])
         if not isinstance(responses, list) or "code" not in responses:
-            raise OAuthError("invalid_client_metadata", "response_types has to have code")
+            raise OAuthError("invalid_client_metadata", "response_types must include code")
         grants = said.get("grant_types", ["authorization_code"])
         if not isinstance(grants, list) or "authorization_code" not in grants:
-            raise OAuthError("invalid_client_metadata", "grant_types has to have authorization_code")
+            raise OAuthError("invalid_client_metadata", "grant_types must include authorization_code")
 
         secret = secrets.token_urlsafe(32) if method.startswith("client_secret") else ""
         id = f"c-{secrets.token_urlsafe(16)}"
@@ -186,7 +188,7 @@ class Registration:
         )
         await self._core.store.add_client(client, place_of(self._core.address(request)))
 
-        # `scope` is not repeated: what is said here is no limit to what may be asked for later.
+        # `scope` is not returned, because the registration does not limit the scopes that may be requested later.
         answer: dict[str, object] = {
             "client_id": id,
             "client_id_issued_at": int(self._core.clock()),
@@ -210,5 +212,5 @@ def _read(body: bytes) -> dict[str, Any]:
     except (DecodeError, RecursionError, UnicodeDecodeError):
         found = None
     if not isinstance(found, dict):
-        raise OAuthError("invalid_client_metadata", "the body has to be one JSON object")
+        raise OAuthError("invalid_client_metadata", "the body must be a JSON object")
     return found

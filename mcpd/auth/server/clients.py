@@ -1,4 +1,4 @@
-"""Clients, and the documents by which most say themselves who they are: their id is the document's URL.
+"""Clients, and the documents that describe most of them: the client ID is the document's URL.
 
 Spec: draft-ietf-oauth-client-id-metadata-document, 2026-07-28 client-registration; AUTH-133, AUTH-134.
 """
@@ -21,7 +21,7 @@ from mcpd.protocol.printable import printable
 log = logging.getLogger("mcpd")
 
 METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
-"""How a client may show who it is; `none` comes first, and some look for it."""
+"""How clients may authenticate. `none` comes first, because some clients look for it."""
 
 LIMITS = Limits(max_bytes=5 * 1024, seconds=5.0, redirects=0)
 LEAST_SECONDS, MOST_SECONDS = 300.0, 86400.0
@@ -35,7 +35,7 @@ _max_age = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE).se
 
 
 class Client(Struct, frozen=True, kw_only=True):
-    """A program that asks for tokens. `kind` is how it is known: by a document, a registration, or the settings."""
+    """A client. `kind` says whether a document, a registration or the settings describe it."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 def is_document_id(id: str) -> bool:
-    """Whether an id is the URL of a document: https (http leads nowhere, unless loopback is allowed), with a path."""
+    """Return whether a client ID is the URL of a document: https, or http where loopback is allowed, with a path."""
     if not id.startswith(("https://", "http://")) or "#" in id or "@" in id or len(id) > 1024:
         return False
     try:
@@ -61,7 +61,7 @@ def is_document_id(id: str) -> bool:
 
 
 class ClientDocuments:
-    """Fetches them, with care for where they are, and keeps each as long as its answer says, within bounds."""
+    """Fetches client documents and caches each as long as its response allows, within limits."""
 
     def __init__(self, clock: Callable[[], float], reach: Reach = ()) -> None:
         self._clock = clock
@@ -70,7 +70,7 @@ class ClientDocuments:
         self._pending: dict[str, asyncio.Task[Client]] = {}
 
     async def get(self, id: str) -> Client:
-        """The client whose id is this URL. Raises OAuthError."""
+        """Return the client with this URL as its ID. Raises OAuthError."""
         kept = self._kept.get(id)
         if kept is not None and kept[1] > self._clock():
             if isinstance(kept[0], OAuthError):
@@ -79,7 +79,7 @@ class ClientDocuments:
         task = self._pending.get(id)
         if task is None:
             if len(self._pending) >= MOST_AT_ONCE:
-                raise OAuthError("temporarily_unavailable", "too many client documents are being read; try again")
+                raise OAuthError("temporarily_unavailable", "too many client documents are being fetched; try again")
             task = self._pending[id] = asyncio.ensure_future(self._fetch(id))
             task.add_done_callback(lambda _: self._pending.pop(id, None))
         return await asyncio.shield(task)
@@ -89,7 +89,7 @@ class ClientDocuments:
             document, response = await fetch_json(id, what="the client's document", reach=self._reach, limits=LIMITS)
             client = _read(id, document)
         except FetchError as error:
-            failure = OAuthError("invalid_client", f"the client's document cannot be had: {told(error)}")
+            failure = OAuthError("invalid_client", f"the client's document cannot be fetched: {told(error)}")
             self._keep(id, failure, FAILED_SECONDS)
             raise failure from None
         except OAuthError as error:
@@ -106,12 +106,12 @@ class ClientDocuments:
 
 
 def told(error: FetchError) -> str:
-    """What a stranger is told of a document that is not to be had; all of it goes to the log.
+    """Return the reason for a client, and log all of it.
 
-    Of a host that gave no answer that is nothing: they could learn so which names and addresses there are inside.
+    If the host did not respond, the reason is general, because it would otherwise reveal internal names and addresses.
     """
     log.info("A document of a client's: %s", printable(error))
-    return error.reason if error.status else "it cannot be reached from here"
+    return error.reason if error.status else "it cannot be reached"
 
 
 def _fresh_for(response: Response) -> float:
@@ -120,14 +120,14 @@ def _fresh_for(response: Response) -> float:
 
 
 def _read(id: str, document: Mapping[str, Any]) -> Client:
-    """The client that a document describes. Raises OAuthError."""
+    """Return the client that a document describes. Raises OAuthError."""
     if document.get("client_id") != id:
-        raise OAuthError("invalid_client", "the client's document names another client_id than its URL")
+        raise OAuthError("invalid_client", "the client_id in the client's document is not its URL")
     if "client_secret" in document or "client_secret_expires_at" in document:
-        raise OAuthError("invalid_client", "the client's document has a secret in it, which everybody can read")
+        raise OAuthError("invalid_client", "the client's document contains a secret, which everybody can read")
     method = document.get("token_endpoint_auth_method", "none")
     if method not in ("none", "private_key_jwt"):
-        raise OAuthError("invalid_client", "the client's document asks for a method that needs a shared secret")
+        raise OAuthError("invalid_client", "the client's document uses a method that requires a shared secret")
     name = document.get("client_name")
     if not isinstance(name, str) or not name.strip():
         raise OAuthError("invalid_client", "the client's document has no client_name")
@@ -135,7 +135,7 @@ def _read(id: str, document: Mapping[str, Any]) -> Client:
 
 
 def _shown(name: str) -> str:
-    """A name as pages show it: without what is not seen, and what turns the text round it the other way."""
+    """Return a name for pages, without invisible characters and characters that change the text direction."""
     return "".join(c for c in " ".join(name.split()) if c.isprintable())[:LONGEST_NAME].strip()
 
 
@@ -147,15 +147,17 @@ def read_metadata(
     method: str,
     secret_digest: str = "",
 ) -> Client:
-    """What a client says of itself, as far as it means something here. Raises OAuthError. Spec: RFC 7591 2."""
+    """Return the client for its metadata, ignoring unknown members. Raises OAuthError. Spec: RFC 7591 section 2."""
     error = "invalid_client" if kind == "document" else "invalid_client_metadata"
     uris = said.get("redirect_uris")
     if not isinstance(uris, list) or not uris or not all(isinstance(uri, str) for uri in uris):
-        raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "redirect_uris are a list of URLs")
+        raise OAuthError(
+            "invalid_redirect_uri" if kind == "registered" else error, "redirect_uris must be a list of URLs"
+        )
     if len(uris) > MOST_REDIRECTS:
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
 
-    # Clients also name URIs for other servers, such as cursor://…, and use one of the rest here (RFC 7591 2).
+    # Clients also name URIs for other servers, such as cursor://…; only the other URIs count here (RFC 7591 section 2).
     wrong = {uri: why for uri in uris if (why := why_not(uri))}
     if wrong:
         log.info("A client's redirect URIs were left out: %s", printable(", ".join(wrong)))
@@ -166,12 +168,12 @@ def read_metadata(
     name = said.get("client_name", "")
     types = said.get("grant_types", ["authorization_code"])
     if not isinstance(name, str) or not isinstance(types, list) or not all(isinstance(one, str) for one in types):
-        raise OAuthError(error, "client_name is a text, grant_types a list of texts")
+        raise OAuthError(error, "client_name must be a string and grant_types a list of strings")
     jwks, jwks_uri = said.get("jwks"), said.get("jwks_uri", "")
     if not isinstance(jwks, dict | None) or not isinstance(jwks_uri, str) or (jwks is not None and jwks_uri):
-        raise OAuthError(error, "jwks is an object, or jwks_uri a URL")
+        raise OAuthError(error, "jwks must be an object, or jwks_uri a URL")
     if method == "private_key_jwt" and not jwks and not jwks_uri:
-        raise OAuthError(error, "private_key_jwt needs jwks or jwks_uri")
+        raise OAuthError(error, "private_key_jwt requires jwks or jwks_uri")
 
     return Client(
         id=id,

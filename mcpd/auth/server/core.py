@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, store, keys, who the clients are, and how a login ends at the client."""
+"""State and operations that the endpoints of the login server share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mcpd.server.registry.routes import RouteRequest, RouteResponse
 log = logging.getLogger("mcpd")
 
 OFFLINE = "offline_access"
-"""The scope by which a client says that it wants a refresh token; it allows nothing by itself."""
+"""The scope with which a client requests a refresh token. It has no other effect."""
 
 CODE_SECONDS = 60.0
 GRACE_SECONDS = 45.0
@@ -35,10 +35,10 @@ MOST_SCOPES = 64
 
 
 class Core:
-    """One authorization server. Raises ConfigurationError for settings that cannot be used.
+    """One authorization server. Raises ConfigurationError.
 
-    `known_scopes` gives all scopes that the endpoint may ask for, `default_scopes` those that every request needs.
-    `revoked` is told of a grant's user and client when what they had is over at once.
+    `known_scopes` returns all scopes that the endpoint may require, `default_scopes` has those that every request
+    requires. `revoked` is called with user and client when a grant is revoked.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float], reach: Reach) -> None:
@@ -47,14 +47,14 @@ class Core:
         self.reach = reach
         self.issuer = self.resource = ""
         self.name = ""
-        """What the endpoint is called on pages; its host if it has no name."""
+        """The name of the endpoint on pages; by default its host."""
         self.known_scopes: Callable[[], Iterable[str]] = lambda: ()
         self.default_scopes: tuple[str, ...] = ()
         self.revoked: Callable[[str, str], None] = lambda subject, client: None
 
         self._proxies = networks_of(settings.trusted_proxies)
         self.fetching_keys = 0
-        """How many clients' keys are being read: anybody may name a place of such, and have it asked."""
+        """How many clients' keys are being fetched. It is limited, because anybody may name a URL."""
         self.users = None if settings.users is None else Users(settings.users.file)
         self.upstreams = upstreams(settings.providers)
         self.listed = {id: _listed(id, settings) for id in settings.clients}
@@ -69,7 +69,7 @@ class Core:
         self.address_throttle = Throttle(50, 300, clock)
 
     def locate(self, public_url: str, endpoint: str) -> None:
-        """The endpoint is at this URL, and in our application at the path `endpoint`. The issuer is what is before."""
+        """Set the URL of the endpoint and its path in our application. The issuer is the URL without that path."""
         parts = urlsplit(public_url)
         prefix = parts.path.rstrip("/").removesuffix(endpoint.rstrip("/"))
         if prefix == parts.path.rstrip("/") and endpoint.rstrip("/"):
@@ -78,11 +78,13 @@ class Core:
         self.resource = public_url
 
     def address(self, request: RouteRequest) -> str:
-        """Where a request comes from, as far as a proxy is trusted to say."""
+        """Return the client's address, using the headers of trusted proxies."""
         return address_of(request.client, request.headers.get("x-forwarded-for", ""), self._proxies)
 
     def tells_apart(self, address: str) -> bool:
-        """Whether people come from addresses of their own; where TLS ends before us it is the proxy's for all."""
+        """Return whether people have addresses of their own. Behind a proxy for TLS that is not configured, all share
+        one.
+        """
         try:
             if self._proxies:
                 return not any(ip_address(address) in network for network in self._proxies)
@@ -91,7 +93,6 @@ class Core:
             return False
 
     def close(self) -> None:
-        """Close what is open."""
         self.store.close()
         if self.users is not None:
             self.users.close()
@@ -99,7 +100,7 @@ class Core:
     # -- clients -----------------------------------------------------------------------------
 
     async def client(self, id: str) -> Client:
-        """The client of this id. Raises OAuthError."""
+        """Return the client with this ID. Raises OAuthError."""
         found = self.listed.get(id)
         if found is None and is_document_id(id):
             return await self.documents.get(id)
@@ -107,19 +108,19 @@ class Core:
             found = await self.store.client(id)
         if found is None:
             raise OAuthError(
-                "invalid_client", "this client is not known here, or not any more; register it", status=401
+                "invalid_client", "this client is unknown or its registration has expired; register it", status=401
             )
         return found
 
     # -- scopes ------------------------------------------------------------------------------
 
     def all_scopes(self) -> list[str]:
-        """All scopes that may be asked for."""
+        """Return all scopes that may be requested."""
         found = {*self.default_scopes, *self.known_scopes(), *self.settings.scopes} - {OFFLINE}
         return [*sorted(found), OFFLINE]
 
     def asked_scopes(self, text: str) -> tuple[str, ...]:
-        """The scopes of a request that exist here; the default if none of them does. Raises OAuthError."""
+        """Return the requested scopes that exist here, or the default ones if none does. Raises OAuthError."""
         asked = dict.fromkeys(text.split(" ")[: MOST_SCOPES + 1])
         asked.pop("", None)
         if len(asked) > MOST_SCOPES:
@@ -129,11 +130,11 @@ class Core:
         return found if {*found} - {OFFLINE} else (*self.default_scopes, *found)
 
     def scopes_for(self, user: User, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Those of these scopes that a user may be given."""
+        """Return the scopes that this user may grant."""
         return tuple(scope for scope in scopes if user.scopes is None or scope == OFFLINE or scope in user.scopes)
 
     def still(self, user: User) -> User | None:
-        """The user as the settings and the file say now; None for one who may not log in any more."""
+        """Return the user with current settings, or None if they may no longer log in."""
         if self.settings.is_development:
             return user
         if user.way == "users":
@@ -147,11 +148,11 @@ class Core:
     # -- answers to clients ------------------------------------------------------------------
 
     def answer(self, uri: str, state: str, params: dict[str, str], status: int = 302) -> RouteResponse:
-        """Send the browser back to the client."""
+        """Redirect the browser to the client."""
         return redirect(self.way_back(uri, state, params), status=status)
 
     def way_back(self, uri: str, state: str, params: dict[str, str]) -> str:
-        """The URL by which the client is answered, with who says this. Spec: RFC 9207."""
+        """Return the URL of the answer to the client, including the issuer. Spec: RFC 9207."""
         return answer_url(uri, {**params, **({"state": state} if state else {}), "iss": self.issuer})
 
     def refuse(self, transaction: Transaction, error: OAuthError) -> RouteResponse:
@@ -161,18 +162,18 @@ class Core:
         return self.answer(transaction.redirect_uri, transaction.state, params, 303)
 
     def seal(self, tokens: Tokens) -> bytes:
-        """A provider's tokens as they are kept."""
+        """Encrypt a provider's tokens for storage."""
         return self.keys.seal(encode(tokens))
 
     async def upstream_token(self, grant_id: str) -> str:
-        """The access token of the provider by which a grant's user signed in, refreshed where it is over.
+        """Return the access token of the provider with which a grant's user signed in, refreshed if necessary.
 
-        Raises OAuthError if there is none.
+        Raises OAuthError if no token is stored.
         """
         tokens, _ = await self._kept_upstream(grant_id)
         if not self._is_due(tokens):
             return tokens.access
-        # One for all calls that want it, even if the first of them is cancelled: many a refresh token can be used once.
+        # One refresh serves all calls, even if the first is cancelled: many refresh tokens can be used only once.
         task = self._refreshing.get(grant_id)
         if task is None:
             task = self._refreshing[grant_id] = asyncio.ensure_future(self._refreshed_upstream(grant_id))
@@ -183,7 +184,7 @@ class Core:
         tokens, way = await self._kept_upstream(grant_id)
         if self._is_due(tokens):
             if not tokens.refresh:
-                raise OAuthError("invalid_grant", "the provider's token is over, and it gave none to refresh it with")
+                raise OAuthError("invalid_grant", "the provider's token has expired and cannot be refreshed")
             tokens = await self.upstream(way).refreshed(tokens)
             await self.store.keep_upstream(grant_id, self.seal(tokens))
         return tokens.access
@@ -191,33 +192,35 @@ class Core:
     def _has_refreshed(self, grant_id: str, task: asyncio.Task[str]) -> None:
         del self._refreshing[grant_id]
         if not task.cancelled():
-            task.exception()  # which nobody may have waited for
+            task.exception()  # nobody may have awaited it
 
     def _is_due(self, tokens: Tokens) -> bool:
         return bool(tokens.expires) and tokens.expires - 60 < self.clock()
 
     async def _kept_upstream(self, grant_id: str) -> tuple[Tokens, str]:
-        """A provider's tokens, and its name. Raises OAuthError."""
+        """Return a provider's tokens and its name. Raises OAuthError."""
         grant, sealed = await self.store.grant(grant_id), await self.store.upstream(grant_id)
         if grant is None or sealed is None:
             raise OAuthError(
-                "invalid_grant", "no token of a provider is kept: keep-tokens is off, or the login is over"
+                "invalid_grant", "no token of a provider is stored: keep-tokens is off, or the login has ended"
             )
         try:
             return decode(self.keys.unseal(sealed), type=Tokens), grant.user.way
         except ValueError:
-            raise OAuthError("invalid_grant", "the provider's token was kept with a key that is lost") from None
+            raise OAuthError(
+                "invalid_grant", "the provider's token cannot be decrypted, because its key was lost"
+            ) from None
 
     async def end(self, grant: Grant) -> None:
-        """Revoke all that came of a grant."""
+        """Revoke a grant and everything issued for it."""
         await self.store.revoke(grant.id)
         self.revoked(grant.user.subject, grant.client)
 
     def upstream(self, name: str) -> Upstream:
-        """The provider of this name. Raises OAuthError."""
+        """Return the provider with this name. Raises OAuthError."""
         found = self.upstreams.get(name)
         if found is None:
-            raise OAuthError("invalid_request", "there is no such way to sign in", status=404)
+            raise OAuthError("invalid_request", "this way to sign in does not exist", status=404)
         return found
 
 

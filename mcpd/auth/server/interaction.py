@@ -1,8 +1,9 @@
-"""What a user does: sign in, then allow or deny. Each step is of the browser that the login began in.
+"""The pages of a login: sign in, then allow or deny. Each step must come from the browser in which the login began.
 
-Nobody is sent to a provider who has not been told which client wants what, and let it go on; who came back is asked
-once more, as the one who signed in. Nothing that was allowed once is allowed again by itself.
-AUTH-136 … 142, AUTH-147; 2026-07-28 basic/authorization/security-considerations (the confused deputy).
+Users see which client asks for what before they go to a provider, and again afterwards, as the user who signed in. A
+consent is never reused. Pages have no scripts, and all text from others is escaped.
+
+Spec: 2026-07-28 basic/authorization/security-considerations (confused deputy); AUTH-136 to AUTH-142, AUTH-147.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ def _page(
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<style>{_STYLE}</style>\n</head>\n'
         f"<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )
-    # Chromium holds each redirect behind a form to `form-action`, and where those end nobody knows beforehand: Claude's
-    # https callback leads on to claude://, a provider to the company's own. There is nothing in these pages that could
-    # point a form elsewhere: no script, and all that came from others is text.
+    # Chromium applies `form-action` to each redirect after a form, and the targets are not known: Claude's https
+    # callback leads to claude://, a provider to a company's login. The pages contain no scripts and no unescaped text,
+    # so no form can be changed to point elsewhere.
     policy = f"default-src 'none'; style-src 'sha256-{_HASH}'; frame-ancestors 'none'; base-uri 'none'"
     if not has_forms:
         policy += "; form-action 'none'"
@@ -85,39 +86,38 @@ def _page(
 
 
 def message_page(title: str, text: str, status: int = 400, url: str = "", label: str = "") -> RouteResponse:
-    """A page with a heading and a sentence, and nothing to do on it but to follow a link, if there is one."""
+    """Return a page with a message and at most one link."""
     link = f'\n<p><a rel="noreferrer" href="{escape(url)}">{escape(label)}</a></p>' if url else ""
     return _page(title, f'<p role="alert">{escape(text)}</p>{link}', status, "no-referrer")
 
 
 def form_page(title: str, body: str, *headers: tuple[str, str], status: int = 200) -> RouteResponse:
-    """A page with forms, whose answers may lead anywhere.
+    """Return a page with forms, whose redirects may lead anywhere.
 
-    It says nothing to other sites about where one came from. To ourselves it does: a browser that told nobody would
-    send `Origin: null` with the form, which is what a form of a stranger's sends.
+    Other sites receive no referrer, but this server does: without one, browsers would send `Origin: null` with the
+    form, like a form on a foreign site.
     """
     return _page(title, body, status, "same-origin", *headers, has_forms=True)
 
 
 def facts(rows: Mapping[str, str]) -> str:
-    """Names and values that people should look at."""
+    """Return names and values as a list."""
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows.items()) + "</dl>"
 
 
 def warning(text: str) -> str:
-    """A sentence that stands out."""
+    """Return a highlighted note."""
     return f'<p class="warning" role="note">{escape(text)}</p>'
 
 
 def hidden(fields: Mapping[str, str]) -> str:
-    """What a form carries."""
     return "".join(
         f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields.items()
     )
 
 
 def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", value: str = "") -> str:
-    """One field with its label."""
+    """Return an input with its label."""
     return (
         f'<label for="{escape(name)}">{escape(label)}</label>'
         f'<input id="{escape(name)}" name="{escape(name)}" type="{kind}" autocomplete="{autocomplete}" '
@@ -126,14 +126,14 @@ def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", 
 
 
 def button(text: str, name: str = "", value: str = "", *, is_first: bool = False) -> str:
-    """What sends a form."""
+    """Return a submit button."""
     said = f' name="{escape(name)}" value="{escape(value)}"' if name else ""
     look = ' class="first"' if is_first else ""
     return f'<button type="submit"{said}{look}>{escape(text)}</button>'
 
 
 def form(action: str, content: str) -> str:
-    """A form that is posted to a path of ours."""
+    """Return a form that is posted to a path of this server."""
     return f'<form method="post" action="{escape(action)}">{content}</form>'
 
 
@@ -152,7 +152,7 @@ class Interaction:
     # -- signing in --------------------------------------------------------------------------
 
     def first_page(self, transaction: Transaction, *headers: tuple[str, str]) -> RouteResponse:
-        """Who wants what, and the ways to sign in; for development the question itself."""
+        """Return the page to sign in, or the consent page in development mode."""
         if self._core.settings.is_development:
             transaction.user = User("developer", "developer", "development")
             return self._consent_page(transaction, *headers)
@@ -160,7 +160,7 @@ class Interaction:
 
     def _sign_in_page(self, transaction: Transaction, problem: str, *headers: tuple[str, str]) -> RouteResponse:
         core = self._core
-        body = [f"<p>{escape(_called(transaction))} asks to use this server in your name. Sign in to decide.</p>"]
+        body = [f"<p>{escape(_called(transaction))} asks to use this server on your behalf. Sign in to decide.</p>"]
         body.append(facts(_who(transaction)))
         body += self._wishes(transaction, [scope for scope in transaction.scopes if scope != OFFLINE])
         if problem:
@@ -172,7 +172,7 @@ class Interaction:
             fields += field("password", "Password", "password", "current-password")
             body.append(form(self._path("/oauth/sign-in"), carried + fields + button("Sign in", is_first=True)))
         for name, provider in core.upstreams.items():
-            label = f"Allow, and continue with {provider.label}"
+            label = f"Allow and continue with {provider.label}"
             body.append(form(self._path(f"/oauth/sign-in/{name}"), carried + button(label)))
         body.append(form(self._path("/oauth/consent"), carried + button("Deny", "choice", "deny")))
 
@@ -180,12 +180,12 @@ class Interaction:
         return form_page(f"Log in to {self._name}", "\n".join(body), *headers, status=status)
 
     async def sign_in(self, request: RouteRequest) -> RouteResponse:
-        """A name and a password."""
+        """Check a name and password."""
         core = self._core
         said = form_of(request)
         transaction = core.transactions.posted(said, self._browser(request))
         if core.users is None:
-            raise OAuthError("invalid_request", "there are no users with passwords here", status=404)
+            raise OAuthError("invalid_request", "sign-in with a password is not available", status=404)
 
         name, password = said.get("user", ""), said.get("password", "")
         address = core.address(request)
@@ -195,25 +195,25 @@ class Interaction:
         if core.tells_apart(address):
             tried.append((core.address_throttle, place))
         if any(throttle.wait(key) for throttle, key in tried):
-            return self._sign_in_page(transaction, "There were too many wrong passwords. Try again in a few minutes.")
+            return self._sign_in_page(transaction, "Too many wrong passwords. Try again in a few minutes.")
 
         try:
             user = await core.users.check(name, password)
         except Busy:
-            return self._sign_in_page(transaction, "Many people sign in now. Try again in a moment.")
+            return self._sign_in_page(transaction, "Too many people are signing in. Try again in a moment.")
 
         if user is None:
             for throttle, key in tried:
                 throttle.failed(key)
-            log.warning("Somebody at %s failed to sign in", printable(address))
+            log.warning("A sign-in from %s failed", printable(address))
             return self._sign_in_page(transaction, _WRONG)
 
         core.pair_throttle.succeeded(pair)
-        transaction.upstream = None  # of who signed in before by a provider
+        transaction.upstream = None  # from an earlier sign-in with a provider
         return await self._signed_in(transaction, User(name, user.name or name, "users", "", user.scopes))
 
     async def leave(self, request: RouteRequest) -> RouteResponse:
-        """To a provider."""
+        """Redirect to a provider."""
         core = self._core
         transaction = core.transactions.posted(form_of(request), self._browser(request))
         provider = core.upstream(request.params["name"])
@@ -221,17 +221,17 @@ class Interaction:
         return redirect(await provider.begin(transaction, self._callback(request.params["name"])), status=303)
 
     async def come_back(self, request: RouteRequest) -> RouteResponse:
-        """From a provider: with a state of this browser's, which is used up by that."""
+        """Handle the return from a provider. Its state belongs to this browser and can be used once."""
         core = self._core
         name, said = request.params["name"], query(request)
         provider = core.upstream(name)
         transaction = core.transactions.back_from(name, said.get("state", ""), self._browser(request))
         if "error" in said or "code" not in said:
-            return self._sign_in_page(transaction, f"{provider.label} did not let you sign in.")
+            return self._sign_in_page(transaction, f"{provider.label} did not sign you in.")
 
         found = await provider.finish(transaction, said["code"], said.get("iss"), self._callback(name))
         if found is None:
-            return self._sign_in_page(transaction, "You signed in there, and are not among those who may use this.")
+            return self._sign_in_page(transaction, "You signed in, but are not allowed to use this server.")
 
         user, tokens = found
         transaction.upstream = core.seal(tokens) if provider.keeps_tokens else None
@@ -243,9 +243,7 @@ class Interaction:
 
         wanted = {*transaction.scopes} - {OFFLINE}
         if wanted and not wanted & {*core.scopes_for(user, wanted)}:
-            return core.refuse(
-                transaction, OAuthError("access_denied", "this user may not be given any of these scopes")
-            )
+            return core.refuse(transaction, OAuthError("access_denied", "this user may not grant any of these scopes"))
         if transaction.client.id in core.settings.trusted_clients:
             return await self._allowed(transaction, user)
         return redirect(f"{core.issuer}/oauth/consent?login={transaction.id}", status=303)
@@ -253,7 +251,7 @@ class Interaction:
     # -- consent -----------------------------------------------------------------------------
 
     async def ask(self, request: RouteRequest) -> RouteResponse:
-        """The question."""
+        """Show the consent page."""
         transaction = self._core.transactions.get(query(request).get("login", ""), self._browser(request))
         return self._sign_in_page(transaction, "") if transaction.user is None else self._consent_page(transaction)
 
@@ -271,31 +269,33 @@ class Interaction:
         return form_page(title, "\n".join(body), *headers)
 
     def _wishes(self, transaction: Transaction, scopes: list[str]) -> list[str]:
-        """What the client may do then, and what to mind."""
+        """Return what the client will be able to do, and a warning for local programs."""
         words = self._core.settings.scopes
         items = "".join(f"<li>{escape(words.get(scope, scope))}</li>" for scope in scopes)
-        said = [f"<p>It may then:</p><ul>{items}</ul>" if items else "<p>It may then use this server.</p>"]
+        said = [
+            f"<p>It will be able to:</p><ul>{items}</ul>" if items else "<p>It will be able to use this server.</p>"
+        ]
         if _is_local(transaction):
             said.append(
                 warning(
-                    "The program is on your own computer, where any program may call itself by this name. "
-                    "Allow it only if you have just started a login there yourself."
+                    "The program is on your computer, where any program can use this name. "
+                    "Allow it only if you have just started this login yourself."
                 )
             )
         return said
 
     async def decide(self, request: RouteRequest) -> RouteResponse:
-        """The answer."""
+        """Handle the user's decision."""
         core, said = self._core, form_of(request)
         transaction = core.transactions.posted(said, self._browser(request))
         if said.get("choice") != "allow":
-            return core.refuse(transaction, OAuthError("access_denied", "the user did not allow it"))
+            return core.refuse(transaction, OAuthError("access_denied", "the user denied access"))
         if transaction.user is None:
             return self._sign_in_page(transaction, "")
         return await self._allowed(transaction, transaction.user)
 
     async def _allowed(self, transaction: Transaction, user: User) -> RouteResponse:
-        """Give the client its code."""
+        """Issue the code to the client."""
         core = self._core
         core.transactions.end(transaction)
         code, scope = secrets.token_urlsafe(32), " ".join(core.scopes_for(user, transaction.scopes))
@@ -310,17 +310,17 @@ class Interaction:
     # -- helpers -----------------------------------------------------------------------------
 
     def guarded(self, step: _Step) -> _Step:
-        """A step whose mistakes are pages."""
+        """Return a step that shows errors as pages."""
 
         async def run(request: RouteRequest) -> RouteResponse:
             try:
                 return await step(request)
             except OAuthError as error:
-                return message_page("This login cannot go on", error.sentence, error.status)
+                return message_page("This login cannot continue", error.sentence, error.status)
             except ConfigurationError as error:
                 log.error("A login failed: %s", printable(error))
                 return message_page(
-                    "This login cannot go on", "The server is not set up right; its log says more.", 500
+                    "This login cannot continue", "The server is not configured correctly; see its log.", 500
                 )
 
         return run
@@ -344,20 +344,20 @@ def _called(transaction: Transaction) -> str:
 
 
 def _is_local(transaction: Transaction) -> bool:
-    # By where this login goes: whom a document vouches for elsewhere says nothing of a program on this machine.
+    # The target of this login matters: a document does not vouch for a program on this machine.
     return is_loopback_redirect(transaction.redirect_uri)
 
 
 def _who(transaction: Transaction) -> dict[str, str]:
-    """What is known of the client, the surest first."""
+    """Return what is known about the client, the most reliable information first."""
     client = transaction.client
     known = {
         "document": urlsplit(client.id).netloc,
-        "registered": "nobody: it registered itself, under a name of its choice",
+        "registered": "nobody: it registered itself and chose its name",
         "listed": "the operator of this server",
     }[client.kind]
     return {
         "Program": _called(transaction),
         "Vouched for by": known,
-        "Sends you on to": host_of(transaction.redirect_uri),
+        "Redirects you to": host_of(transaction.redirect_uri),
     }

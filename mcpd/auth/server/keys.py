@@ -1,4 +1,4 @@
-"""The keys that access tokens are signed with, and the secrets from which all else is made. AUTH-130, AUTH-151."""
+"""Keys that sign access tokens, and other secrets. AUTH-130, AUTH-151."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ from mcpd.protocol.printable import printable
 
 ROTATE_SECONDS = 90 * 86400
 OVERLAP_SECONDS = 2 * 86400
-"""A key signs for so long, and is told of for so much longer: tokens live an hour, and others keep the list of keys."""
+"""Keys sign for `ROTATE_SECONDS` and are published for two more days, because tokens live for an hour and key lists are
+cached.
+"""
 
 
 def b64(raw: bytes) -> str:
-    """Base64 for URLs, without padding."""
+    """Return base64url without padding."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 class Keys:
-    """Signs, and makes what only this server can make. `path` is the store's file, beside which one key is."""
+    """Signs tokens, computes MACs and encrypts stored data. `path` is the store's file; the encryption key is beside
+    it.
+    """
 
     def __init__(self, store: Store, clock: Callable[[], float], path: str = "") -> None:
         self._path = path
@@ -41,7 +45,7 @@ class Keys:
         self._load()
 
     def _load(self) -> None:
-        """Read the keys; make one where there is none, or the newest is old."""
+        """Read the keys. Create one if the newest is too old or missing."""
         now = self._clock()
         self._store.drop_keys(now - ROTATE_SECONDS - OVERLAP_SECONDS)
         found = [(ECKey.import_key(decode(jwk)), created) for jwk, created in self._store.signing_keys()]
@@ -52,14 +56,14 @@ class Keys:
         self._keys = found
 
     def sign(self, claims: dict[str, object], typ: str) -> str:
-        """A JWT with these claims."""
+        """Return a JWT with these claims."""
         if self._keys[0][1] < self._clock() - ROTATE_SECONDS:
             self._load()
         key = self._keys[0][0]
         return jwt.encode({"alg": "ES256", "typ": typ, "kid": key.kid}, claims, key)
 
     def grant_of(self, token: str) -> str:
-        """The grant of an access token of ours, also of one that is over; "" for what is none."""
+        """Return the grant of one of our access tokens, even if it has expired; "" for other tokens."""
         try:
             found = jwt.decode(token, KeySet([key for key, _ in self._keys]), algorithms=["ES256"])
         except (JoseError, ValueError, TypeError, KeyError):
@@ -67,7 +71,7 @@ class Keys:
         return str(found.claims.get("grant", ""))
 
     def public(self) -> dict[str, list[dict[str, object]]]:
-        """The keys by which others check signatures. Spec: RFC 7517 5."""
+        """Return the public keys. Spec: RFC 7517 section 5."""
         return {
             "keys": [
                 {**key.as_dict(private=False), "use": "sig", "alg": "ES256"}
@@ -77,19 +81,19 @@ class Keys:
         }
 
     def mac(self, purpose: str, text: str) -> str:
-        """What nobody else can make of this text, for this purpose."""
+        """Return a MAC of a text for one purpose."""
         return b64(hmac.digest(self._secret, f"{purpose}\0{text}".encode(), sha256))
 
     def seal(self, raw: bytes) -> bytes:
-        """Encrypt what is kept of others: with a key that is in another file than what it encrypts."""
+        """Encrypt data with a key that is not in the same file."""
         return jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, raw, self._sealing_key()).encode()
 
     def unseal(self, sealed: bytes) -> bytes:
-        """What was sealed. Raises ValueError if it was not, or the key is another one."""
+        """Decrypt data. Raises ValueError if it was not encrypted with this key."""
         try:
             plain = jwe.decrypt_compact(sealed, self._sealing_key()).plaintext
         except JoseError as error:
-            raise ValueError(f"what is kept cannot be read ({type(error).__name__})") from None
+            raise ValueError(f"the stored data cannot be decrypted ({type(error).__name__})") from None
         assert plain is not None
         return plain
 
@@ -100,7 +104,7 @@ class Keys:
 
 
 def _key_file(path: str) -> bytes:
-    """The 32 bytes in a file, which is made with mode 0600 if it is not there. Raises ConfigurationError."""
+    """Return the 32 bytes in a file, which is created with mode 0600 if necessary. Raises ConfigurationError."""
     try:
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -111,5 +115,5 @@ def _key_file(path: str) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"{printable(path)}: {error.strerror}") from None
     if len(key) != 32:
-        raise ConfigurationError(f"{printable(path)}: not the key that was written there: 32 bytes")
+        raise ConfigurationError(f"{printable(path)}: not a key of 32 bytes")
     return key

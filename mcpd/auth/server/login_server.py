@@ -1,7 +1,8 @@
-"""`LoginServer`: what protects a server with the logins of its own authorization server.
+"""`LoginServer` protects a server with its own logins; `AuthorizationServer` provides the endpoints.
 
-Its tokens are checked as any issuer's are, by the keys that are here already, and by whether what the user allowed was
-revoked since. Spec: 2026-07-28 basic/authorization.
+Its tokens are verified like those of any issuer, with keys of this process, and refused if the grant was revoked.
+
+Spec: RFC 8414, 2026-07-28 basic/authorization; AUTH-120 to AUTH-122, AUTH-149.
 """
 
 from __future__ import annotations
@@ -34,18 +35,21 @@ from mcpd.transports.authentication import RequestHeaders
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 _PATHS = tuple("".join(f"/{{part{number}}}" for number in range(count)) for count in range(1, 5))
-"""Paths of as many segments as an issuer may have."""
+"""Paths with as many segments as an issuer may have."""
 _LOOPBACK: Reach = frozenset(("loopback",))
 _FORM_BYTES = 16 * 1024
 _KEPT = (("Cache-Control", "public, max-age=3600"),)
 
 
 class AuthorizationServer:
-    """What the settings say, as `routes`. Raises ConfigurationError.
+    """The authorization server of the settings, as `routes`. Raises ConfigurationError.
 
-    `reach` is where documents of clients may be besides global addresses, `clock` the time in seconds since 1970.
-    `check_proof` looks at DPoP proofs, signed with one of `algorithms`. `locate` says where the endpoint is, before
-    the first request.
+    Args:
+        clock: Returns seconds since 1970.
+        reach: Kinds of addresses that client documents may be at, besides global ones.
+        check_proof: Checks DPoP proofs signed with one of `algorithms`.
+
+    `locate` must be called before the first request.
     """
 
     def __init__(
@@ -82,15 +86,14 @@ class AuthorizationServer:
             self.routes.append(_open("/oauth/register", Registration(self.core).__call__, "POST"))
 
     def locate(self, public_url: str, endpoint: str) -> None:
-        """Where the endpoint is: by which URL clients know it, and its path in our application."""
+        """Set the URL of the endpoint and its path in our application."""
         self.core.locate(public_url, endpoint)
 
     def close(self) -> None:
-        """Close what is open."""
         self.core.close()
 
     def metadata(self) -> dict[str, object]:
-        """What clients have to know. Spec: RFC 8414 2."""
+        """Return the metadata for clients. Spec: RFC 8414 section 2."""
         core, issuer = self.core, self.core.issuer
         said: dict[str, object] = {
             "issuer": issuer,
@@ -119,19 +122,19 @@ class AuthorizationServer:
         return RouteResponse(self.metadata(), headers=_KEPT)
 
     async def _metadata_of_path(self, request: RouteRequest) -> RouteResponse:
-        """The same where the issuer has a path: a document at another one would name a foreign issuer."""
+        """Return the metadata if the issuer has this path. At another path it would describe a foreign issuer."""
         if urlsplit(self.core.issuer).path != "/" + "/".join(request.params.values()):
             return _not_here("This is not the issuer's path; its metadata is at the root.")
         return await self._metadata()
 
     async def _metadata_inside(self) -> RouteResponse:
-        """The same for clients of an application that is mounted below a path, where the root is another's.
+        """Return the metadata for an application mounted below a path, where the root belongs to another application.
 
-        It is the last place where they look (2026-07-28 authorization server discovery), and some of them want the
-        members there that OpenID Connect demands. No ID tokens are issued.
+        Clients look here last (2026-07-28 authorization server discovery), and some require members of OpenID Connect.
+        No ID tokens are issued.
         """
         if not urlsplit(self.core.issuer).path:
-            return _not_here(f"This is no provider of OpenID Connect; its metadata is at {METADATA}.")
+            return _not_here(f"This is not an OpenID Connect provider; its metadata is at {METADATA}.")
         demanded = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
         return RouteResponse({**self.metadata(), **demanded}, headers=_KEPT)
 
@@ -144,7 +147,7 @@ def _not_here(text: str) -> RouteResponse:
 
 
 def _open(path: str, function: Callable[..., object], method: str = "GET") -> Route:
-    """What programs on any web page may use: it goes by no cookie."""
+    """Return a route for programs on any web page; it uses no cookies."""
     return Route(path, function, methods=[method], public=True, any_origin=True, max_body_bytes=_FORM_BYTES)
 
 
@@ -157,7 +160,7 @@ _NOWHERE = "http://127.0.0.1"
 
 
 class _OwnKeys(IssuerKeys):
-    """The keys of this process's own authorization server."""
+    """The keys of the authorization server in this process."""
 
     def __init__(self, server: AuthorizationServer) -> None:
         super().__init__(_NOWHERE)
@@ -165,21 +168,21 @@ class _OwnKeys(IssuerKeys):
         self._read: tuple[object, list[VerifyingKey]] = (None, [])
 
     def find(self, kid: str | None, alg: str) -> list[VerifyingKey] | None:
-        """See `IssuerKeys`; nothing is asked for."""
+        """See `IssuerKeys`. Nothing is fetched."""
         document = self._server.core.keys.public()
         if self._read[0] != document:
             self._read = (document, usable_keys(document))
         return [key for key in self._read[1] if key.fits(alg) and key.kid == kid]
 
-    async def load(self) -> None:
-        """They are there."""
+    async def load(self) -> None: ...
 
 
 class LoginServer(Auth):
-    """Logins at this server itself: `Server(auth=LoginServer("auth.toml", public_url="https://x.example/mcp"))`.
+    """Protects a server with its own logins: `Server(auth=LoginServer("auth.toml",
+    public_url="https://x.example/mcp"))`.
 
-    `settings` are a file, or "dev": one user and one click, on this machine alone. `clock` gives the seconds since
-    1970. Needs the extra auth. Raises ConfigurationError.
+    `settings` is a file, or "dev" for one user and one click, on this machine only. `clock` returns seconds since 1970.
+    Requires the extra `auth`. Raises ConfigurationError.
     """
 
     def __init__(
@@ -188,7 +191,7 @@ class LoginServer(Auth):
         if isinstance(settings, str):
             settings = development() if settings == "dev" else read(settings)
         self._is_development = settings.is_development
-        # Told for good when it is known where the server is.
+        # Replaced when the URL of the server is known.
         self.authorization_servers = (_NOWHERE,)
         self._jwt: Jwt | None = None
         super().__init__(cache_seconds=_SECONDS, **options)
@@ -209,20 +212,19 @@ class LoginServer(Auth):
 
     @property
     def routes(self) -> Sequence[Route]:
-        """Where people log in, and clients get tokens."""
+        """The endpoints of the authorization server."""
         return self.server.routes
 
     def close(self) -> None:
-        """Close the file that all is kept in."""
         self.server.close()
 
     def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
-        """See `Auth`. For development this machine's addresses alone will do."""
+        """See `Auth`. In development mode, only addresses of this machine are allowed."""
         if self._is_development and is_public:
             how = "LoginServer('auth.toml')" if is_hosted else "--auth-server auth.toml"
             raise ConfigurationError(
-                "The login for development lets anybody in, so that it is for this machine alone: listen on loopback, "
-                f"or say in a file who may log in ({how})"
+                "The development login admits anybody, so it is for this machine only: listen on loopback, "
+                f"or configure users in a file ({how})"
             )
         super().locate(url, is_public=is_public, is_guess=is_guess, is_hosted=is_hosted)
         self._issue()
@@ -235,7 +237,7 @@ class LoginServer(Auth):
         return found
 
     def _issue(self) -> None:
-        """Issue tokens for where the server is, and take them."""
+        """Issue and accept tokens for the current URL."""
         self.server.locate(self.public_url, self._endpoint)
         issuer = self.server.core.issuer
         self.authorization_servers = (issuer,)
@@ -244,7 +246,7 @@ class LoginServer(Auth):
         self._locate()
 
     def _check_proof(self, request: RouteRequest) -> str:
-        """The thumbprint of the key that the token to be given is bound to, "" for none. Raises OAuthError."""
+        """Return the thumbprint of the key for a new token, or "". Raises OAuthError."""
         proofs = request.headers.get("dpop")
         if proofs is None and self._dpop != "require":
             return ""
@@ -273,7 +275,7 @@ class LoginServer(Auth):
         return replace(verified, principal=who.with_upstream(upstream))
 
     async def _upstream(self, grant: str) -> str:
-        """See `Context.upstream_token`. Raises AccessDenied where only another login helps."""
+        """See `Context.upstream_token`. Raises AccessDenied if the user must log in again."""
         try:
             return await self.server.core.upstream_token(grant)
         except OAuthError as error:

@@ -1,6 +1,7 @@
-"""What the endpoints answer with, and how their parameters are read.
+"""Parameters, answers and redirect URIs of the endpoints.
 
-Spec: RFC 6749 3.1, 4.1.2.1 and 5.2; AUTH-127, AUTH-148, AUTH-153.
+Spec: RFC 6749 sections 3.1, 4.1.2.1 and 5.2; OAuth 2.1 sections 2.3 and 4.1.1, RFC 8252 section 7.3; AUTH-125,
+AUTH-127, AUTH-145, AUTH-148, AUTH-153.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _MOST_FIELDS = 64
 
 
 class OAuthError(McpdError):
-    """A refusal with a name of OAuth's. `text` is fixed words of ours: nothing of the request."""
+    """An OAuth error. `text` is a fixed text and contains nothing from the request."""
 
     def __init__(
         self, error: str, text: str = "", *, status: int = 400, headers: tuple[tuple[str, str], ...] = ()
@@ -30,19 +31,19 @@ class OAuthError(McpdError):
 
     @property
     def sentence(self) -> str:
-        """The text for people."""
+        """The text as a sentence."""
         text = self.text or self.error
         return f"{text[:1].upper()}{text[1:]}."
 
 
 def json_answer(value: object, status: int = 200, *headers: tuple[str, str]) -> RouteResponse:
-    """JSON that nobody keeps."""
+    """Return a JSON answer that is not cached."""
     exposed = ("Access-Control-Expose-Headers", "DPoP-Nonce, WWW-Authenticate")
     return RouteResponse(value, status, (*NO_STORE, exposed, *headers), "application/json")
 
 
 def failed(error: OAuthError) -> RouteResponse:
-    """A refusal to a program. Spec: RFC 6749 5.2."""
+    """Return an error as JSON. Spec: RFC 6749 section 5.2."""
     said = {"error": error.error}
     if error.text:
         said["error_description"] = error.text
@@ -50,42 +51,42 @@ def failed(error: OAuthError) -> RouteResponse:
 
 
 def redirect(url: str, *headers: tuple[str, str], status: int = 302) -> RouteResponse:
-    """Send a browser elsewhere, which is not told from where."""
+    """Return a redirect without a referrer."""
     return RouteResponse(b"", status, (("Location", url), *NO_STORE, ("Referrer-Policy", "no-referrer"), *headers))
 
 
 def query(request: RouteRequest) -> dict[str, str]:
-    """The parameters of a URL. Raises OAuthError if one came twice."""
+    """Return the parameters of the URL. Raises OAuthError if one is repeated."""
     return _once(request.query_string)
 
 
 def form(request: RouteRequest) -> dict[str, str]:
-    """The fields of a form. Raises OAuthError for what is none, and if one came twice."""
+    """Return the fields of a form. Raises OAuthError if it is not a form or a field is repeated."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise OAuthError("invalid_request", "the body has to be application/x-www-form-urlencoded")
+        raise OAuthError("invalid_request", "the body must be application/x-www-form-urlencoded")
     try:
         return _once(request.body.decode("ascii"))
     except UnicodeDecodeError:
-        raise OAuthError("invalid_request", "the body is no form") from None
+        raise OAuthError("invalid_request", "the body is not a form") from None
 
 
 def _once(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except (ValueError, UnicodeDecodeError):
-        raise OAuthError("invalid_request", "the parameters cannot be read") from None
+        raise OAuthError("invalid_request", "the parameters are malformed") from None
 
     found = dict(pairs)
     if len(found) != len(pairs):
-        # `resource` may come several times elsewhere (RFC 8707); there is one here.
-        raise OAuthError("invalid_request", "a parameter came more than once")
-    # A parameter without a value counts as one that did not come.
+        # RFC 8707 allows several `resource` parameters; this server has only one resource.
+        raise OAuthError("invalid_request", "a parameter is repeated")
+    # A parameter without a value counts as missing.
     return {name: value for name, value in found.items() if value}
 
 
 _LONGEST = 1024
-# By the text itself: two readers of URLs may differ about what the host of an odd one is.
+# Matched as text, because URL parsers may disagree about the host of an unusual URL.
 _loopback = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?((?:[/?][^#]*)?)").fullmatch
 _https = re.compile(
     r"https://([A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?([/?][^#]*)?"
@@ -93,27 +94,27 @@ _https = re.compile(
 
 
 def why_not(uri: str) -> str:
-    """Why no client may register this redirect URI; "" if one may."""
+    """Return why a redirect URI cannot be registered, or ""."""
     if len(uri) > _LONGEST or not uri.isascii() or not uri.isprintable() or any(c in uri for c in ' "\\<>^`{|}*'):
-        return "a redirect URI is a URL of up to 1,024 characters, without wildcards"
+        return "a redirect URI must be a URL of up to 1,024 characters without wildcards"
     if "#" in uri:
-        return "a redirect URI has no fragment"
+        return "a redirect URI must not have a fragment"
     if not _https(uri) and not _loopback(uri):
-        return "a redirect URI is https, or http on 127.0.0.1, [::1] or localhost"
+        return "a redirect URI must be https, or http on 127.0.0.1, [::1] or localhost"
     try:
         _ = urlsplit(uri).port
-    except ValueError:  # what is in brackets, or behind the colon, is none
-        return "a redirect URI has an address or a port that there is not"
+    except ValueError:  # an invalid address in brackets or an invalid port
+        return "a redirect URI must have a valid address and port"
     return ""
 
 
 def is_loopback_redirect(uri: str) -> bool:
-    """Whether it leads to a program on the user's own machine."""
+    """Return whether a redirect URI leads to a program on the user's machine."""
     return _loopback(uri) is not None
 
 
 def matching(registered: Iterable[str], asked: str) -> bool:
-    """Whether a request may name this one: as it was registered, but for the port on loopback."""
+    """Return whether a requested URI was registered. The port of loopback URIs may differ."""
     own = _portless(asked)
     return not why_not(asked) and any(asked == one or (own is not None and own == _portless(one)) for one in registered)
 
@@ -124,12 +125,12 @@ def _portless(uri: str) -> tuple[str, str] | None:
 
 
 def host_of(uri: str) -> str:
-    """The host that people are shown, with its port where that is part of who it is."""
+    """Return the host to show to users, with the port unless it is a loopback URI."""
     parts = urlsplit(uri)
     return (parts.hostname or "") if is_loopback_redirect(uri) else parts.netloc
 
 
 def answer_url(uri: str, params: dict[str, str]) -> str:
-    """The redirect URI with an answer behind it."""
+    """Return the redirect URI with the parameters of an answer."""
     separator = "&" if "?" in uri else "?"
     return f"{uri}{separator}{urlencode(params)}"

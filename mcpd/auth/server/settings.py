@@ -1,4 +1,4 @@
-"""The file that says what the authorization server is: `auth.toml`. Every mistake in it is named."""
+"""`auth.toml`, the settings of the login server."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ _is_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}").fullmatch
 
 
 class _Table(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
-    """A table whose keys are known."""
+    """A table without unknown keys."""
 
 
 class UserFile(_Table, frozen=True):
-    """`[sign-in.users]`: people with passwords, in a file that `mcpd auth add-user` writes."""
+    """`[sign-in.users]`: users with passwords, in a file written by `mcpd auth add-user`."""
 
     file: str
 
 
 class Provider(_Table, frozen=True):
-    """`[sign-in.NAME]`: a provider of OpenID Connect, or GitHub, that says who somebody is.
+    """`[sign-in.NAME]`: an OpenID Connect provider or GitHub, with which users sign in.
 
-    `allow` are e-mail addresses, `*@domain` among them, or subjects; nobody else is let in. `scopes` are what they may
-    be given: None for all. With `keep_tokens` the provider's tokens are kept, encrypted, for `ctx.upstream_token()`.
+    `allow` has e-mail addresses, patterns such as `*@domain`, or subjects; nobody else is admitted. `scopes` are the
+    scopes that these users may grant, None for all. With `keep_tokens` the provider's tokens are stored encrypted for
+    `ctx.upstream_token()`.
     """
 
     client_id: str
@@ -44,12 +45,12 @@ class Provider(_Table, frozen=True):
     allow: tuple[str, ...] = ()
     scopes: tuple[str, ...] | None = None
     ask_for: tuple[str, ...] = ()
-    """Scopes of the provider that are asked for besides those that say who somebody is."""
+    """Further scopes to request from the provider."""
     keep_tokens: bool = False
 
 
 class ListedClient(_Table, frozen=True):
-    """`[clients.ID]`: a program that is known beforehand. With a secret it has to show that."""
+    """`[clients.ID]`: a known client. With a secret it must authenticate."""
 
     redirect_uris: tuple[str, ...]
     name: str = ""
@@ -57,13 +58,17 @@ class ListedClient(_Table, frozen=True):
 
 
 class Settings(_Table, frozen=True):
-    """All of `auth.toml`. `state` is where keys, grants and registrations are kept: "" for this process's memory,
-    and without it `auth-state.sqlite` beside the file.
+    """The whole file.
 
-    `registration` is of clients that register themselves. `trusted_clients` are asked for no consent, by their id.
-    `trusted_proxies` are addresses and networks whose `X-Forwarded-For` is believed, for throttling and the log.
-    `scopes` says in words what each scope allows. Times are in seconds: of an access token, and until a refresh token
-    that nobody uses ends.
+    Attributes:
+        state: The file for keys, grants and registrations, by default `auth-state.sqlite` beside this file; "" means
+            memory.
+        registration: Whether clients may register themselves.
+        trusted_clients: IDs of clients that need no consent.
+        trusted_proxies: Addresses and networks whose `X-Forwarded-For` is used for rate limits and the log.
+        scopes: A description of each scope for the consent page.
+        token_seconds: The lifetime of access tokens.
+        idle_seconds: How long an unused refresh token is valid.
     """
 
     state: str = ""
@@ -79,25 +84,23 @@ class Settings(_Table, frozen=True):
     users: UserFile | None = None
     providers: dict[str, Provider] = {}
     is_development: bool = False
-    """Whether anybody on this machine is let in as one user, by one click."""
+    """Whether anybody on this machine is admitted as one user with one click."""
 
 
 def development() -> Settings:
-    """`--auth-server dev`: one user, one click, nothing kept."""
+    """Return the settings of `--auth-server dev`: one user, one click, and nothing stored."""
     return Settings(is_development=True)
 
 
 def read(path: str) -> Settings:
-    """The settings in a file; what they name is looked for beside it. Raises ConfigurationError."""
+    """Return the settings in a file. Paths in it are relative to the file. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(
-            f"{path}: {error.strerror}; name a file that says who may log in, or write dev"
-        ) from None
+        raise ConfigurationError(f"{path}: {error.strerror}; name a settings file, or use dev") from None
     if len(text) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} is larger than {_MOST_BYTES} bytes; that is no such file")
+        raise ConfigurationError(f"{path} is larger than {_MOST_BYTES} bytes, the limit for this file")
     try:
         said = tomllib.loads(text.decode())
         for own in ("users", "providers", "is-development"):
@@ -110,11 +113,13 @@ def read(path: str) -> Settings:
 
 
 def _checked(settings: Settings, folder: str) -> Settings:
-    """The settings with the ways of signing in apart, and with whole paths. Raises ValueError."""
+    """Return the settings with the ways to sign in and absolute paths. Raises ValueError."""
     users, providers = None, {}
     for name, table in settings.sign_in.items():
         if not _is_name(name):
-            raise ValueError(f"[sign-in.{name}]: name it with small letters, digits and -, as it is in URLs")
+            raise ValueError(
+                f"[sign-in.{name}]: use lower-case letters, digits and -, because the name is part of URLs"
+            )
         if name == "users":
             users = msgspec.convert(table, UserFile)
             users = replace(users, file=os.path.join(folder, users.file))
@@ -126,9 +131,9 @@ def _checked(settings: Settings, folder: str) -> Settings:
     for scope in settings.scopes:
         _check_scope(scope)
     if not 60 <= settings.token_seconds <= 3600:
-        raise ValueError("token-seconds: from 60 to 3600")
+        raise ValueError("token-seconds: must be 60 to 3600")
     if settings.idle_seconds < settings.token_seconds:
-        raise ValueError("idle-seconds: no less than token-seconds")
+        raise ValueError("idle-seconds: must be at least token-seconds")
     networks_of(settings.trusted_proxies)
     clients = {
         id: replace(client, secret_file=_within(folder, client.secret_file)) for id, client in settings.clients.items()
@@ -139,11 +144,11 @@ def _checked(settings: Settings, folder: str) -> Settings:
 def _provider(name: str, provider: Provider, folder: str) -> Provider:
     where = f"[sign-in.{name}]"
     if not provider.issuer and name != "github":
-        raise ValueError(f"{where}: issuer is missing: the URL of a provider of OpenID Connect")
+        raise ValueError(f"{where}: issuer is missing: the URL of an OpenID Connect provider")
     if provider.issuer and not provider.issuer.startswith(("https://", "http://127.0.0.1", "http://localhost")):
-        raise ValueError(f"{where}: issuer has to begin with https://")
+        raise ValueError(f"{where}: issuer must begin with https://")
     if not provider.allow:
-        raise ValueError(f'{where}: allow is empty, so that nobody gets in; write addresses, as ["*@corp.example"]')
+        raise ValueError(f'{where}: allow is empty, so nobody could sign in; add addresses, such as ["*@corp.example"]')
     for scope in provider.scopes or ():
         _check_scope(scope)
     return replace(provider, client_secret_file=_within(folder, provider.client_secret_file))
@@ -151,7 +156,7 @@ def _provider(name: str, provider: Provider, folder: str) -> Provider:
 
 def _check_scope(scope: str) -> None:
     if not _is_scope(scope):
-        raise ValueError(f"scope {scope!r}: printable ASCII without spaces, quotes and backslashes")
+        raise ValueError(f"scope {scope!r}: use printable ASCII without spaces, quotes and backslashes")
 
 
 def _within(folder: str, path: str) -> str:

@@ -1,7 +1,7 @@
-"""What outlives a restart, in SQLite: keys, registrations, grants, and digests of codes and refresh tokens.
+"""The persistent state in SQLite: keys, registrations, grants, and digests of codes and refresh tokens.
 
-One connection, in a thread of its own, so that each method is one step that no other comes between. No secret is in
-it but the server's own: of codes and tokens there are digests. AUTH-124, AUTH-131, AUTH-144, AUTH-151.
+One connection in a thread of its own makes each method atomic. Codes and tokens are stored as digests only. AUTH-124,
+AUTH-131, AUTH-144, AUTH-151.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ Rotation: TypeAlias = Literal["new", "again", "reused", "unknown"]
 
 
 class User(Struct, frozen=True):
-    """Who signed in: a `subject` that never changes, what people are shown, and a verified address, if there is one.
+    """A user who has signed in.
 
-    `scopes` are what they may be given; None for all. `way` is the name of the sign-in.
+    `subject` never changes, `name` is for people, and `email` is a verified address or "". `scopes` are the scopes that
+    the user may grant, None for all. `way` is the name of the sign-in.
     """
 
     subject: str
@@ -65,7 +66,7 @@ class User(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """What a user allowed a client. `key` is the thumbprint that its tokens are bound to, "" for none."""
+    """A user's consent for a client. `key` is the thumbprint of the key for its tokens, or ""."""
 
     id: str
     client: str
@@ -78,7 +79,7 @@ class Grant(Struct, frozen=True):
 
 
 class Code(Struct, frozen=True):
-    """A code that was given out, with its grant."""
+    """An issued code with its grant."""
 
     grant: Grant
     redirect_uri: str
@@ -88,12 +89,12 @@ class Code(Struct, frozen=True):
 
 
 def digest(secret: str) -> str:
-    """What is kept of a code or a token: they have 256 random bits, which nobody finds by trying."""
+    """Return the stored form of a code or token. They have 256 random bits, which cannot be guessed."""
     return sha256(secret.encode()).hexdigest()
 
 
 class Store:
-    """Opens, or makes, the file at `path` (mode 0600); "" is the memory of this process. Raises ConfigurationError."""
+    """Opens or creates the file at `path` with mode 0600; "" means memory. Raises ConfigurationError."""
 
     def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -105,12 +106,11 @@ class Store:
             raise ConfigurationError(f"state {printable(path)}: {printable(error)}") from None
 
     def close(self) -> None:
-        """Close the file."""
         self._thread.submit(self._db.close)
         self._thread.shutdown()
 
     async def _run(self, step: Callable[[float], T]) -> T:
-        """One step in one transaction; it gets the time."""
+        """Run one step in a transaction. The step receives the time."""
 
         def run() -> T:
             with self._db:
@@ -119,7 +119,7 @@ class Store:
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def now(self, step: Callable[[float], T]) -> T:
-        """The same for who can wait: at the start."""
+        """Do the same and block, for the start."""
 
         def run() -> T:
             with self._db:
@@ -130,7 +130,7 @@ class Store:
     # -- the server's own --------------------------------------------------------------------
 
     def secret(self) -> bytes:
-        """A secret of this server: made once."""
+        """Return the secret of this server, which is created once."""
 
         def step(now: float) -> bytes:
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (os.urandom(32),))
@@ -140,21 +140,20 @@ class Store:
         return self.now(step)
 
     def signing_keys(self) -> list[tuple[str, float]]:
-        """The signing keys as JWK, with when each was made; the newest first."""
+        """Return the signing keys as JWK with their creation times, the newest first."""
         return self.now(lambda _: self._db.execute("SELECT jwk, created FROM keys ORDER BY created DESC").fetchall())
 
     def add_key(self, kid: str, jwk: str) -> None:
-        """Keep one key more."""
         self.now(lambda now: self._db.execute("INSERT INTO keys VALUES (?, ?, ?)", (kid, jwk, now)))
 
     def drop_keys(self, before: float) -> None:
-        """Forget the keys that were made before."""
+        """Delete the keys created before this time."""
         self.now(lambda _: self._db.execute("DELETE FROM keys WHERE created < ?", (before,)))
 
     # -- clients -----------------------------------------------------------------------------
 
     async def add_client(self, client: Client, address: str) -> None:
-        """Keep a registration. Of too many that nobody used, one of the address that has most goes. AUTH-144."""
+        """Store a registration. If too many are unused, one from the address with the most is deleted. AUTH-144."""
 
         def step(now: float) -> None:
             self._db.execute(
@@ -174,7 +173,7 @@ class Store:
         await self._run(step)
 
     async def client(self, id: str) -> Client | None:
-        """A registered client, None if there is none any more."""
+        """Return a registered client, or None if it is unknown or has expired."""
 
         def step(now: float) -> Client | None:
             row = self._db.execute("SELECT data, created, used FROM clients WHERE id = ?", (id,)).fetchone()
@@ -191,10 +190,10 @@ class Store:
     async def add_grant(
         self, grant: Grant, code: str, redirect_uri: str, challenge: str, seconds: float, upstream: bytes | None
     ) -> None:
-        """Keep what a user allowed, and the code for it."""
+        """Store a grant and its code."""
 
         def step(now: float) -> None:
-            # What came to nothing, and what nobody can use any more.
+            # Unused codes, and grants without codes and refresh tokens.
             self._db.execute("DELETE FROM codes WHERE expires < ?", (now - 86400,))
             self._db.execute(
                 "DELETE FROM grants WHERE created < ? "
@@ -213,7 +212,7 @@ class Store:
         await self._run(step)
 
     async def code(self, code: str) -> Code | None:
-        """A code that was given out, also if it is over or used."""
+        """Return an issued code, even if it has expired or was used."""
 
         def step(now: float) -> Code | None:
             row = self._db.execute(
@@ -225,9 +224,9 @@ class Store:
         return await self._run(step)
 
     async def use_code(self, code: str, refresh: str | None, key: str) -> bool:
-        """Use a code, once: False, and its grant revoked, if it was used before.
+        """Use a code once. If it was used before, its grant is revoked and False returned.
 
-        `refresh` is the first of its family.
+        `refresh` is the first refresh token of the grant.
         """
 
         def step(now: float) -> bool:
@@ -251,7 +250,7 @@ class Store:
         return await self._run(step)
 
     async def refresh(self, token: str) -> Grant | None:
-        """The grant of a refresh token, None if there is none; also of one that was used."""
+        """Return the grant of a refresh token, even if the token was used, or None."""
 
         def step(now: float) -> Grant | None:
             row = self._db.execute("SELECT grant_id FROM refresh WHERE digest = ?", (digest(token),)).fetchone()
@@ -260,7 +259,9 @@ class Store:
         return await self._run(step)
 
     async def rotate(self, token: str, successor: str, grace: float) -> Rotation:
-        """Exchange a refresh token for its successor: `again` within the grace time, `reused` revokes all. AUTH-131."""
+        """Replace a refresh token. A repetition within the grace time gives `again`; a later one revokes the grant
+        (`reused`). AUTH-131.
+        """
 
         def step(now: float) -> Rotation:
             row = self._db.execute("SELECT grant_id, used FROM refresh WHERE digest = ?", (digest(token),)).fetchone()
@@ -275,7 +276,7 @@ class Store:
 
             self._db.execute("UPDATE refresh SET used = ? WHERE digest = ?", (now, digest(token)))
             self._db.execute("INSERT INTO refresh VALUES (?, ?, ?, NULL)", (digest(successor), grant_id, now))
-            # The last few are enough to see that an old one is used; without this, a family grows for ever.
+            # A limited number of old tokens is enough to detect their reuse; otherwise the table would grow forever.
             self._db.execute(
                 "DELETE FROM refresh WHERE grant_id = ? AND digest NOT IN "
                 "(SELECT digest FROM refresh WHERE grant_id = ? ORDER BY created DESC LIMIT 1000)",
@@ -290,7 +291,7 @@ class Store:
         return await self._run(step)
 
     async def revoke(self, grant_id: str) -> None:
-        """End all that a user allowed with this grant."""
+        """Revoke a grant."""
         await self._run(lambda now: self._revoke(grant_id, now))
 
     def _revoke(self, grant_id: str, now: float) -> None:
@@ -299,7 +300,6 @@ class Store:
         )
 
     async def grant(self, grant_id: str) -> Grant | None:
-        """A grant by its id."""
         return await self._run(lambda _: self._grant(grant_id))
 
     def _grant(self, grant_id: str) -> Grant | None:
@@ -312,7 +312,7 @@ class Store:
         return Grant(id, client, decode(user, type=User), scope, resource, key, revoked is not None, used)
 
     async def upstream(self, grant_id: str) -> bytes | None:
-        """What was kept of the provider's tokens, sealed."""
+        """Return the encrypted tokens of the provider."""
 
         def step(now: float) -> bytes | None:
             row = self._db.execute("SELECT upstream FROM grants WHERE id = ?", (grant_id,)).fetchone()
@@ -321,7 +321,7 @@ class Store:
         return await self._run(step)
 
     async def keep_upstream(self, grant_id: str, sealed: bytes) -> None:
-        """Keep others in their place."""
+        """Store new encrypted tokens of the provider."""
 
         def step(now: float) -> None:
             self._db.execute("UPDATE grants SET upstream = ? WHERE id = ? AND revoked IS NULL", (sealed, grant_id))
@@ -329,7 +329,7 @@ class Store:
         await self._run(step)
 
     async def is_new_assertion(self, text: str, expires: float) -> bool:
-        """Whether an assertion with this id was not shown before. RFC 7523 3."""
+        """Return whether an assertion with this ID was not used before. RFC 7523 section 3."""
 
         def step(now: float) -> bool:
             self._db.execute("DELETE FROM assertions WHERE expires < ?", (now,))
@@ -347,7 +347,7 @@ class Store:
 
 def _open(path: str) -> sqlite3.Connection:
     if path:
-        # Made here, as SQLite would make it readable for others; what it makes beside it has the same mode.
+        # Created here, because SQLite would make it readable for others. Its other files get the same mode.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         mode = os.fstat(descriptor).st_mode
         os.close(descriptor)

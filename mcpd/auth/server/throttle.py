@@ -1,4 +1,8 @@
-"""How often one may try: passwords, and what else is guessed. AUTH-147."""
+"""Rate limits for guessing passwords, and the addresses that they apply to.
+
+`X-Forwarded-For` is used only if it comes from a proxy that the operator has named, because anybody may send that
+header. AUTH-147.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ _MOST = 20_000
 
 
 class Throttle:
-    """Counts failures by key; of those in the last `seconds` there may be `most`. In this process's memory."""
+    """Counts failures by key and allows `most` of them in `seconds`. The state is in memory."""
 
     def __init__(self, most: int, seconds: float, clock: Callable[[], float]) -> None:
         self._most = most
@@ -19,24 +23,24 @@ class Throttle:
         self._failures: dict[str, tuple[int, float]] = {}
 
     def wait(self, key: str) -> float:
-        """For how many seconds this key has to wait; 0 if it may try."""
+        """Return how many seconds this key must wait, 0 if it may try."""
         count, since = self._failures.get(key, (0, 0.0))
         left = since + self._seconds - self._clock()
         return left if count >= self._most and left > 0 else 0.0
 
     def failed(self, key: str) -> None:
-        """One failure more. The time begins with the first."""
+        """Count a failure. The time begins with the first."""
         now = self._clock()
         count, since = self._failures.pop(key, (0, now))
         if since + self._seconds <= now:
             count, since = 0, now
         self._failures[key] = (count + 1, since)
         if len(self._failures) > _MOST:
-            # The one that failed longest ago: who fills this forgets their own failures first.
+            # The oldest entry is deleted, so that an attacker who fills the table deletes their own entries first.
             del self._failures[next(iter(self._failures))]
 
     def succeeded(self, key: str) -> None:
-        """Forget its failures."""
+        """Forget the failures of a key."""
         self._failures.pop(key, None)
 
 
@@ -45,24 +49,24 @@ Networks: TypeAlias = Sequence[IPv4Network | IPv6Network]
 
 _MOST_HOPS = 32
 _HOME = 64
-"""The bits of an IPv6 address that one customer has at least."""
+"""The smallest IPv6 network of one customer, in bits."""
 
 
 def networks_of(given: Iterable[str]) -> Networks:
-    """Addresses and networks, as 10.0.0.1 or 10.0.0.0/8. Raises ValueError that names one that is none."""
+    """Parse addresses and networks such as 10.0.0.1 or 10.0.0.0/8. Raises ValueError."""
     found = []
     for text in given:
         try:
             found.append(ip_network(text))
         except ValueError:
-            raise ValueError(f"trusted-proxies: {text!r} is no address or network, as 10.0.0.0/8") from None
+            raise ValueError(f"trusted-proxies: {text!r} is not an address or network such as 10.0.0.0/8") from None
     return found
 
 
 def address_of(peer: str, forwarded: str, trusted: Networks) -> str:
-    """Where a request comes from: `peer`, or for a trusted proxy what it says, the last of its `X-Forwarded-For`.
+    """Return the address of a request: `peer`, or for a trusted proxy the last address that it has added.
 
-    What stands before the first address that is no trusted proxy's is its sender's to make up, and not looked at.
+    Entries before the first address that is not a trusted proxy could be forged and are ignored.
     """
     here = _read(peer)
     hops = forwarded.split(",")[-_MOST_HOPS:]
@@ -76,7 +80,7 @@ def address_of(peer: str, forwarded: str, trusted: Networks) -> str:
 
 
 def place_of(address: str) -> str:
-    """What is counted together: an address of IPv4, and the network of 64 bits in which one of IPv6 is."""
+    """Return the network that is counted together: one IPv4 address, or 64 bits of an IPv6 address."""
     found = _read(address)
     if not isinstance(found, IPv6Address):
         return address
@@ -89,7 +93,7 @@ def _is_in(address: _Address, networks: Networks) -> bool:
 
 
 def _read(text: str) -> _Address | None:
-    """An address, as proxies write it: with a port, or brackets, or as the IPv6 form of one of IPv4."""
+    """Parse an address as proxies write it: with a port, in brackets, or as IPv4-mapped IPv6."""
     text = text.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,6 +1,7 @@
-"""`/oauth/token` and `/oauth/revoke`: codes and refresh tokens become access tokens, and end.
+"""`/oauth/token` and `/oauth/revoke`: issue tokens for codes and refresh tokens, and revoke them.
 
-AUTH-124, 129 … 132, 148, 153. Spec: OAuth 2.1 3.2 and 4, RFC 7009, RFC 9068.
+Spec: OAuth 2.1 sections 3.2 and 4, RFC 6749 section 2.3, RFC 7009, RFC 7523 section 3, RFC 9068; AUTH-124, AUTH-129 to
+AUTH-132, AUTH-148, AUTH-153.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _KEYS = Limits(max_bytes=64 * 1024, seconds=5.0, redirects=0)
 
 
 async def authenticated(core: Core, request: RouteRequest, said: dict[str, str]) -> Client:
-    """The client of a request, which has shown that it is that one. Raises OAuthError."""
+    """Return the authenticated client of a request. Raises OAuthError."""
     basic = request.headers.get("authorization", "")
     shown = [bool(basic), "client_secret" in said, "client_assertion" in said]
     if sum(shown) > 1:
-        raise OAuthError("invalid_request", "the client shows in several ways who it is: one is needed")
+        raise OAuthError("invalid_request", "the client used several authentication methods: use one")
 
     if basic:
         id, secret = _basic(basic)
         if said.get("client_id", id) != id:
-            raise OAuthError("invalid_request", "client_id is another one than in Authorization")
+            raise OAuthError("invalid_request", "client_id differs from the one in Authorization")
         client = await _known(core, id, basic=True)
         return _by_secret(client, "client_secret_basic", secret)
     if "client_assertion" in said:
@@ -71,31 +72,34 @@ async def _known(core: Core, id: str, *, basic: bool) -> Client:
 
 
 def _basic(header: str) -> tuple[str, str]:
-    """Id and secret, each of which was form-encoded first. Raises OAuthError."""
+    """Return ID and secret, which are form-encoded. Raises OAuthError."""
     scheme, _, value = header.partition(" ")
     try:
         id, found, secret = b64decode(value.strip(), validate=True).decode().partition(":")
     except ValueError:
         found = ""
     if scheme.lower() != "basic" or not found:
-        raise _refused("Authorization is no Basic", basic=True)
+        raise _refused("Authorization is not Basic", basic=True)
     return unquote_plus(id), unquote_plus(secret)
 
 
 def _by_secret(client: Client, method: str, secret: str) -> Client:
-    # One that is in the settings' list may send its secret in either way.
+    # A client in the settings may send its secret in either way.
     is_right_way = client.method == method or (client.kind == "listed" and client.secret_digest)
     is_right = compare_digest(client.secret_digest.encode(), digest(secret).encode()) if client.secret_digest else False
     if not is_right_way or not is_right:
-        raise _refused("the client's secret is wrong, or sent in another way", basic=method == "client_secret_basic")
+        raise _refused(
+            "the client's secret is wrong, or sent with another method than registered",
+            basic=method == "client_secret_basic",
+        )
     return client
 
 
 async def _by_assertion(core: Core, said: dict[str, str]) -> Client:
-    """A JWT that the client signed with its key, for us, just now, once. Raises OAuthError."""
+    """Authenticate a client by a JWT that it has signed for this server, recently and only once. Raises OAuthError."""
     assertion = said["client_assertion"]
     if said.get("client_assertion_type") != _ASSERTION or len(assertion) > _LONGEST_ASSERTION:
-        raise OAuthError("invalid_request", "client_assertion is no JWT of the type that is taken here")
+        raise OAuthError("invalid_request", "client_assertion is not a JWT of the accepted type")
     client = await _known(core, said.get("client_id") or _subject(assertion), basic=False)
     if client.method != "private_key_jwt":
         raise _refused(f"this client is registered with {client.method}", basic=False)
@@ -114,14 +118,14 @@ async def _by_assertion(core: Core, said: dict[str, str]) -> Client:
     if not {core.issuer, f"{core.issuer}/", f"{core.issuer}/oauth/token"} & {*map(str, audiences)}:
         raise _refused("the client's assertion is for another server", basic=False)
     if not isinstance(expires, int | float) or not now - _SKEW < expires <= now + _SECONDS + _SKEW:
-        raise _refused("the client's assertion is over, or lives for more than five minutes", basic=False)
+        raise _refused("the client's assertion has expired, or is valid for more than five minutes", basic=False)
     if not isinstance(jti, str) or not await core.store.is_new_assertion(f"{client.id} {jti}", expires + _SKEW):
         raise _refused("the client's assertion was used before, or has no jti", basic=False)
     return client
 
 
 def _subject(assertion: str) -> str:
-    """Whom an assertion is about, as long as nobody has checked it."""
+    """Return the subject of an assertion that is not verified yet."""
     try:
         _, payload, _ = assertion.split(".")
         claims = decode(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -131,16 +135,16 @@ def _subject(assertion: str) -> str:
 
 
 async def _keys_of(core: Core, client: Client) -> KeySet:
-    """The client's public keys. Raises OAuthError, and ValueError for what are none."""
+    """Return the public keys of a client. Raises OAuthError, and ValueError for malformed keys."""
     found: Any = client.jwks
     if client.jwks_uri:
         if core.fetching_keys >= _MOST_AT_ONCE:
-            raise OAuthError("temporarily_unavailable", "too many keys of clients are being read; try again")
+            raise OAuthError("temporarily_unavailable", "too many clients' keys are being fetched; try again")
         core.fetching_keys += 1
         try:
             found, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
         except FetchError as error:
-            raise _refused(f"the client's keys cannot be had: {told(error)}", basic=False) from None
+            raise _refused(f"the client's keys cannot be fetched: {told(error)}", basic=False) from None
         finally:
             core.fetching_keys -= 1
     keys = found.get("keys") if isinstance(found, dict) else None
@@ -160,7 +164,7 @@ def _refused(text: str, *, basic: bool) -> OAuthError:
 _is_verifier = re.compile(r"[A-Za-z0-9._~-]{43,128}").fullmatch
 
 CheckProof: TypeAlias = Callable[[RouteRequest], str]
-"""Gives the thumbprint of the key of a request's DPoP proof, "" if it has none. Raises OAuthError."""
+"""Returns the thumbprint of the key of a request's DPoP proof, "" without one. Raises OAuthError."""
 
 
 def _no_proof(request: RouteRequest) -> str:
@@ -168,14 +172,14 @@ def _no_proof(request: RouteRequest) -> str:
 
 
 class TokenEndpoint:
-    """The endpoints. `check_proof` is what looks at DPoP proofs, where they mean something."""
+    """The token and revocation endpoints. `check_proof` checks DPoP proofs."""
 
     def __init__(self, core: Core, check_proof: CheckProof = _no_proof) -> None:
         self._core = core
         self._check_proof = check_proof
 
     async def token(self, request: RouteRequest) -> RouteResponse:
-        """Answer a request for tokens."""
+        """Handle a request for tokens."""
         grants: dict[str, Callable[[Client, dict[str, str], str], Awaitable[RouteResponse]]] = {
             "authorization_code": self._by_code,
             "refresh_token": self._by_refresh,
@@ -185,7 +189,7 @@ class TokenEndpoint:
             client = await authenticated(self._core, request, said)
             grant = grants.get(said.get("grant_type", ""))
             if grant is None:
-                raise OAuthError("unsupported_grant_type", "grant_type is authorization_code or refresh_token")
+                raise OAuthError("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
             return await grant(client, said, self._check_proof(request))
         except OAuthError as error:
             return failed(error)
@@ -194,26 +198,26 @@ class TokenEndpoint:
         core = self._core
         code, verifier = said.get("code", ""), said.get("code_verifier", "")
         if not code or not _is_verifier(verifier):
-            raise OAuthError("invalid_request", "code and code_verifier are needed")
+            raise OAuthError("invalid_request", "code and code_verifier are required")
 
         found = await core.store.code(code)
         if found is None or found.grant.is_revoked:
             raise _invalid("the code is unknown")
         if found.is_used:
-            # Somebody else has it too: whoever came first may be the wrong one.
+            # Somebody else also has the code, and it is unknown which of them is the client.
             await core.end(found.grant)
-            raise _invalid("the code was used before; what it gave is revoked")
+            raise _invalid("the code was used before; its tokens are revoked")
         if found.expires <= core.clock():
-            raise _invalid("the code is over")
+            raise _invalid("the code has expired")
 
         if found.grant.client != client.id:
-            raise _invalid("the code is another client's")
+            raise _invalid("the code was issued to another client")
         if said.get("redirect_uri", found.redirect_uri) != found.redirect_uri:
-            raise _invalid("redirect_uri is another one than the code was sent to")
+            raise _invalid("redirect_uri differs from the one in the authorization request")
 
         challenge = b64(sha256(verifier.encode()).digest())
         if not compare_digest(challenge.encode(), found.challenge.encode()):
-            raise _invalid("code_verifier does not fit the challenge")
+            raise _invalid("code_verifier does not match the challenge")
         if found.grant.key and key != found.grant.key:
             raise _invalid("the code is bound to another key")
         self._check_resource(found.grant, said)
@@ -222,47 +226,48 @@ class TokenEndpoint:
         refresh = secrets.token_urlsafe(32) if wants else None
         if not await core.store.use_code(code, refresh, key):
             await core.end(found.grant)
-            raise _invalid("the code was used before; what it gave is revoked")
+            raise _invalid("the code was used before; its tokens are revoked")
         return self._answer(found.grant, found.grant.scope, refresh, key)
 
     async def _by_refresh(self, client: Client, said: dict[str, str], key: str) -> RouteResponse:
         core, token = self._core, said.get("refresh_token", "")
         if not token:
-            raise OAuthError("invalid_request", "refresh_token is needed")
+            raise OAuthError("invalid_request", "refresh_token is required")
 
         grant = await core.store.refresh(token)
         if grant is None or grant.is_revoked or grant.client != client.id:
             raise _invalid("the refresh token is unknown")
         if grant.used + core.settings.idle_seconds < core.clock():
-            raise _invalid("the refresh token was not used for too long")
+            raise _invalid("the refresh token has expired because it was not used")
         if grant.key and key != grant.key:
             raise _invalid("the refresh token is bound to another key")
         self._check_resource(grant, said)
 
         held = grant.scope.split()
-        known = {*held, *core.all_scopes()}  # as at the login, others are ignored
+        known = {*held, *core.all_scopes()}  # as at the login, unknown scopes are ignored
         asked = [scope for scope in said.get("scope", "").split() if scope in known] or held
         if not {*asked} <= {*held}:
-            raise OAuthError("invalid_scope", "a refresh token gives no scope that the user has not allowed")
+            raise OAuthError("invalid_scope", "the user has not allowed all requested scopes")
 
         user = core.still(grant.user)
         if user is None:
             await core.end(grant)
             raise _invalid("this user may not log in any more")
 
-        # Made of the old one: who sends that again within the grace time gets the same, and nothing of it is kept.
+        # The successor is computed from the old token, so a repetition within the grace time gives the same one, and
+        # only digests need to be stored.
         successor = core.keys.mac("refresh", token)
         came_of = await core.store.rotate(token, successor, GRACE_SECONDS)
         if came_of == "reused":
             await core.end(grant)
-            raise _invalid("the refresh token was used before; what came of it is revoked")
+            raise _invalid("the refresh token was used before; all tokens of this login are revoked")
         if came_of == "unknown":
             raise _invalid("the refresh token is unknown")
         return self._answer(grant, " ".join(core.scopes_for(user, asked)), successor, key)
 
     def _check_resource(self, grant: Grant, said: dict[str, str]) -> None:
         if not is_resource(said.get("resource", grant.resource), grant.resource):
-            raise OAuthError("invalid_target", "resource is another one than the user has allowed")
+            raise OAuthError("invalid_target", "resource differs from the one that the user allowed")
 
     def _answer(self, grant: Grant, scope: str, refresh: str | None, key: str) -> RouteResponse:
         core, now = self._core, int(self._core.clock())
@@ -291,14 +296,14 @@ class TokenEndpoint:
         return json_answer({**said, "refresh_token": refresh} if refresh is not None else said)
 
     async def revoke(self, request: RouteRequest) -> RouteResponse:
-        """End a grant by one of its tokens; an unknown one is ended already. Spec: RFC 7009 2."""
+        """Revoke the grant of a token. An unknown token counts as revoked. Spec: RFC 7009 section 2."""
         core = self._core
         try:
             said = form(request)
             client = await authenticated(core, request, said)
             token = said.get("token", "")
             if not token:
-                raise OAuthError("invalid_request", "token is needed")
+                raise OAuthError("invalid_request", "token is required")
         except OAuthError as error:
             return failed(error)
 

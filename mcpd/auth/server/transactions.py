@@ -1,6 +1,6 @@
-"""Logins that have begun and are not done: what was asked for, in which browser, and how far it came.
+"""Logins in progress: the request, the browser, and the user once signed in.
 
-In memory: who logs in while the server starts anew begins once more. AUTH-139, AUTH-141.
+They are in memory, so a login must be started again after a restart. AUTH-139, AUTH-141.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN_COOKIE = "mcpd-login"
 
 
 class Transaction(Struct, kw_only=True):
-    """One login: what the client asked for, the browser that it began in, then who signed in there."""
+    """One login: the client's request, the browser in which it began, and the user who signed in."""
 
     id: str
     browser: str
@@ -40,7 +40,7 @@ class Transaction(Struct, kw_only=True):
     key: str = ""
     user: User | None = None
     provider_state: str = ""
-    """The state that was sent to a provider, until it comes back."""
+    """The state sent to a provider, until the user returns."""
     provider: str = ""
     nonce: str = ""
     verifier: str = ""
@@ -52,7 +52,7 @@ class Transaction(Struct, kw_only=True):
 
 
 class Transactions:
-    """Keeps them, and knows browsers by a signed cookie. `is_secure` is whether they come by https."""
+    """Stores logins and recognizes browsers by a signed cookie. `is_secure` returns whether browsers use https."""
 
     def __init__(self, keys: Keys, clock: Callable[[], float], *, is_secure: Callable[[], bool]) -> None:
         self._keys = keys
@@ -64,7 +64,7 @@ class Transactions:
     # -- browsers ----------------------------------------------------------------------------
 
     def browser(self, cookies: str) -> str:
-        """The browser that sends this `Cookie` header; "" if it has no cookie of ours."""
+        """Return the ID of the browser that sent this `Cookie` header, or ""."""
         name = _COOKIE if self._is_secure() else _PLAIN_COOKIE
         found = [one.strip() for one in cookies.split(";") if one.strip().startswith(f"{name}=")]
         if len(found) != 1:
@@ -73,7 +73,7 @@ class Transactions:
         return id if id and compare_digest(signature.encode(), self._keys.mac("browser", id).encode()) else ""
 
     def new_browser(self) -> tuple[str, tuple[str, str]]:
-        """A browser that was not here before, and the header that makes it known. `__Host-` needs https."""
+        """Return a new browser ID and the header that sets its cookie. The prefix `__Host-` requires https."""
         id = secrets.token_urlsafe(24)
         value = f"{id}.{self._keys.mac('browser', id)}"
         name, secure = (_COOKIE, "; Secure") if self._is_secure() else (_PLAIN_COOKIE, "")
@@ -82,7 +82,7 @@ class Transactions:
     # -- logins ------------------------------------------------------------------------------
 
     def begin(self, **asked: object) -> Transaction:
-        """Keep one that begins. Of too many, the oldest of the address that has most is forgotten."""
+        """Store a new login. If there are too many, the oldest from the address with the most is deleted."""
         now = self._clock()
         while self._open and next(iter(self._open.values())).expires <= now:
             self._forget(next(iter(self._open)))
@@ -98,27 +98,27 @@ class Transactions:
         self._by_state.pop(self._open.pop(id).provider_state, None)
 
     def get(self, id: str, browser: str) -> Transaction:
-        """The login of this id, in the browser that it began in. Raises OAuthError."""
+        """Return the login with this ID in the browser in which it began. Raises OAuthError."""
         found = self._open.get(id)
         if found is None or found.expires <= self._clock() or found.is_done:
-            raise OAuthError("invalid_request", "this login is over; begin it anew in your program")
+            raise OAuthError("invalid_request", "this login has ended; start it again in your program")
         if not browser or not compare_digest(found.browser.encode(), browser.encode()):
             raise OAuthError("access_denied", "this login began in another browser", status=403)
         return found
 
     def posted(self, said: dict[str, str], browser: str) -> Transaction:
-        """The login that a form belongs to, if it is our form, from that browser. Raises OAuthError."""
+        """Return the login of a submitted form, if the form is ours and from that browser. Raises OAuthError."""
         found = self.get(said.get("login", ""), browser)
         if not compare_digest(said.get("form", "").encode(), self.form_token(found).encode()):
-            raise OAuthError("access_denied", "this form is not one of this login", status=403)
+            raise OAuthError("access_denied", "this form does not belong to this login", status=403)
         return found
 
     def form_token(self, transaction: Transaction) -> str:
-        """What forms of this login carry: the same each time, so that a page may be loaded twice."""
+        """Return the token in the forms of a login. It is constant, so that pages can be reloaded."""
         return self._keys.mac("form", f"{transaction.id} {transaction.browser}")
 
     def leave_for(self, transaction: Transaction, provider: str) -> None:
-        """The user goes to a provider, and comes back with a state that is new."""
+        """Record that the user goes to a provider, with a new state."""
         self._by_state.pop(transaction.provider_state, None)
         transaction.provider, transaction.user = provider, None
         transaction.provider_state = secrets.token_urlsafe(24)
@@ -126,7 +126,7 @@ class Transactions:
         self._by_state[transaction.provider_state] = transaction.id
 
     def back_from(self, provider: str, state: str, browser: str) -> Transaction:
-        """The login of a user who comes back, once. Raises OAuthError."""
+        """Return the login of a user who returns from a provider; the state can be used once. Raises OAuthError."""
         id = self._by_state.get(state, "")
         found = self.get(id, browser)
         if found.provider != provider:
@@ -135,7 +135,6 @@ class Transactions:
         return found
 
     def end(self, transaction: Transaction) -> None:
-        """It is done: nothing more comes of it."""
         transaction.is_done = True
         if transaction.id in self._open:
             self._forget(transaction.id)

@@ -1,6 +1,7 @@
-"""Signing in with a provider: OpenID Connect with PKCE, and GitHub, which has an API of its own.
+"""Signing in with other providers: OpenID Connect with PKCE, and GitHub with its own API.
 
-The provider's tokens say who somebody is, and reach no client. AUTH-141 … 143. Spec: OpenID Connect Core 3.1.
+The provider's tokens identify the user and are never sent to a client. Spec: OpenID Connect Core section 3.1; AUTH-141
+to AUTH-143.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _KEYS = Limits(max_bytes=128 * 1024)
 
 
 class Tokens(Struct, frozen=True):
-    """A provider's tokens. `expires` is 0 where it did not say."""
+    """A provider's tokens. `expires` is 0 if unknown."""
 
     access: str
     refresh: str = ""
@@ -44,11 +45,11 @@ class Tokens(Struct, frozen=True):
 
 
 def is_allowed(allow: Iterable[str], subject: str, email: str) -> bool:
-    """Whether somebody is among those who may log in: by a verified address, its domain, or the subject.
+    """Return whether a user may log in, by a verified address, its domain, or the subject.
 
-    Never by a name, which people give themselves.
+    Names are not considered, because users choose them.
     """
-    # Of ASCII alone: Unicode has other letters whose small one is an ASCII letter (U+212A is a "k").
+    # Only ASCII is lowered: U+212A, for example, would become the letter k.
     address = email.lower() if email.isascii() else email
     for pattern in allow:
         if "@" not in pattern:
@@ -62,12 +63,12 @@ def is_allowed(allow: Iterable[str], subject: str, email: str) -> bool:
 
 
 def upstreams(providers: Mapping[str, Provider]) -> dict[str, Upstream]:
-    """The providers of the settings, by name. Raises ConfigurationError."""
+    """Return the providers in the settings by name. Raises ConfigurationError."""
     return {name: (Upstream if provider.issuer else GitHub)(name, provider) for name, provider in providers.items()}
 
 
 class Upstream:
-    """One provider of OpenID Connect."""
+    """An OpenID Connect provider."""
 
     basic_scopes: tuple[str, ...] = ("openid", "email", "profile")
 
@@ -80,7 +81,7 @@ class Upstream:
         self._metadata: dict[str, Any] | None = None
 
     async def begin(self, transaction: Transaction, callback: str) -> str:
-        """Where to send the browser. Raises OAuthError if the provider is not to be had."""
+        """Return the URL to which to redirect the browser. Raises OAuthError if the provider cannot be reached."""
         metadata = await self._discovered()
         challenge = b64(sha256(transaction.verifier.encode()).digest())
         params = {
@@ -99,12 +100,14 @@ class Upstream:
     async def finish(
         self, transaction: Transaction, code: str, issuer: str | None, callback: str
     ) -> tuple[User, Tokens] | None:
-        """Who signed in, if they may be here. Raises OAuthError if that cannot be told."""
+        """Return the user who signed in, or None if they are not admitted. Raises OAuthError if it cannot be
+        determined.
+        """
         metadata = await self._discovered()
-        # Spec: RFC 9207 2.4: who says that it names itself has to.
+        # A provider that announces the parameter iss must send it (RFC 9207 section 2.4).
         is_named = metadata.get("authorization_response_iss_parameter_supported") is True
         if (issuer is not None or is_named) and issuer != metadata["issuer"]:
-            raise OAuthError("access_denied", "another provider answered than the one that was asked", status=403)
+            raise OAuthError("access_denied", "the answer is from another provider", status=403)
         said = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
         answer = await self._tokens({**said, "code_verifier": transaction.verifier})
 
@@ -119,11 +122,11 @@ class Upstream:
         return self._user(subject, shown, email), _tokens(answer)
 
     def _user(self, subject: str, name: str, email: str) -> User:
-        # With the way in front: the same subject of two providers is two people.
+        # The prefix is needed because subjects of two providers may be equal.
         return User(f"{self.name}:{subject}", name[:200], self.name, email, self._provider.scopes)
 
     async def refreshed(self, tokens: Tokens) -> Tokens:
-        """Other tokens for those that are over. Raises OAuthError."""
+        """Return refreshed tokens. Raises OAuthError."""
         answer = await self._tokens({"grant_type": "refresh_token", "refresh_token": tokens.refresh})
         found = _tokens(answer)
         return found if found.refresh else Tokens(found.access, tokens.refresh, found.expires)
@@ -131,7 +134,7 @@ class Upstream:
     # -- the provider's endpoints ------------------------------------------------------------
 
     async def _reach(self) -> Reach:
-        # The operator named the issuer: what it names itself may be at an address of the same kind.
+        # The operator has configured the issuer, so its endpoints may be at addresses of the same kind.
         return await reach_from(self._provider.issuer)
 
     async def _discovered(self) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Upstream:
         except FetchError as error:
             raise self._failed(str(error)) from None
         if found.get("issuer") != issuer:
-            raise self._failed("its metadata names another issuer than the settings")
+            raise self._failed("its metadata names an issuer other than the settings")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             if not isinstance(found.get(name), str) or not _is_endpoint(found[name], issuer):
                 raise self._failed(f"its metadata has no {name} that begins with https://")
@@ -155,7 +158,7 @@ class Upstream:
         return found
 
     async def _tokens(self, said: dict[str, str]) -> dict[str, Any]:
-        """Ask the token endpoint. Raises OAuthError."""
+        """Send a request to the token endpoint. Raises OAuthError."""
         metadata = await self._discovered()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
@@ -190,7 +193,7 @@ class Upstream:
         return answer
 
     async def _claims(self, answer: Mapping[str, Any], nonce: str) -> dict[str, Any]:
-        """What the ID token says, checked. Raises OAuthError. Spec: OpenID Connect Core 3.1.3.7."""
+        """Return the verified claims of the ID token. Raises OAuthError. Spec: OpenID Connect Core section 3.1.3.7."""
         metadata = await self._discovered()
         try:
             keys, _ = await fetch_json(
@@ -215,15 +218,17 @@ class Upstream:
         if isinstance(audience, list) and len(audience) > 1 and claims.get("azp") != self._provider.client_id:
             raise self._failed("its ID token is for another client")
         if not compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-            raise self._failed("its ID token is not of this login")
+            raise self._failed("its ID token does not belong to this login")
         return claims
 
     def _failed(self, why: str) -> OAuthError:
-        return OAuthError("temporarily_unavailable", f"{self.label} cannot be asked who you are: {why}", status=502)
+        return OAuthError(
+            "temporarily_unavailable", f"{self.label} cannot be reached to sign you in: {why}", status=502
+        )
 
 
 class GitHub(Upstream):
-    """GitHub has OAuth and no OpenID Connect: who somebody is, its API says. `server` and `api` are for tests."""
+    """GitHub, which has OAuth but not OpenID Connect. Its API identifies the user. Tests replace `server` and `api`."""
 
     basic_scopes = ("read:user", "user:email")
     server, api = "https://github.com", "https://api.github.com"
@@ -256,7 +261,7 @@ class GitHub(Upstream):
 
 
 def _primary(listed: Response) -> dict[str, Any]:
-    """The address that somebody uses, if GitHub has verified it."""
+    """Return the user's primary address if GitHub has verified it."""
     try:
         found = decode(listed.body) if listed.status == 200 else []
     except DecodeError:
@@ -268,12 +273,12 @@ def _primary(listed: Response) -> dict[str, Any]:
 
 
 def _is_endpoint(url: str, issuer: str) -> bool:
-    """Whether an endpoint has TLS, or is on this machine as its issuer is."""
+    """Return whether an endpoint is https, or is on this machine like its issuer."""
     return url.startswith("https://") or urlsplit(issuer).scheme == "http"
 
 
 def _signing(keys: Mapping[str, Any]) -> KeySet:
-    """The keys that signatures are checked with: public ones of a set."""
+    """Return the public keys of a set that can check signatures."""
     found = keys.get("keys")
     usable = [
         {name: value for name, value in key.items() if name != "key_ops"}

@@ -1,6 +1,6 @@
-"""The people of a file: names, passwords as scrypt hashes, and what each may be given.
+"""Users in a file: names, scrypt hashes of their passwords, and scopes.
 
-A wrong name costs as much as a wrong password. The file is read again at each sign-in. AUTH-147.
+A wrong name takes as long as a wrong password. The file is read for each sign-in. AUTH-147.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _is_user_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}").fullmatch
 
 
 class FileUser(Struct, frozen=True, forbid_unknown_fields=True):
-    """One person: `password` is a hash, `scopes` what they may be given, None for all."""
+    """A user. `password` is a hash, `scopes` are the scopes that the user may grant, None for all."""
 
     password: str
     scopes: tuple[str, ...] | None = None
@@ -41,11 +41,11 @@ class FileUser(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Busy(Exception):
-    """So many passwords wait to be checked that this one is not."""
+    """Too many passwords are waiting to be checked."""
 
 
 class Users:
-    """Checks passwords against a file, one at a time, beside the event loop."""
+    """Checks passwords against a file, one at a time, in a thread."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -54,10 +54,11 @@ class Users:
         self._nobody = hash_password(secrets.token_hex(16))
         read_users(path)
         warn_if_shared(path, os.stat(path))
-        self._thread.submit(bool)  # begun now: what begins later looks like a call that hangs, when the server ends
+        # Starts the thread. If it started later, it would look like a hanging call when the server stops.
+        self._thread.submit(bool)
 
     async def check(self, name: str, password: str) -> FileUser | None:
-        """The person of this name, if that is their password. Raises Busy, and ConfigurationError for the file."""
+        """Return the user if the password is right. Raises Busy, or ConfigurationError for the file."""
         if self._waiting >= _MOST_WAITING:
             raise Busy
         self._waiting += 1
@@ -72,24 +73,23 @@ class Users:
         return user if is_right else None
 
     def close(self) -> None:
-        """End the thread."""
         self._thread.shutdown(wait=False)
 
 
 def is_user_name(name: str) -> bool:
-    """Whether somebody may be called so: no colon is in it, which the subjects of providers have."""
+    """Return whether a name is valid. It cannot contain a colon, unlike the subjects of providers."""
     return _is_user_name(name) is not None
 
 
 def hash_password(password: str) -> str:
-    """A password as it is kept: parameters, salt and hash."""
+    """Return the hash of a password with its parameters and salt."""
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, _LOG_N, _R, _P)
     return f"scrypt${_LOG_N}${_R}${_P}${b64encode(salt).decode()}${b64encode(digest).decode()}"
 
 
 def matches(hashed: str, password: str) -> bool:
-    """Whether it is the password of a hash; False for what is no hash."""
+    """Return whether a password matches a hash; False for a malformed hash."""
     try:
         kind, log_n, r, p, salt, digest = hashed.split("$")
         if kind != "scrypt" or not 10 <= int(log_n) <= 18 or not 1 <= int(r) * int(p) <= 16:
@@ -106,35 +106,33 @@ def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
 
 
 def read_users(path: str) -> dict[str, FileUser]:
-    """The people in a file, by name. Raises ConfigurationError."""
+    """Return the users in a file by name. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(
-            f"{printable(path)}: {error.strerror}; make it with: mcpd auth add-user NAME --file {printable(path)}"
+            f"{printable(path)}: {error.strerror}; create it with: mcpd auth add-user NAME --file {printable(path)}"
         ) from None
-    if len(text) > _MOST_BYTES:  # half of it would leave people out, and be written back
-        raise ConfigurationError(f"{printable(path)} is larger than {_MOST_BYTES} bytes; that is no file of users")
+    if len(text) > _MOST_BYTES:  # half a file would lose users when it is written
+        raise ConfigurationError(f"{printable(path)} is larger than {_MOST_BYTES} bytes, the limit for a file of users")
     try:
         found = msgspec.convert(tomllib.loads(text.decode()), dict[str, FileUser])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
         raise ConfigurationError(f"{printable(path)}: {printable(error)}") from None
     wrong = [name for name in found if not is_user_name(name)]
     if wrong:
-        raise ConfigurationError(f"{printable(path)}: {printable(wrong[0])!r} is no name of a user")
+        raise ConfigurationError(f"{printable(path)}: {printable(wrong[0])!r} is not a user name")
     return found
 
 
 def add_user(path: str, name: str, password: str, scopes: tuple[str, ...] | None = None) -> bool:
-    """Write a person into a file, which only its owner can read; whether they were in it before.
+    """Add or change a user in a file that only its owner can read, and return whether the user existed.
 
-    What they had and is not said again stays. Raises ConfigurationError.
+    Values that are not given stay unchanged. Raises ConfigurationError.
     """
     if not is_user_name(name):
-        raise ConfigurationError(
-            f"{printable(name)!r} is no name of a user: letters, digits and ._@+-, up to 64 characters"
-        )
+        raise ConfigurationError(f"{printable(name)!r} is not a user name: use up to 64 letters, digits and ._@+-")
     users = read_users(path) if os.path.exists(path) else {}
     before = users.get(name)
     users[name] = FileUser(

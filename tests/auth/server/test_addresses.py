@@ -64,7 +64,7 @@ async def test_behind_a_proxy_each_has_an_address_of_their_own(tmp_path: Path, i
     async with stage(settings) as there:
         for _ in range(50):
             there.server.core.address_throttle.failed("6.6.6.6")
-        told = "too many wrong passwords"
+        told = "oo many wrong passwords"
         assert (told in await guess(there, "6.6.6.6", "bob")) is is_trusted
         assert told not in await guess(there, "1.1.1.1", "bob")
         assert there.server.core.address_throttle.wait("127.0.0.1") == 0
@@ -74,5 +74,5 @@ def test_proxies_that_are_none(tmp_path: Path) -> None:
     path = tmp_path / "auth.toml"
     for text in ("proxy.example", "10.0.0.0/33", "10.0.0.1/8"):
         path.write_text(f"trusted-proxies = ['{text}']\n[sign-in.users]\nfile = 'u'\n", encoding="utf-8")
-        with pytest.raises(ConfigurationError, match="no address or network"):
+        with pytest.raises(ConfigurationError, match="not an address or network"):
             read(str(path))

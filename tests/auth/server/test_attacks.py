@@ -64,7 +64,7 @@ async def test_the_warning_is_for_where_this_login_goes(tmp_path: Path) -> None:
         for uri, is_local in ((CALLBACK, True), (FAR, False)):
             login = Login(here, client, redirect_uri=uri)
             await login.begin()
-            assert ("on your own computer" in (await login.browser.sign_in()).text) == is_local
+            assert ("on your computer" in (await login.browser.sign_in()).text) == is_local
 
 
 def test_letters_that_become_others() -> None:
@@ -101,7 +101,7 @@ async def test_a_proxy_is_not_everybody(tmp_path: Path) -> None:
             core.pair_throttle.failed("ana\x00127.0.0.1")
         login = await here.login()
         await login.begin()
-        assert "too many wrong passwords" in (await login.browser.sign_in()).text
+        assert "oo many wrong passwords" in (await login.browser.sign_in()).text
         assert not core.tells_apart("")
         assert core.tells_apart("1.1.1.1")
 

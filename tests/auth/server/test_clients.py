@@ -74,18 +74,18 @@ async def test_how_long_a_document_is_kept(cache_control: str, seconds: int) -> 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"client_id": "https://other.example/c"}, "names another client_id"),
-        ({"client_id": None}, "names another client_id"),
-        ({"client_secret": "x"}, "has a secret in it"),
-        ({"client_secret_expires_at": 0}, "has a secret in it"),
-        ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a shared secret"),
-        ({"token_endpoint_auth_method": "private_key_jwt"}, "needs jwks"),
+        ({"client_id": "https://other.example/c"}, "document is not its URL"),
+        ({"client_id": None}, "document is not its URL"),
+        ({"client_secret": "x"}, "contains a secret"),
+        ({"client_secret_expires_at": 0}, "contains a secret"),
+        ({"token_endpoint_auth_method": "client_secret_basic"}, "requires a shared secret"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "requires jwks"),
         ({"client_name": None}, "has no client_name"),
         ({"client_name": " "}, "has no client_name"),
-        ({"redirect_uris": None}, "edirect_uris are a list"),
-        ({"redirect_uris": ["javascript:alert(1)"]}, "none that this client has registered"),
-        ({"redirect_uris": ["https://other.example/cb"]}, "none that this client has registered"),
-        ({"padding": "x" * 6000}, "more than 5,120 bytes"),
+        ({"redirect_uris": None}, "edirect_uris must be a list"),
+        ({"redirect_uris": ["javascript:alert(1)"]}, "not registered for this client"),
+        ({"redirect_uris": ["https://other.example/cb"]}, "not registered for this client"),
+        ({"padding": "x" * 6000}, "larger than 5,120 bytes"),
     ],
 )
 async def test_what_is_no_document(changes: dict[str, Any], why: str) -> None:
@@ -101,15 +101,15 @@ async def test_documents_where_none_is_fetched(caplog: pytest.LogCaptureFixture)
         # Not for development: a public server asks nothing inside.
         here.server.core.documents._reach = ()
         async with documents() as server:
-            assert "cannot be reached from here" in await begun(here, f"{server.url}/c")
+            assert "cannot be reached" in await begun(here, f"{server.url}/c")
             assert server.asked == []
         # One answer for all: nobody learns what there is inside. The operator's log says more.
         inside = ("https://10.0.0.1/c", "https://169.254.169.254/c", "http://192.0.2.1/c", "https://[::1]/c")
         said = {(await begun(here, url)).replace(url, "") for url in (*inside, "https://no-such.invalid/c")}
         assert len(said) == 1
-        assert "cannot be reached from here" in said.pop()
+        assert "cannot be reached" in said.pop()
         assert "a private address, which is not allowed here" in caplog.text
-        assert "no-such.invalid is not found" in caplog.text
+        assert "no-such.invalid cannot be resolved" in caplog.text
 
         here.server.core.documents._reach = ("loopback",)
         async with raw_server(lambda _: reply(302, Location="/other")) as server:
@@ -121,7 +121,7 @@ async def test_documents_where_none_is_fetched(caplog: pytest.LogCaptureFixture)
             assert len(server.asked) == 2
         for answer in (reply(200, b"<html>"), reply(200, b"[]"), reply(404), reply(500)):
             async with raw_server(lambda _, answer=answer: answer) as server:  # type: ignore[misc]
-                assert "document cannot be had" in await begun(here, f"{server.url}/c")
+                assert "document cannot be fetched" in await begun(here, f"{server.url}/c")
 
 
 async def test_a_document_that_changes() -> None:
@@ -135,7 +135,7 @@ async def test_a_document_that_changes() -> None:
         assert "Let Docs use" in await begun(here, f"{server.url}/c")
         uris[:] = ["https://evil.example/cb"]
         here.now.time += 301
-        assert "none that this client has registered" in await begun(here, f"{server.url}/c")
+        assert "not registered for this client" in await begun(here, f"{server.url}/c")
 
 
 async def test_many_documents_at_once() -> None:

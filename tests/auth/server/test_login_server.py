@@ -184,7 +184,7 @@ async def test_paths_are_json_where_nothing_is(tmp_path: Path) -> None:
 
 def test_development_is_for_this_machine() -> None:
     login = LoginServer("dev")
-    with pytest.raises(ConfigurationError, match="for this machine alone"):
+    with pytest.raises(ConfigurationError, match="for this machine only"):
         login.locate("https://tools.example/mcp", is_public=True, is_guess=False)
     login.close()
 
@@ -236,13 +236,13 @@ def test_a_file_of_settings(tmp_path: Path) -> None:
         ("is-development = true", "unknown field `is-development`"),
         ("[sign-in.users]\nfile = 1", "Expected `str`"),
         ("[sign-in.users]\n", "missing required field `file`"),
-        ("[sign-in.Corp]\nclient-id = 'x'", "small letters"),
+        ("[sign-in.Corp]\nclient-id = 'x'", "lower-case letters"),
         ("[sign-in.corp]\nclient-id = 'x'\nallow = ['a@b']", "issuer is missing"),
         ("[sign-in.corp]\nclient-id = 'x'\nissuer = 'http://corp.example'\nallow = ['a@b']", "begin with https"),
-        ("[sign-in.corp]\nclient-id = 'x'\nissuer = 'https://corp.example'", "nobody gets in"),
+        ("[sign-in.corp]\nclient-id = 'x'\nissuer = 'https://corp.example'", "nobody could sign in"),
         ("[sign-in.corp]\nissuer = 'https://corp.example'\nallow = ['a@b']", "missing required field `client-id`"),
-        ("token-seconds = 1\n[sign-in.users]\nfile = 'u'", "from 60 to 3600"),
-        ("idle-seconds = 1\n[sign-in.users]\nfile = 'u'", "no less than token-seconds"),
+        ("token-seconds = 1\n[sign-in.users]\nfile = 'u'", "60 to 3600"),
+        ("idle-seconds = 1\n[sign-in.users]\nfile = 'u'", "at least token-seconds"),
         ("[scopes]\n'a b' = 'x'\n[sign-in.users]\nfile = 'u'", "without spaces"),
         ("registration = 'maybe'\n[sign-in.users]\nfile = 'u'", "Invalid enum value"),
         ("[", "auth.toml"),
@@ -255,12 +255,12 @@ def test_mistakes_in_the_file(tmp_path: Path, text: str, problem: str) -> None:
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     """Each is named, with what to do."""
-    with pytest.raises(ConfigurationError, match="or write dev"):
+    with pytest.raises(ConfigurationError, match="or use dev"):
         read(str(tmp_path / "none.toml"))
     with pytest.raises(ConfigurationError, match="mcpd auth add-user NAME"):
         LoginServer(written(tmp_path, "[sign-in.users]\nfile = 'none.toml'"))
     corp = "[sign-in.corp]\nclient-id = 'x'\nissuer = 'https://a.example'\nallow = ['a@b']\nclient-secret-file = 'none'"
-    with pytest.raises(ConfigurationError, match="write the secret into that file"):
+    with pytest.raises(ConfigurationError, match="write the secret to that file"):
         LoginServer(written(tmp_path, corp))
     (tmp_path / "none").write_text("")
     with pytest.raises(ConfigurationError, match="is empty"):

@@ -169,7 +169,7 @@ async def test_a_whole_login_by_keyboard(chromium: Chromium, tmp_path: Path) -> 
     async with site(tmp_path) as there, chromium.page() as page:
         await page.goto(await there.login())
         order = [await tab(page) for _ in range(5)]
-        assert order == ["Name", "Password", "Sign in", "Allow, and continue with the company's sign-in", "Deny"]
+        assert order == ["Name", "Password", "Sign in", "Allow and continue with the company's sign-in", "Deny"]
         for _ in range(4):
             await page.press("Tab", 9, shift=True)
         await write(page, "ana")

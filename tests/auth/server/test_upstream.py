@@ -165,7 +165,7 @@ async def test_id_tokens_that_are_not_ours(tmp_path: Path, claims: dict[str, Any
         asked = await leave(login, provider)
         provider.claims = {**provider.claims, **claims}
         answer = await back(login.browser, asked)
-        assert (answer.status, "cannot be asked who you are: its ID token" in answer.text) == (502, True)
+        assert (answer.status, "cannot be reached to sign you in: its ID token" in answer.text) == (502, True)
 
 
 async def test_providers_that_fail(tmp_path: Path) -> None:
@@ -180,18 +180,19 @@ async def test_providers_that_fail(tmp_path: Path) -> None:
         assert "answers 400 without a token" in (await back(login.browser, asked)).text
         asked = await leave(login, provider)
         assert (
-            "another provider answered" in (await back(login.browser, asked, iss="https://other.example")).text.lower()
+            "the answer is from another provider"
+            in (await back(login.browser, asked, iss="https://other.example")).text.lower()
         )
         # RFC 9207 2.4: who says that it names itself, and does not, is somebody else.
         here.server.core.upstreams["corp"]._metadata["authorization_response_iss_parameter_supported"] = True  # type: ignore[index]
         asked = await leave(login, provider)
-        assert "another provider answered" in (await back(login.browser, asked)).text.lower()
+        assert "the answer is from another provider" in (await back(login.browser, asked)).text.lower()
         asked = await leave(login, provider)
         answer = await login.browser.get(f"/oauth/sign-in/corp/callback?error=access_denied&state={asked['state']}")
-        assert (answer.status, "Corp did not let you sign in" in answer.text) == (403, True)
+        assert (answer.status, "Corp did not sign you in" in answer.text) == (403, True)
 
     for changes, why in (
-        ({"issuer": "https://other.example"}, "another issuer"),
+        ({"issuer": "https://other.example"}, "an issuer other than the settings"),
         ({"token_endpoint": None}, "no token_endpoint"),
         ({"authorization_endpoint": "javascript:alert(1)"}, ""),
     ):
@@ -224,7 +225,7 @@ async def test_who_is_let_in(tmp_path: Path) -> None:
             page = await back(login.browser, asked)
             provider.claims = before
             assert ("Let A client use" in page.text) is is_in, claims
-            assert is_in or "not among those who may use this" in page.text
+            assert is_in or "not allowed to use this server" in page.text
 
 
 def test_allowed() -> None:
@@ -320,8 +321,8 @@ async def test_nobody_is_sent_to_a_provider_unasked(tmp_path: Path) -> None:
             page = await login.begin()
             for shown in (
                 "Look at the beds",
-                "any program may call itself by this name",
-                "Allow, and continue with Corp",
+                "any program can use this name",
+                "Allow and continue with Corp",
             ):
                 assert shown in page.text
             denied = await login.browser.post("/oauth/consent", {**login.browser.form, "choice": "deny"})
@@ -354,7 +355,7 @@ async def test_github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 emails[1]["verified"] = verified
                 login = await here.login()
                 page = await login.begin()
-                assert "Allow, and continue with Github" in page.text
+                assert "Allow and continue with Github" in page.text
                 asked = told(await login.browser.post("/oauth/sign-in/github", login.browser.form))
                 assert asked["scope"] == "read:user user:email"
                 url = f"/oauth/sign-in/github/callback?code=c&state={asked['state']}"
