@@ -181,7 +181,7 @@ async def test_the_capability_is_offered_where_something_can_be_completed(versio
 
 def test_a_completer_belongs_to_a_prompt_or_to_a_template() -> None:
     server = Server("t")
-    with pytest.raises(RegistrationError, match=r"prompt= or a template="):
+    with pytest.raises(RegistrationError, match=r"prompt= or template="):
         server.completion("x")
-    with pytest.raises(RegistrationError, match=r"prompt= or a template="):
+    with pytest.raises(RegistrationError, match=r"prompt= or template="):
         server.completion("x", prompt="p", template="t://{x}")

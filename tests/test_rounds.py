@@ -537,7 +537,7 @@ async def test_a_state_does_not_live_for_ever(monkeypatch: pytest.MonkeyPatch) -
         now += 3599
         assert questions(await ask(wire, "who", requestState=state))
         now += 2
-        assert "too old" in await refused(wire, "who", state)
+        assert "expired" in await refused(wire, "who", state)
 
 
 async def test_processes_that_share_a_key_share_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -578,7 +578,7 @@ async def test_a_key_that_is_too_short_is_no_key() -> None:
 
 
 async def test_a_round_is_not_used_up() -> None:
-    """S26-087 asks those who need a state to work only once to see to it; here it is good until it is too old."""
+    """S26-087 asks those who need a state to work only once to see to it; here it is good until it is expired."""
     async with memory_wire(serve(who), MODERN, capabilities={"elicitation": {}}) as wire:
         state = await state_of(wire, "who")
         for _ in range(2):

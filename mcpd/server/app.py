@@ -20,7 +20,7 @@ from mcpd.server.core import ServerCore
 from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BuiltInMethods, with_help
-from mcpd.server.metadata import check_options, decorate, one_of
+from mcpd.server.metadata import check_options, decorate, one_authenticator
 from mcpd.server.registry.resources import FunctionTemplate
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class Server(ServerCore, BuiltInMethods):
         self.catalog.tools.add(tool_entry(self.catalog, installed, function, options))
 
     def remove_tool(self, name: str) -> bool:
-        """Remove a tool. Returns False if there is none of that name."""
+        """Remove a tool. Returns False for an unknown name."""
         return self.catalog.tools.remove(name)
 
     def tools_changed(self) -> None:
         """Notify clients that the list of tools has changed, for example because a visibility rule now differs."""
-        self.catalog.is_decided_outside = True
+        self.catalog.has_external_rules = True
         self.catalog.tools.changed()
 
     # -- resources ---------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Server(ServerCore, BuiltInMethods):
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
         """
         if not isinstance(uri, str):
-            raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
+            raise RegistrationError('resource: the URI is the first argument, as in @server.resource("notes://today")')
         check_options("resource", options)
 
         def register(function: F) -> F:
@@ -141,7 +141,7 @@ class Server(ServerCore, BuiltInMethods):
         self._resource_changed(uri, is_removed=False)
 
     def remove_resource(self, uri: str) -> bool:
-        """Remove a resource or template by its URI or URI template. Returns False if there is none."""
+        """Remove a resource or template by its URI or URI template. Returns False for an unknown URI."""
         removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
         if removed:
             self._resource_changed(uri, is_removed=True)
@@ -177,7 +177,7 @@ class Server(ServerCore, BuiltInMethods):
         self.catalog.prompts.add(prompt_entry(self.catalog, function, options))
 
     def remove_prompt(self, name: str) -> bool:
-        """Remove a prompt. Returns False if there is none of that name."""
+        """Remove a prompt. Returns False for an unknown name."""
         return self.catalog.prompts.remove(name)
 
     @collects
@@ -189,7 +189,7 @@ class Server(ServerCore, BuiltInMethods):
         such function.
         """
         if (prompt is None) == (template is None):
-            raise RegistrationError("completion: name either a prompt= or a template=")
+            raise RegistrationError("completion: pass either prompt= or template=")
 
         from mcpd.server.registry.prompts import Completer  # few servers complete anything
 
@@ -238,9 +238,9 @@ class Server(ServerCore, BuiltInMethods):
         """Enable tools, resources, templates and prompts again, also those that are registered later.
 
         `names` are names or URIs, `components` kinds of entries ("tool", "resource", "template", "prompt"). Several
-        values mean "any of these"; if you combine the options, all must match. `only` disables everything else.
-        The last call that matches an entry decides. Clients receive one `list_changed` notification per list that
-        changed. Safe to call from any thread. Raises RegistrationError without any option.
+        values mean "any of these"; if you combine the options, all must match. With `only` all other entries are
+        disabled. The last call that matches an entry decides. Clients receive one `list_changed` notification per list
+        that changed. Safe to call from any thread. Raises RegistrationError without any option.
         """
         self.catalog.switch(
             lambda switches: switches.turn(True, names=names, tags=tags, components=components, only=only)
@@ -269,13 +269,13 @@ class Server(ServerCore, BuiltInMethods):
         """
         if not callable(rule):
             raise RegistrationError(f"visibility: expected a function (entry, context) -> bool, not {rule!r}")
-        self.catalog.ask_rules().append(rule)
+        self.catalog.use_rules().append(rule)
         self.visibility_changed()
         return rule
 
     def visibility_changed(self) -> None:
         """Notify clients that their lists may have changed, because data that rules use has. Safe from any thread."""
-        self.catalog.is_decided_outside = True
+        self.catalog.has_external_rules = True
         for kind in _KINDS:
             if kind in self.catalog.offers:
                 self._connections.changed(kind)
@@ -315,7 +315,7 @@ class Server(ServerCore, BuiltInMethods):
             if name.startswith(f"{extension.id}/"):
                 return extension.method(name, params, versions=versions)
         raise RegistrationError(
-            f"method {name!r}: no extension has it; make one first, as in server.extension({name.rpartition('/')[0]!r})"
+            f"method {name!r}: no extension has this prefix; add one with server.extension({name.rpartition('/')[0]!r})"
         )
 
     @collects
@@ -337,7 +337,7 @@ class Server(ServerCore, BuiltInMethods):
             route = Route(path, function, methods=methods, public=public, any_origin=any_origin)
             taken = {method for other in self._routes if other.path == path for method in other.methods}
             if taken := taken.intersection(route.methods):
-                raise RegistrationError(f"route {path!r}: there is one for {', '.join(sorted(taken))} already")
+                raise RegistrationError(f"route {path!r}: already registered for {', '.join(sorted(taken))}")
             self._routes.append(route)
             return function
 
@@ -351,20 +351,20 @@ class Server(ServerCore, BuiltInMethods):
 
     @collects
     def middleware(self, function: Any, /, *methods: str) -> Any:
-        """Wrap handlers in an `async def function(request, call_next)`: `@server.middleware` wraps those of all
-        methods, `@server.middleware("tools/call")` only those of the named methods.
+        """Wrap handlers in an `async def function(request, call_next)`.
 
-        The function takes a `MiddlewareRequest` and returns the result of `await call_next(request)` or its own. The
-        first one added is the outermost. `RateLimit` and `ResultLimit` are ready to use. Raises RegistrationError for
-        a function that is not a coroutine function, and for an unknown method.
+        `@server.middleware` wraps the handlers of all methods, `@server.middleware("tools/call")` only the handlers of
+        the named methods. The function takes a `MiddlewareRequest` and returns the result of `await call_next(request)`
+        or its own. The first one added is the outermost. `RateLimit` and `ResultLimit` are ready to use. Raises
+        RegistrationError for a function that is not a coroutine function, and for an unknown method.
         """
-        from mcpd.server.handlers.middleware import check_methods, put_round
+        from mcpd.server.handlers.middleware import add_middleware, check_methods
 
         if not isinstance(function, str):
-            return put_round(self.handlers, self.catalog, function)
+            return add_middleware(self.handlers, self.catalog, function)
         named = (function, *methods)
         check_methods(self.handlers, named)
-        return lambda given: put_round(self.handlers, self.catalog, given, named)
+        return lambda given: add_middleware(self.handlers, self.catalog, given, named)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -407,7 +407,7 @@ class Server(ServerCore, BuiltInMethods):
             token=token,
             hosts=hosts,
             origins=origins,
-            authenticate=one_of(auth, authenticate),
+            authenticate=one_authenticator(auth, authenticate),
             authenticate_timeout=self.authenticate_timeout,
             is_hosted=True,
         ).or_by(self.authenticate)
@@ -415,7 +415,7 @@ class Server(ServerCore, BuiltInMethods):
             # The address is not known here, and what a request says about it is not trusted.
             known = "" if settings is None else settings.public_url
             access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
-        self.catalog.how_to_ask = "pass auth= to asgi_app()"
+        self.catalog.authentication_hint = "pass auth= to asgi_app()"
         if backplane is not None:
             from mcpd.server.http import HttpSettings
 
@@ -439,10 +439,9 @@ class Server(ServerCore, BuiltInMethods):
     ) -> None:
         """Serve until stopped, over stdio, WebSocket, HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings` such as `grace=10`, and options of extensions, which replace those of
-        the constructor; `extensions` has them by the extension's id. If an event loop is running already, await
-        `serving.serve` instead.
-        Raises ConfigurationError for an address that cannot be used.
+        `settings` are those of `serving.Settings` such as `grace=10`, and options of extensions, which replace options
+        of the constructor; `extensions` has them by the extension's id. If an event loop is running already, await
+        `serving.serve` instead. Raises ConfigurationError for an address that cannot be used.
         """
         from mcpd.server.serving import run, settings_for
 
@@ -465,4 +464,4 @@ async def _run_all(functions: Sequence[Callable[..., Any]], exchange: Exchange, 
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.error("%s failed, which runs when roots change", printable(function), exc_info=as_told(error))
+            log.error("%s failed after a change of roots", printable(function), exc_info=as_told(error))

@@ -1,4 +1,9 @@
-"""`mcpd check`: problems that only show once all is registered, such as schemas that cannot be made."""
+"""`mcpd check`: problems that only appear once everything is registered, and warnings about what confuses clients or
+models.
+
+Reads functions as their authors wrote them; nothing is run. What clients refuse is in `registry/portability.py`, which
+`mcpd doctor` uses too.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +35,15 @@ from mcpd.server.registry.portability import description_problems, input_schema_
 from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
 from mcpd.server.registry.tools import FunctionTool
 
-# Classes of which one in place of another may do.
+# Classes whose values may replace each other.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
 
 
 def advise(catalog: Catalog) -> Iterator[Problem]:
-    """All warnings, and each result that cannot be sent."""
+    """Yield all warnings, and each result that cannot be sent."""
     for entry in catalog.tools:
         where = f"tool {entry.key}"
-        # Without its schemas, which may be such that they cannot be made.
+        # Without its schemas, which may be impossible to make.
         tool = entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
         yield from name_problems(where, entry.key)
         yield from description_problems(where, tool.description)
@@ -62,25 +67,25 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
 
     if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
         text = (
-            "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them? "
-            "A function that registers them can be named, as file.py:main"
+            "it offers nothing: no tool, resource or prompt is registered. Import the module that registers them, "
+            "or name a function that does, as file.py:main"
         )
         yield _warning("server", text)
 
 
 def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterator[Problem]:
-    """Those who are known beforehand and have no scopes, though tools need some; a warning if others need none."""
+    """Yield users without scopes, known in advance, if tools need scopes; a warning if some tools need none."""
     guarded = [entry.key for entry in catalog.tools if entry.needs and (entry.needs.scopes or entry.needs.by_arguments)]
     for who in principals:
         if guarded and not who.scopes:
             some = ", ".join(guarded[:5]) + (" and others" if len(guarded) > 5 else "")
-            text = f"it has no scopes, and these tools need some: {some}; give it scopes in a file for --tokens-file"
+            text = f"it has no scopes, but these tools need some: {some}; add scopes in a file for --tokens-file"
             yield Problem(f"token of {who.subject}", text, is_error=len(guarded) == len(catalog.tools))
 
 
 def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
     from mcpd.server.registry.prompts import (
-        FunctionPrompt,  # a server without prompts, which is looked over too, loads none
+        FunctionPrompt,  # loaded only for servers with prompts
     )
 
     for prompt in catalog.prompts:
@@ -95,13 +100,13 @@ def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
 def _of_schemas(where: str, entry: ToolEntry) -> Iterator[Problem]:
     try:
         listed = to_builtins(entry.listed(frozenset()))
-    except Exception:  # one that cannot be made is a problem of its own
+    except Exception:  # reported elsewhere
         return
     yield from input_schema_problems(where, listed.get("inputSchema"))
 
 
 def summary(problems: Sequence[Problem]) -> str:
-    """How many problems there are, as `1 problem and 2 warnings`; "" if there are none."""
+    """Return the number of problems, such as `1 problem and 2 warnings`; "" without any."""
     errors = sum(problem.is_error for problem in problems)
     counts = ((errors, "problem"), (len(problems) - errors, "warning"))
     return " and ".join(f"{number} {what}{'s' if number > 1 else ''}" for number, what in counts if number)
@@ -115,7 +120,7 @@ def _warning(where: str, text: str) -> Problem:
 
 
 def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Problem]:
-    """`has_schema`: the function takes one dict, which a JSON Schema describes, or nothing."""
+    """`has_schema` means that the function takes one dict described by a JSON Schema, or nothing."""
     function = plain_function(callee.function)
     try:
         slots = inspect.signature(callee.function).parameters
@@ -126,11 +131,13 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
         for name in parse(inspect.getdoc(function)).parameters:
             if name not in slots and not (has_schema and slots):
                 known = ", ".join(callee.parameters) or "none"
-                yield _warning(where, f"its docstring describes {name!r}, and there is no such parameter, only {known}")
+                yield _warning(
+                    where, f"its docstring describes {name!r}, which is not a parameter; the parameters are {known}"
+                )
 
         for line in callee.description.split("\n"):
             if line.endswith(":") and line[:-1].lower() in PARAMETER_SECTIONS:
-                text = f"its docstring's section {line!r} is in no form that is read, and stays in the description"
+                text = f"its docstring's section {line!r} has an unknown form and stays in the description"
                 yield _warning(where, f"{text}; write `name: what it is` for each parameter")
 
     if has_schema:
@@ -139,9 +146,9 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
     for name in callee.parameters:
         slot = slots.get(name)
         if context is not None and name == context[0]:
-            yield _warning(where, f"parameter {name!r} has no annotation, so clients are asked for it; {context[1]}")
+            yield _warning(where, f"parameter {name!r} has no annotation, so clients must send it; {context[1]}")
         elif slot is not None and slot.annotation is inspect.Parameter.empty:
-            yield _warning(where, f"parameter {name!r} has no annotation: models may give it anything")
+            yield _warning(where, f"parameter {name!r} has no annotation: models may send anything")
 
     yield from _of_defaults(where, callee.arguments)
 
@@ -160,11 +167,11 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             text = str(error).partition(" - at")[0].replace("`", "")
             yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
             continue
-        except Exception:  # a default that is no JSON, such as a sentinel, is the function's own affair
+        except Exception:  # a default that is not JSON, such as a sentinel, is valid
             continue
 
         if type(default) in _AS_WRITTEN and type(given) not in _AS_WRITTEN:
-            # JSON is read as such an object; a default is not read, and reaches the function as it is.
+            # JSON is converted to such an object, but a default reaches the function unchanged.
             kind = field.type if isinstance(field.type, type) else type(given)
             text = f"Expected {kind.__qualname__}, got {type(default).__qualname__}"
             yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
@@ -176,10 +183,10 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
 def _of_result(where: str, callee: Any) -> Iterator[Problem]:
     members = list(_members(callee.returns))
     if isinstance(callee.output_type, StandIn):
-        return  # pydantic writes it
+        return  # written by pydantic
     for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):
         if _fails(kind):
-            text = "make it a dataclass, or return what it holds"
+            text = "make it a dataclass, or return its data"
             yield Problem(where, f"it returns {kind.__qualname__}, which cannot be written as JSON: {text}")
 
 
@@ -190,11 +197,11 @@ def _of_messages(where: str, callee: Any) -> Iterator[Problem]:
             member = None if member is NoneType else member
             name = str(member) if typing.get_args(member) else getattr(member, "__qualname__", member)
             text = "return text, content blocks, (role, content) or PromptMessage, or a list of them"
-            yield Problem(where, f"it returns {name}, and each call that does fails: {text}")
+            yield Problem(where, f"it returns {name}, for which each call fails: {text}")
 
 
 def _may_be_messages(hint: Any) -> bool:
-    """Whether a prompt can be made of some value of this type: as far as the type tells."""
+    """Return whether a prompt can be made of some value of this type, as far as the type says."""
     if hint in (None, NoneType):
         return False
     kind = typing.get_origin(hint) or hint
@@ -204,13 +211,12 @@ def _may_be_messages(hint: Any) -> bool:
         return True
     if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
         return True
-    if kind in (bool, int, float, bytes, dict, set, frozenset):  # what is derived from these is none, either
+    if kind in (bool, int, float, bytes, dict, set, frozenset):  # subclasses of these are not messages either
         return False
     return issubclass(kind, (str, list, tuple, PromptMessage, GetPromptResult, *BLOCKS)) or bool(kind.__subclasses__())
 
 
 def _members(hint: Any) -> Iterator[Any]:
-    """The types of a union, or the one type."""
     if typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     if typing.get_origin(hint) in (Union, UnionType):
@@ -221,18 +227,17 @@ def _members(hint: Any) -> Iterator[Any]:
 
 
 def _classes(hint: Any) -> list[Any]:
-    """The classes in a type that msgspec does not know."""
     try:
         return [part.cls for part in parts_of(types.type_info(hint), set()) if isinstance(part, types.CustomType)]
-    except Exception:  # what cannot be looked into is shown without a schema, and may well work
+    except Exception:  # such a type has no schema, and may well work
         return []
 
 
 def _fails(kind: Any) -> bool:
-    """Whether no object of this class can be written: as far as a class tells."""
+    """Return whether no object of this class can be written, as far as the class says."""
     if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty) or is_content(kind):
         return False
-    # What is derived from it may be a dataclass.
+    # A subclass may be a dataclass.
     if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False) or kind.__subclasses__():
         return False
     if issubclass(kind, (Mapping, Sequence, Set, ValuesView)) or hasattr(kind, "__fspath__"):
@@ -251,7 +256,7 @@ def _fails(kind: Any) -> bool:
 
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:
-    """Every problem, errors first. Builds every schema on the way."""
+    """Return every problem, errors first. Builds every schema on the way."""
     found = [problem for problems in catalog.source_problems.values() for problem in problems]
     everything = frozenset(extension.id for extension in extensions)
     for entry in catalog.tools.registered:
@@ -266,7 +271,7 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
         for item in listing.registered:
             try:
                 encode(item.listed(everything))
-            except Exception as error:  # one item that cannot be written fails the list for every client
+            except Exception as error:  # one item that cannot be encoded fails the list for every client
                 found.append(Problem(f"{listing.what} {item.key}", str(error)))
 
     for name, argument in catalog.completers:
@@ -281,8 +286,8 @@ def _completion_problems(catalog: Catalog, name: str, argument: str) -> list[Pro
     where = f"completion of {argument!r}"
     prompt, template = catalog.prompts.find(name), catalog.templates.find(name)
     if prompt is None and template is None:
-        return [Problem(where, f"there is no prompt or resource template {name!r}")]
+        return [Problem(where, f"unknown prompt or resource template {name!r}")]
     known = prompt.arguments if prompt is not None else template.arguments if template is not None else ()
     if argument in known:
         return []
-    return [Problem(where, f"{name!r} has no such argument, only {', '.join(known) or 'none'}")]
+    return [Problem(where, f"{name!r} has no such argument; its arguments are {', '.join(known) or 'none'}")]

@@ -25,7 +25,7 @@ from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.handlers.table import bind as bind_handlers
-from mcpd.server.metadata import checked_seconds, identity_of, one_of, state_keys_of
+from mcpd.server.metadata import checked_seconds, identity_of, one_authenticator, state_keys_of
 from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ _OPENING = Opening()
 
 
 class ServerCore:
-    """What a transport needs of a server: connections with its handlers, and what applies to all of them."""
+    """The part of a server that transports need: connections with its handlers, and settings
+    that apply to all of them.
+    """
 
     def __init__(
         self,
@@ -79,11 +81,11 @@ class ServerCore:
         **extension_options: Unpack[BuiltInOptions],
     ) -> None:
         if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
-            raise ValueError("page_size and max_in_flight are at least 1, and authenticate_timeout is more than 0")
+            raise ValueError("page_size and max_in_flight must be at least 1, and authenticate_timeout more than 0")
         self.identity = identity_of(
             name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
-        self.authenticate = one_of(auth, authenticate)
+        self.authenticate = one_authenticator(auth, authenticate)
         self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
         self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
@@ -132,7 +134,7 @@ class ServerCore:
     def add_extension(self, extension: Extension) -> None:
         """Add an extension object. Raises RegistrationError if the server has an extension with this id."""
         if extension.id in self.extensions:
-            raise RegistrationError(f"There is an extension {extension.id!r} already")
+            raise RegistrationError(f"the server already has an extension {extension.id!r}")
         self.extensions[extension.id] = extension
         extension.bind(self)
 
@@ -238,7 +240,7 @@ class ServerCore:
         identify: Identify | None = None,
         is_hosted: bool = False,
     ) -> HttpApp:
-        """Return the ASGI application for callers that have an `Access`; `asgi_app` is for everybody else.
+        """Return the ASGI application for callers that have an `Access`. Programs use `asgi_app`.
 
         `bound` is the host that is listened on. `is_hosted` means that another ASGI server runs the application.
         """
@@ -285,9 +287,9 @@ class ExtensionMethods:
         self._listen = listen
         self._owners: dict[str, Extension] = {}
 
-    def become(self, other: ExtensionMethods) -> None:
+    def adopt(self, other: ExtensionMethods) -> None:
         """Have the methods of another object, now and later."""
-        self.vocabulary.become(other.vocabulary)
+        self.vocabulary.adopt(other.vocabulary)
         self._serve, self._listen, self._owners = other._serve, other._listen, other._owners
 
     def add(self, extension: Extension) -> None:
@@ -309,5 +311,5 @@ class ExtensionMethods:
     def _is_new(self, name: str, extension: Extension) -> bool:
         owner = self._owners.setdefault(name, extension)
         if is_known_method(name) or owner is not extension:
-            raise RegistrationError(f"method {name!r} is the protocol's own, or another extension's")
+            raise RegistrationError(f"method {name!r} belongs to the protocol or to another extension")
         return name not in self.vocabulary

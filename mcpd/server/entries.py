@@ -1,6 +1,6 @@
-"""From functions and descriptions to entries of the catalog: what `@server.tool` and its like make.
+"""Makes entries of the catalog from functions and descriptions, for `@server.tool` and the like.
 
-Checks what the author wrote, and names what is wrong with it. Never touches a server: it gets what it needs.
+Checks the author's options, and names what is wrong. Has no access to the server.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def tool_entry(
     catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
 ) -> FunctionTool:
-    """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
+    """Return a tool. `options` are the options of its decorator, including those of extensions."""
     is_data = options.get("structured_output") is not False
     bound = bind(
         function,
@@ -79,7 +79,7 @@ def tool_entry(
         finish=_finisher(catalog, installed, name),
     )
     if not is_data:
-        entry.tell_as_text()
+        entry.return_text_only()
     entry.shows_errors = catalog.shows_errors
     entry.wraps_for = frozenset(extension.id for extension in installed if extension.wraps_values)
     entry.active_extensions = catalog.active_extensions
@@ -103,7 +103,6 @@ def _all_content(kind: object) -> bool:
 def _with_schemas(
     where: str, function: Callable[..., Any], callee: Callee, options: ToolOptions
 ) -> tuple[Callee | SchemaCallee, Callable[[Any], list[str]] | None]:
-    """What calls the function, and what checks its results, where the author gave schemas for them."""
     input_schema, output_schema = options.get("input_schema"), options.get("output_schema")
     if input_schema is None and output_schema is None:
         return callee, None
@@ -125,15 +124,13 @@ def _additions(
     options: Mapping[str, Any],
     meta: dict[str, Any] | None,
 ) -> dict[str, ToolAddition]:
-    """What each extension adds to the tool; it takes what is its own out of `meta`."""
+    """Return what each extension adds to the tool. Extensions take their own keys out of `meta`."""
     given = _options_of(where, installed, options, options.get("extensions") or {})
     added = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
     return {id: addition for id, addition in added if addition is not None}
 
 
 def _finisher(catalog: Catalog, installed: Collection[Extension], name: str) -> Finisher:
-    """What lets the extensions that look at results finish those of one tool."""
-
     def finish(result: CallToolResult, exchange: Exchange, has_schema: bool) -> CallToolResult:
         active = catalog.active_extensions(exchange)
         for extension in installed:
@@ -151,16 +148,18 @@ def _options_of(
     options: Mapping[str, Any],
     by_id: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """What was said for each extension, as keywords or in `extensions=`. Raises RegistrationError."""
+    """Return the options for each extension, from keywords and from `extensions=`. Raises RegistrationError."""
     given: dict[str, dict[str, Any]] = {}
     known = {extension.id: extension for extension in installed}
     for name, values in by_id.items():
         if name not in known:
-            raise RegistrationError(f"{where}, extensions: there is no {name!r}; there are {', '.join(known)}")
+            raise RegistrationError(f"{where}, extensions: unknown extension {name!r}; known are {', '.join(known)}")
         for option in values:
             if option not in known[name].tool_options:
                 there = ", ".join(known[name].tool_options) or "none"
-                raise RegistrationError(f"{where}, extensions: {name} has no option {option!r}; there are {there}")
+                raise RegistrationError(
+                    f"{where}, extensions: {name} has no option {option!r}; its options are {there}"
+                )
         given[name] = dict(values)
 
     for extension in installed:
@@ -171,7 +170,6 @@ def _options_of(
 
 
 def _as_json(content: Any) -> Any:
-    """Structured content as plain JSON values, for a validator."""
     return decode(content if isinstance(content, Raw) else encode_data(content))
 
 
@@ -179,7 +177,7 @@ _AS_LETTERS = str.maketrans("_-.", "aaa")
 
 
 def _checked_name(name: Any) -> str:
-    """Spec: 2025-11-25 server/tools, tool names: 1 to 128 of A-Z a-z 0-9 _ - . and nothing else."""
+    """Return a valid tool name: 1 to 128 of A-Z a-z 0-9 _ - . (Spec: 2025-11-25 server/tools, tool names)."""
     allowed = isinstance(name, str) and name.isascii() and name.translate(_AS_LETTERS).isalnum()
     if not allowed or not 1 <= len(name) <= 128:
         raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
@@ -196,7 +194,7 @@ def resource_entry(
     function: Callable[..., Any],
     options: DescribedResource,
 ) -> FunctionResource | FunctionTemplate:
-    """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
+    """Return a resource, or a template if its URI has `{variables}`. An extension may change it."""
     callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     where = f"resource {uri!r}"
     template = _template_in(uri)
@@ -234,7 +232,7 @@ def resource_entry(
 
 
 def _template_in(uri: str) -> UriTemplate | None:
-    """The template that a URI is; None for one that is plain. Raises RegistrationError for what is neither."""
+    """Return the template that a URI is, or None for a plain URI. Raises RegistrationError."""
     if not uri.strip(PLAIN):
         return None
     from mcpd.server.registry.uri_template import UriTemplate  # many servers have no templates
@@ -243,7 +241,7 @@ def _template_in(uri: str) -> UriTemplate | None:
 
 
 def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[[], CacheHint] | None:
-    """What tells the hint of a resource: private, whatever its author said, where rules decide who sees what."""
+    """Return a function for the hint of a resource. Visibility rules make it private, whatever its author set."""
     if given is None:
         return None
     from mcpd.server.registry.caching import CacheHint, checked_hint  # few servers have any
@@ -257,11 +255,11 @@ def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[
 def text_entry(
     installed: Collection[Extension], uri: str, text: str | bytes, name: str, mime_type: str | None
 ) -> FixedResource:
-    """A resource whose content is known already."""
+    """Return a resource with fixed content."""
     requires, addition = _addition(installed, uri, mime_type, None, is_fixed=True)
     where = f"resource {uri!r}"
     if not isinstance(text, (str, bytes)):
-        raise RegistrationError(f"{where}: its content is str or bytes, not {type(text).__name__}")
+        raise RegistrationError(f"{where}: its content must be str or bytes, not {type(text).__name__}")
 
     try:
         data = text.encode() if isinstance(text, str) else text
@@ -278,7 +276,7 @@ def text_entry(
 def _addition(
     installed: Collection[Extension], uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
 ) -> tuple[str | None, ResourceAddition | None]:
-    """The extension that makes something of a resource, by its id, and what it makes of it."""
+    """Return the id of the extension that changes a resource, and its changes."""
     for extension in installed:
         addition = extension.resource(uri, mime_type, meta, is_fixed=is_fixed)
         if addition is not None:
@@ -287,18 +285,17 @@ def _addition(
 
 
 def checked_uri(uri: str) -> str:
-    """Spec: RFC 3986: a scheme, a colon, and the characters of a URI; S25-063, S26-115."""
+    """Return a valid URI: a scheme, a colon, and the characters of RFC 3986 (S25-063, S26-115)."""
     scheme, colon, rest = uri.partition(":")
     valid = scheme[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme)
     if not colon or not rest or not valid:
         raise RegistrationError(f"resource URI {uri!r}: expected scheme:rest, such as notes://today")
     if as_uri(uri) != uri:
-        raise RegistrationError(f"resource URI {uri!r}: has characters that have to be encoded; write {as_uri(uri)!r}")
+        raise RegistrationError(f"resource URI {uri!r}: has characters that must be encoded; use {as_uri(uri)!r}")
     return uri
 
 
 def _unsafe_paths(given: bool | Collection[str], variables: Sequence[str], where: str) -> Collection[str]:
-    """The variables that are not screened."""
     if given is True and not variables:
         raise RegistrationError(f"{where}, unsafe_paths: its URI has no variables; leave the option out")
     if isinstance(given, bool):
@@ -319,16 +316,14 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
         raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(sorted(unknown))}")
     without = [each.encode_name for each in parameters if each.required and each.encode_name not in variables]
     if without:
-        raise RegistrationError(
-            f"resource {uri!r}: nothing in the URI gives the parameter {', '.join(without)} a value"
-        )
+        raise RegistrationError(f"resource {uri!r}: the URI has no variable for the parameter {', '.join(without)}")
 
 
 # -- prompts -----------------------------------------------------------------------------------
 
 
 def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: DescribedPrompt) -> FunctionPrompt:
-    """A prompt; its parameters are the arguments."""
+    """Return a prompt; its parameters are the arguments."""
     from mcpd.server.registry.prompts import FunctionPrompt  # many servers have none
 
     callee = bind(function, context_type=context_type, overrides=catalog.overrides)
@@ -347,6 +342,5 @@ def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: Descri
 
 
 def _description(options: Described, callee: Callee) -> str | None:
-    """What the author says; else what the docstring does."""
     given = options.get("description")
     return given if given is not None else callee.description or None

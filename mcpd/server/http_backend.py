@@ -1,4 +1,7 @@
-"""What a server hides from some of those who ask, for transports that look at calls before handlers do."""
+"""The parts of a server that the HTTP application uses: hidden tools, and digests of lists.
+
+A digest shows whether a list has changed, or differs from another process's.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Hiding:
-    """Whether a tool exists for whoever asks."""
+    """Answers whether a tool exists for a caller, for transports that check calls before handlers do."""
 
     def __init__(self, catalog: Catalog, lifespan: Lifespan | None) -> None:
         self._catalog = catalog
@@ -27,11 +30,11 @@ class Hiding:
 
     @property
     def has_rules(self) -> bool:
-        """Whether anything is asked about who sees what."""
+        """Whether there are visibility rules."""
         return self._catalog.rules is not None
 
     def denied_in(self, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
-        """Why a batch is denied to who sent it, before anything of it runs; None if it is not."""
+        """Return why a batch is denied to its sender before anything of it runs; None if it is not."""
         if not self._catalog.is_guarded:
             return None
         from mcpd.server.handlers.access import denied_in
@@ -39,7 +42,7 @@ class Hiding:
         return denied_in(self._catalog, parts, origin)
 
     async def hides_tool(self, call: Call, connection: Any) -> bool:
-        """Whether the tool of a call does not exist for whoever sent it."""
+        """Return whether the tool of a call does not exist for its sender."""
         if self._catalog.rules is None:
             return False
         from mcpd.server.registry.visibility import view  # few servers have rules
@@ -52,8 +55,8 @@ class Hiding:
 _DIGEST_BYTES = 16
 
 
-def shown(catalog: Catalog, kind: Kind) -> list[bytes]:
-    """What the lists of that kind say, for a client with every extension."""
+def encoded_lists(catalog: Catalog, kind: Kind) -> list[bytes]:
+    """Return the lists of a kind as encoded items, for a client with every extension."""
     active = frozenset(catalog.extensions)
     return [_item(entry, active) for listing in catalog.listings(kind) for entry in listing]
 
@@ -61,29 +64,29 @@ def shown(catalog: Catalog, kind: Kind) -> list[bytes]:
 def _item(entry: Any, active: frozenset[str]) -> bytes:
     try:
         return encode(entry.listed(active))
-    except Exception as error:  # a schema that cannot be made; whoever lists it is told
+    except Exception as error:  # a schema that cannot be made; listing it reports the error
         return f"{entry.key}: {error}".encode()
 
 
 class ListDigests:
-    """The digest of each kind of list, made anew only after a change; `catalog` gives the one that is served now."""
+    """The digest of each kind of list, computed again only after a change. `catalog` returns the current catalog."""
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
         self._catalog = catalog
         self._made: dict[Kind, tuple[list[object], bytes]] = {}
 
     def __call__(self, kind: Kind) -> bytes:
-        """The same in all processes that show the same to everybody.
+        """Return a digest that is the same in all processes that show everybody the same.
 
-        Empty if more than the entries decides what somebody sees: then nobody can know.
+        Empty if the lists depend on more than the entries, because the digest could not detect changes then.
         """
         catalog = self._catalog()
-        if catalog.rules is not None or catalog.is_guarded or catalog.is_decided_outside:
+        if catalog.rules is not None or catalog.is_guarded or catalog.has_external_rules:
             return b""
         state = [catalog, frozenset(catalog.extensions), *(listing.generation for listing in catalog.listings(kind))]
         made = self._made.get(kind)
         if made is None or made[0] != state:
-            made = self._made[kind] = state, _digest(shown(catalog, kind))
+            made = self._made[kind] = state, _digest(encoded_lists(catalog, kind))
         return made[1]
 
 

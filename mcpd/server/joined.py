@@ -1,7 +1,10 @@
-"""Several servers as one: tools and prompts with the name of theirs before their own, resources under their URIs.
+"""Several servers as one: names of tools and prompts get the server's name as prefix, URIs stay.
 
-A call goes through the handlers of the server that it belongs to, so its middleware, lifespan and limits are those that
-its author gave it. What a server decides about its whole connection cannot be shared, and is refused by name.
+A call goes through the handlers of its own server, with the middleware, lifespan and limits of its author. Settings of
+a whole connection cannot be shared and are refused by name.
+
+Names of tools in texts get the prefix too, but only certain ones: names that are not words of a language, and any name
+between backticks. Names of the tool's arguments and parts of paths or longer names stay.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Raw, structs
 from msgspec.json import decode
@@ -25,16 +28,25 @@ from mcpd.protocol.wire.headers import Mirror
 from mcpd.server.app import Server
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.builtin import BUILT_IN
-from mcpd.server.registry.entries import Entries, Later, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import (
+    Completing,
+    Entries,
+    Later,
+    Problem,
+    PromptEntry,
+    ResourceEntry,
+    TemplateEntry,
+    ToolEntry,
+    ToolMeta,
+)
+from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.server.registry.resources import FixedResource
-from mcpd.server.registry.tools import ToolMeta
 
 _ODD = re.compile(r"[A-Za-z0-9](?:[_.-]+|(?<=[a-z])(?=[A-Z]))[A-Za-z0-9]")
 
 
 class SiblingNames:
-    """The tools of one of the servers, and what each is called where all are served."""
+    """The tools of one server, and their names in the joined server."""
 
     def __init__(self, names: Iterable[str], named: Callable[[str], str]) -> None:
         self._names = sorted(names, key=len, reverse=True)
@@ -42,7 +54,7 @@ class SiblingNames:
         self._pattern: re.Pattern[str] | None = None
 
     def in_text(self, text: str, arguments: Collection[str] = ()) -> str:
-        """The text with the names that tools have here; those of `arguments` are left as they are."""
+        """Return the text with the new names of tools; names in `arguments` stay."""
         if not any(name in text for name in self._names):
             return text
 
@@ -60,7 +72,7 @@ class SiblingNames:
         return self._pattern.sub(here, text)
 
     def in_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """A schema of a tool with its descriptions written anew."""
+        """Return a tool's schema with new names in its descriptions."""
         properties = schema.get("properties")
         found = self._within(schema, frozenset(properties) if isinstance(properties, dict) else frozenset())
         assert isinstance(found, dict)
@@ -83,13 +95,16 @@ class SiblingNames:
 
 _OF_NAMES = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 
+E = TypeVar("E", bound=Entry)
+A = TypeVar("A", TemplateEntry, PromptEntry)
+
 _MOST_NAME = 128
 
 
 def join(servers: Sequence[Server]) -> Server:
-    """One server with what all of them offer, also what they offer later.
+    """Return one server with everything that all of them offer, now and later.
 
-    Raises ConfigurationError for a server that has to be served alone, and for a URI that two of them have.
+    Raises ConfigurationError for a server that must be served alone, and for a URI that two of them have.
     """
     for server in servers:
         _check(server)
@@ -110,33 +125,33 @@ def join(servers: Sequence[Server]) -> Server:
     for name, server in names.items():
         for id, extension in server.extensions.items():
             joined.extensions[id].joined(extension)
-        # Whoever watches a resource of theirs watches it here.
+        # Subscribers of their resources are subscribers here.
         server._connections = joined._connections
         refresh = partial(_refresh, joined, name, server)
         refresh()
-        server.catalog.on_change = _told(refresh)
+        server.catalog.on_change = _on_change(refresh)
     return joined
 
 
-def _told(refresh: Callable[[], None]) -> Callable[[object], None]:
+def _on_change(refresh: Callable[[], None]) -> Callable[[object], None]:
     return lambda kind: refresh()
 
 
 def _check(server: Server) -> None:
-    """Raise ConfigurationError for what decides about more than its own calls."""
+    """Raise ConfigurationError for settings that affect more than the server's own calls."""
     catalog = server.catalog
     others = {id for id in server.extensions if id not in {row.id for row in BUILT_IN}}
     reason = ""
     if catalog.rules is not None:
-        reason = "it has rules of who sees what"
+        reason = "it has visibility rules"
     elif server.authenticate is not None:
-        reason = "it says itself who may ask (authenticate)"
+        reason = "it authenticates callers itself"
     elif server._routes:
         reason = "it has HTTP routes"
     elif others:
         reason = f"it has an extension of its own ({', '.join(sorted(others))})"
     elif server._roots_functions:
-        reason = "it hears of its client's roots"
+        reason = "it uses its client's roots"
     elif hasattr(server, "offered"):
         reason = "its lists are functions of another library"
     if reason:
@@ -144,7 +159,7 @@ def _check(server: Server) -> None:
 
 
 def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
-    """Each server by what its names begin with; a second one of the same name has a number."""
+    """Return the servers by prefix; a repeated name gets a number."""
     found: dict[str, Server] = {}
     for server in servers:
         plain = "".join(c if c.isascii() and (c.isalnum() or c == "-") else " " for c in server.name)
@@ -159,7 +174,7 @@ def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
 
 @asynccontextmanager
 async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator[None]:
-    """All of theirs, as long as this one's; the last one opened is closed first."""
+    """Open all lifespans for the duration of this one; the last one opened is closed first."""
     opened: list[Server] = []
     try:
         for server in servers:
@@ -172,13 +187,15 @@ async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator
 
 
 def _refresh(joined: Server, prefix: str, part: Server) -> None:
-    """Exchange what one of them offers. Raises ConfigurationError for a URI that another one has."""
+    """Raises ConfigurationError for a URI that another server has."""
     catalog, problems = part.catalog, list(part.catalog.source_problems.values())
     offers, siblings = catalog.offers, _siblings(prefix, part)
     tools = [_JoinedTool(prefix, part, tool, siblings) for tool in catalog.tools]
     long = [tool.key for tool in tools if len(tool.key) > _MOST_NAME]
-    found = [Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters; it is left out") for key in long]
-    # What an extension brought is its own: it finds it again in the lists of the server.
+    found = [
+        Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters, so it is left out") for key in long
+    ]
+    # Resources of extensions are the extension's own; it finds them again in the lists of the server.
     resources = [
         part.extensions[resource.requires].joined_resource(resource, partial(_named, prefix))
         if isinstance(resource, FixedResource) and resource.requires
@@ -211,10 +228,10 @@ def _as_dict(schema: dict[str, Any] | Raw) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else decode(schema, type=dict[str, Any])
 
 
-class _Joined:
+class _Joined(Generic[E]):
     """An entry of one of the servers. Equal to another one of the same entry."""
 
-    def __init__(self, key: str, part: Server, entry: Any) -> None:
+    def __init__(self, key: str, part: Server, entry: E) -> None:
         self.key = key
         self._part = part
         self._entry = entry
@@ -228,18 +245,10 @@ class _Joined:
         return hash(self.key)
 
     def _ask(self, method: str, exchange: Exchange, params: Any) -> Any:
-        """As its own server would answer."""
         return self._part.handlers[method](exchange, params)
 
-    async def _complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        completer = self._part.catalog.completers.get((self._entry.key, argument))
-        if completer is not None:
-            return await completer.complete(value, others, exchange)
-        found: Completion = await self._entry.complete(argument, value, others, exchange)
-        return found
 
-
-class _JoinedTool(_Joined, ToolEntry):
+class _JoinedTool(_Joined[ToolEntry], ToolEntry):
     def __init__(self, prefix: str, part: Server, entry: ToolEntry, siblings: SiblingNames) -> None:
         super().__init__(_named(prefix, entry.key), part, entry)
         self._siblings = siblings
@@ -247,13 +256,11 @@ class _JoinedTool(_Joined, ToolEntry):
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
-        found: Mapping[str, ToolMeta] = self._entry.extension_meta
-        return found
+        return self._entry.extension_meta
 
     @property
     def mirrors(self) -> Sequence[Mirror]:
-        found: Sequence[Mirror] = self._entry.mirrors
-        return found
+        return self._entry.mirrors
 
     def listed(self, active: ActiveExtensions) -> Tool:
         item: Tool = self._entry.listed(active)
@@ -271,58 +278,53 @@ class _JoinedTool(_Joined, ToolEntry):
         return found
 
 
-class _JoinedResource(_Joined, ResourceEntry):
+class _JoinedResource(_Joined[ResourceEntry], ResourceEntry):
     def __init__(self, part: Server, entry: ResourceEntry) -> None:
         super().__init__(entry.key, part, entry)
 
     @property
     def extension_data(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._entry.extension_data
-        return found
+        return self._entry.extension_data
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        found: Resource = self._entry.listed(active)
-        return found
+        return self._entry.listed(active)
 
     def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
         found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
         return found
 
 
-class _JoinedTemplate(_Joined, TemplateEntry):
+class _JoinedCompleting(_Joined[A], Completing):
+    @property
+    def arguments(self) -> Collection[str]:
+        return self._entry.arguments
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        completer = self._part.catalog.completers.get((self._entry.key, argument))
+        if completer is not None:
+            return await completer.complete(value, others, exchange)
+        return await self._entry.complete(argument, value, others, exchange)
+
+
+class _JoinedTemplate(_JoinedCompleting[TemplateEntry], TemplateEntry):
     def __init__(self, part: Server, entry: TemplateEntry) -> None:
         super().__init__(entry.key, part, entry)
 
-    @property
-    def arguments(self) -> Collection[str]:
-        found: Collection[str] = self._entry.arguments
-        return found
-
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        found: ResourceTemplate = self._entry.listed(active)
-        return found
+        return self._entry.listed(active)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        found: dict[str, str] | None = self._entry.match(uri)
-        return found
+        return self._entry.match(uri)
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
         found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
         return found
 
-    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        return await self._complete(argument, value, others, exchange)
 
-
-class _JoinedPrompt(_Joined, PromptEntry):
+class _JoinedPrompt(_JoinedCompleting[PromptEntry], PromptEntry):
     def __init__(self, prefix: str, part: Server, entry: PromptEntry, siblings: SiblingNames) -> None:
         super().__init__(_named(prefix, entry.key), part, entry)
         self._siblings = siblings
-
-    @property
-    def arguments(self) -> Collection[str]:
-        found: Collection[str] = self._entry.arguments
-        return found
 
     def listed(self, active: ActiveExtensions) -> Prompt:
         item: Prompt = self._entry.listed(active)
@@ -333,6 +335,3 @@ class _JoinedPrompt(_Joined, PromptEntry):
         params = GetPromptParams(name=self._entry.key, arguments=arguments)
         found: Later[GetPromptResult] = self._ask("prompts/get", exchange, params)
         return found
-
-    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        return await self._complete(argument, value, others, exchange)

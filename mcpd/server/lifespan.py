@@ -1,10 +1,10 @@
-"""What an author opens once for the whole process, such as a database: started before the first call, ended last.
+"""A server's lifespan: an author's context manager, such as a database, that is open for the whole process.
 
-Theory of operation. The author's context manager is entered and left in one task of its own, as task groups and
-cancel scopes inside it demand. It is opened by whoever asks first: `mcpd serve` before it listens, an ASGI server at
-its start, else the first call, which waits for it, as do all that come meanwhile. It is closed when the last of its
-holders lets go (a program, a served process, an ASGI application, a client in this process); what nobody holds is
-closed with its event loop, which cancels the task, and the task leaves the context manager then.
+Theory of operation. The context manager is entered and left in one task of its own, as task groups and cancel scopes
+inside it require. Whoever needs it first opens it: `mcpd serve` before it listens, an ASGI server at its start,
+otherwise the first call, for which that call and all others wait. It is closed when its last holder releases it: a
+program, a served process, an ASGI application or a client in this process. Without holders it is closed with its event
+loop, which cancels the task.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Handler = Callable[[Exchange, Any], Any]
 
 
 class Lifespan:
-    """The lifespan of one server. `function` gets the server, and gives an async context manager.
+    """The lifespan of one server. `function` takes the server and returns an async context manager.
 
-    Safe in several event loops: whoever comes from another one waits for the loop in which it was opened.
+    Safe in several event loops: other loops wait for the loop in which it was opened.
     """
 
     def __init__(self, function: Callable[[Any], AbstractAsyncContextManager[Any]], server: Any) -> None:
@@ -54,23 +54,23 @@ class Lifespan:
         self._holders: set[object] = set()
         self._lock = Lock()
 
-    def share(self, other: Lifespan) -> None:
-        """Be the same as another one from now on, whether that is open or not; before this one is used."""
-        self.__dict__ = other.__dict__  # calls are guarded by methods of this object
+    def adopt(self, other: Lifespan) -> None:
+        """Use the state of another lifespan from now on. Must be called before this one is used."""
+        self.__dict__ = other.__dict__  # handlers are bound to methods of this object
 
     def hold(self, holder: object) -> None:
-        """Keep it open, once it is, until `holder` lets go of it."""
+        """Keep it open, once it is, until `holder` releases it."""
         self._holders.add(holder)
 
     @property
     def value(self) -> Any:
-        """What the context manager gave; None while it is not open."""
+        """The value of the context manager; None while it is not open."""
         return None if self._life is None else self._life.value
 
     async def open(self) -> None:
-        """Start it, if that was not done yet, and wait until it is. Raises ConfigurationError if it fails.
+        """Open it, if necessary, and wait for that. Raises ConfigurationError if it fails.
 
-        While somebody holds it a start that failed is not tried again.
+        A failed start is not repeated while somebody holds the lifespan.
         """
         with self._lock:
             life = self._life
@@ -81,9 +81,9 @@ class Lifespan:
             raise ConfigurationError(life.failure)
 
     async def let_go(self, holder: object) -> None:
-        """`holder` needs it no more: if no other holder does, it ends now, and this waits for that. Safe to call twice.
+        """Release it; the last holder's call closes it and waits for that. Safe to call twice.
 
-        Cancelled, it ends all the same.
+        It closes even if this call is cancelled.
         """
         self._holders.discard(holder)
         if self._holders:
@@ -95,9 +95,9 @@ class Lifespan:
             await _wait(life.done)
 
     def follow(self, connection: ServerConnection) -> Callable[[], Coroutine[Any, Any, None]]:
-        """Hold it for a connection in this process; what is given is to be awaited when its client has closed it.
+        """Hold it for a connection in this process. Returns a coroutine function to call when the client has closed it.
 
-        The calls that run then have some seconds to end.
+        Running calls get some seconds to end.
         """
         self.hold(connection)
 
@@ -111,14 +111,14 @@ class Lifespan:
         return close
 
     def cancel(self) -> None:
-        """End the wait for an end that takes too long, with a cancellation inside the author's code."""
+        """Stop waiting for an end that takes too long, by a cancellation inside the author's code."""
         if self._life is not None:
             self._life.cancel()
 
-    # -- where calls come in ------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------
 
     def guard(self, handler: Handler) -> Handler:
-        """The handler of a method, which is called when the lifespan is open, and can tell its value."""
+        """Return a handler that is called once the lifespan is open, with its value in the exchange."""
 
         def handle(exchange: Exchange, params: Any) -> Any:
             life = self._life
@@ -138,10 +138,10 @@ class Lifespan:
         result = handler(exchange, params)
         return await result if isinstance(result, Coroutine) else result
 
-    # -- what its task does -------------------------------------------------------------------
+    # -- its task ----------------------------------------------------------------------------
 
     async def run(self, life: _Life) -> None:
-        """From start to end. All that the author's code raises ends here."""
+        """Run from start to end. Handles all exceptions of the author's code."""
         try:
             async with self._enter() as value:
                 life.value = value
@@ -150,16 +150,16 @@ class Lifespan:
                 try:
                     await life.ending.wait()
                 except asyncio.CancelledError:
-                    # The event loop ends: what was opened is to be closed as at any other time.
+                    # The event loop ends: the context manager is left as at any other time.
                     life.uncancel()
 
-                # While the author's code closes what it opened, no call may find it.
+                # Calls must not find it while the author's code closes it.
                 life.is_open = False
         except BaseException as error:
             if not life.started.done():
                 life.failure = self._why(error)
             elif not isinstance(error, asyncio.CancelledError):
-                log.error("%s failed at its end", printable(self._where), exc_info=_own(error))
+                log.error("%s failed to close", printable(self._where), exc_info=_author_traceback(error))
         finally:
             life.is_open = False
             life.value = None
@@ -168,10 +168,10 @@ class Lifespan:
             life.done.set_result(None)
 
     def _why(self, error: BaseException) -> str:
-        """Why it could not start, in a line; the author's traceback goes into the log."""
+        """Return why it could not start, in a line, and log the author's traceback."""
         if isinstance(error, asyncio.CancelledError):
             return f"{self._where} was stopped before it had started"
-        log.error("%s could not start", printable(self._where), exc_info=_own(error))
+        log.error("%s could not start", printable(self._where), exc_info=_author_traceback(error))
         said = f"{type(error).__name__}: {error}".strip().rstrip(":").partition("\n")[0]
         return f"{self._where} could not start: {said}; the log above says where"
 
@@ -179,51 +179,48 @@ class Lifespan:
 def guarded(
     function: Callable[[Any], AbstractAsyncContextManager[Any]], server: Any, handlers: HandlerTable
 ) -> Lifespan:
-    """The lifespan of a server, for which the calls of all methods wait. Raises RegistrationError."""
+    """Return the lifespan of a server, for which all its handlers wait. Raises RegistrationError."""
     lifespan = Lifespan(function, server)
     handlers.wrap(lambda _, handler: lifespan.guard(handler))
     return lifespan
 
 
 class _Life:
-    """One time that a lifespan is open, in the event loop of whoever opened it. Make it there."""
+    """One period in which a lifespan is open, in the event loop that opened it. Must be made there."""
 
     def __init__(self, lifespan: Lifespan) -> None:
         self.loop: AbstractEventLoop = asyncio.get_running_loop()
-        # Futures of threads: those who wait may do so in other event loops.
+        # Futures of threads, because other event loops may wait for them.
         self.started: Future[None] = Future()
         self.done: Future[None] = Future()
         for future in (self.started, self.done):
-            future.set_running_or_notify_cancel()  # whoever waits may be cancelled, and they not with it
+            future.set_running_or_notify_cancel()  # a cancelled waiter must not cancel them
         self.ending = asyncio.Event()
         self.is_open = False
         self.value: Any = None
-        """What the context manager gave: `ctx.lifespan`."""
+        """The value of the context manager: `ctx.lifespan`."""
         self.failure = ""
         """Why it could not start."""
         self._task = self.loop.create_task(lifespan.run(self), name="mcpd-lifespan")
 
     @property
     def is_over(self) -> bool:
-        """It has ended, or its event loop has without it. One that could not start stands for as long as it is held."""
+        """Whether it has ended, or its event loop has. A failed start lasts as long as it is held."""
         return self.loop.is_closed() or (self.done.done() and not self.failure)
 
     def end(self) -> None:
-        """Close it; if it is starting, give that up."""
-        self._tell(self.ending.set if self.started.done() else self._task.cancel)
+        self._call_soon(self.ending.set if self.started.done() else self._task.cancel)
 
     def cancel(self) -> None:
-        """Cancel what it does now."""
-        self._tell(self._task.cancel)
+        self._call_soon(self._task.cancel)
 
     def uncancel(self) -> None:
-        """A cancellation was taken note of."""
         self._task.uncancel()
 
-    def _tell(self, what: Callable[[], object]) -> None:
+    def _call_soon(self, what: Callable[[], object]) -> None:
         try:
             self.loop.call_soon_threadsafe(what)
-        except RuntimeError:  # the loop was closed, and has ended it
+        except RuntimeError:  # the loop was closed and has ended it
             pass
 
 
@@ -232,8 +229,8 @@ async def _wait(future: Future[None]) -> None:
         await asyncio.wrap_future(future)
 
 
-def _own(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """The exception with its traceback from where the author's code begins."""
+def _author_traceback(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return the exception with its traceback from the author's code on."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None and _is_ours(place):
         place = place.tb_next

@@ -1,4 +1,4 @@
-"""The listeners of a server that others than its host connect to, by the options of serving."""
+"""Listeners for clients other than the host on stdio, from the options of serving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
-    """All that others connect to, which is not stdin."""
+    """Return all listeners except stdin."""
     found: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
         connection_limit = ConnectionLimit()
@@ -29,8 +29,10 @@ def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
 
 
 def take_handed_over(settings: Settings) -> None:
-    """Put the sockets that `fd://` names into `settings`, with the address that they are bound to. Raises
-    ConfigurationError."""
+    """Put the sockets that `fd://` names into `settings`, with the addresses that they are bound to.
+
+    Raises ConfigurationError.
+    """
     from mcpd.transports.address import address_of
     from mcpd.transports.systemd import HANDED_OVER, sockets_at
 
@@ -43,7 +45,7 @@ def take_handed_over(settings: Settings) -> None:
 
 
 def host_of(auth: object) -> tuple[str, ...]:
-    """The name by which clients reach what their tokens are made for; () if that is not known."""
+    """Return the host name that clients use according to the authenticator's public URL; () if unknown."""
     from mcpd.transports.authentication import Protection
 
     if not isinstance(auth, Protection) or not auth.public_url:

@@ -1,6 +1,6 @@
-"""Checks the metadata of what is registered: icons, annotations, `_meta` and texts of tools, resources and prompts.
+"""Checks the metadata of entries: icons, annotations, `_meta` and texts of tools, resources and prompts.
 
-One item that cannot be encoded would fail the whole list it stands in, so it is refused, by name.
+One item that cannot be encoded would fail its whole list, so it is refused by name.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ _KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"
 
 
 def is_meta_key(key: str) -> bool:
-    """Whether a key of `_meta` may be named so, e.g. `com.example/unit` (S26-027, S26-028)."""
+    """Return whether a key of `_meta` is valid, e.g. `com.example/unit` (S26-027, S26-028). Spec: 2026-07-28
+    basic/index.
+    """
     prefix, slash, name = key.partition("/")
     if slash and key.isascii() and name.isalnum() and all(map(str.isalpha, prefix.split("."))):
-        return True  # as most are; to compile the pattern costs start-up
+        return True  # most keys; compiling the pattern costs start-up time
     return re.fullmatch(_KEY, key) is not None
 
 
 def checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A copy. Raises RegistrationError for a key that no client need accept."""
+    """Return a copy. Raises RegistrationError for a key that clients may refuse."""
     if meta is None:
         return None
     for key in meta:
         if not is_meta_key(key):
             raise RegistrationError(
-                f"_meta key {key!r}: write a name, or prefix/name such as com.example/unit, of letters, digits, - _ ."
+                f"_meta key {key!r}: use a name, or prefix/name such as com.example/unit, of letters, digits, - _ ."
             )
     return dict(meta)
 
@@ -61,31 +63,35 @@ OPTIONS = {
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
-"""The names of those in `registry.options`, by decorator: their classes, which type checkers read, cost start-up."""
+"""The names of the options in `registry.options`, by decorator. Their classes, for type
+checkers, cost start-up time.
+"""
 
 
 def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
-    """Refuse an option that a `what` (tool, resource or prompt) does not have; `others` are those of extensions."""
+    """Refuse an option that a `what` (tool, resource or prompt) does not have; `others` are options of extensions."""
     known = (*OPTIONS[what], *others)
     for option in options:
         if option not in known:
-            raise RegistrationError(f"{what}: there is no option {option!r}; there are {', '.join(known)}")
+            raise RegistrationError(f"{what}: unknown option {option!r}; the options are {', '.join(known)}")
 
 
 def decorate(decorator: str, given: Any, add: Callable[[Any], object]) -> Any:
-    """What `@server.tool` and `@server.tool(…)` give: the function, which is added, or what adds it."""
+    """Return the result of `@server.tool` or `@server.tool(…)`: the function, which is added, or a decorator."""
 
     def register(function: Any) -> Any:
         add(function)
         return function
 
     if isinstance(given, str):
-        raise RegistrationError(f"{decorator}: a name goes in name=, as in @server.{decorator}(name={given!r})")
+        raise RegistrationError(f"{decorator}: pass the name as name=, as in @server.{decorator}(name={given!r})")
     return register if given is None else register(given)
 
 
 def checked(item: S, where: str) -> S:
-    """The item, if its members have their types and can be written. Raises RegistrationError naming the option."""
+    """Return the item if its members have their types and can be encoded. Raises
+    RegistrationError naming the option.
+    """
     try:
         decode(encode(item), type=type(item))
     except ValidationError as error:
@@ -106,7 +112,7 @@ def checked(item: S, where: str) -> S:
 
 
 def identity_of(name: str, instructions: str | None, icons: Icons, **others: str | None) -> Implementation:
-    """What a server says of itself. Raises RegistrationError, for its instructions too."""
+    """Return a server's identity. Raises RegistrationError, also for its instructions."""
     where = f"server {name!r}"
     values: dict[str, Any] = {"name": name, **others, "icons": icons_of(icons, where)}
     identity = Implementation(**values)
@@ -116,19 +122,19 @@ def identity_of(name: str, instructions: str | None, icons: Icons, **others: str
 
 
 def icons_of(icons: Icons, where: str) -> list[Icon] | None:
-    """Icons as structs, None for none."""
+    """Return icons as structs, or None without any."""
     if isinstance(icons, (str, Mapping)) or not isinstance(icons, Iterable):
         raise RegistrationError(f'{where}, icons: expected a list like [{{"src": "https://…"}}], got {icons!r}')
     return [_struct(icon, Icon, f"{where}, icons") for icon in icons] or None
 
 
 def hints_of(annotations: Any, kind: type[S], where: str) -> S | None:
-    """The `annotations` of a tool or resource as a struct."""
+    """Return the `annotations` of a tool or resource as a struct."""
     return None if annotations is None else _struct(annotations, kind, f"{where}, annotations")
 
 
 def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
-    """A copy of `_meta`, whose keys are such that every client takes them."""
+    """Return a copy of `_meta` whose keys every client accepts."""
     if meta is not None and not (isinstance(meta, Mapping) and all(isinstance(key, str) for key in meta)):
         raise RegistrationError(f"{where}, meta: expected a dict with str keys, got {meta!r}")
     try:
@@ -138,12 +144,12 @@ def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
 
 
 def tagged(meta: dict[str, Any] | None, options: DescribedPrompt, where: str) -> dict[str, Any] | None:
-    """`_meta` with the tags, where clients look for them: `fastmcp.tags`, after the library that began with it."""
+    """Return `_meta` with the tags at `fastmcp.tags`, where clients look for them."""
     given = options.get("tags")
     if not given:
         return meta
     if isinstance(given, str) or not all(isinstance(tag, str) for tag in given):
-        raise RegistrationError(f'{where}, tags: expected a set of texts like {{"admin"}}, got {given!r}')
+        raise RegistrationError(f'{where}, tags: expected a set of strings like {{"admin"}}, got {given!r}')
     beside = (meta or {}).get("fastmcp")
     more = beside if isinstance(beside, dict) else {}
     return {**(meta or {}), "fastmcp": {**more, "tags": sorted(set(given))}}
@@ -155,7 +161,7 @@ def offer(
     options: DescribedPrompt,
     where: str,
 ) -> None:
-    """Take down who sees an entry, and whether it is there. Raises RegistrationError."""
+    """Set who sees an entry, and whether it is enabled. Raises RegistrationError."""
     entry.tags = frozenset(options.get("tags") or ())
     entry.is_enabled = options.get("enabled") is not False
     visible = options.get("visible")
@@ -163,7 +169,7 @@ def offer(
         if not callable(visible):
             raise RegistrationError(f"{where}, visible: expected a function (context) -> bool, not {visible!r}")
         entry.visible = visible
-        catalog.ask_rules()
+        catalog.use_rules()
     if options.get("scopes") is not None or options.get("anonymous") or options.get("hide"):
         _guard(catalog, entry, options, where)
 
@@ -174,8 +180,7 @@ def _guard(
     options: DescribedPrompt,
     where: str,
 ) -> None:
-    """Take down what those need who use an entry."""
-    from mcpd.server.registry.rules import checked_needs, sees  # few servers ask who sends a request
+    from mcpd.server.registry.rules import checked_needs, sees  # few servers check scopes
 
     hide = bool(options.get("hide"))
     entry.needs = checked_needs(options.get("scopes"), bool(options.get("anonymous")), where, hide=hide)
@@ -183,9 +188,9 @@ def _guard(
         return
     if hide:
         if entry.visible is not None:
-            raise RegistrationError(f"{where}: hide= and visible= both say who sees it; ask for scopes in visible")
+            raise RegistrationError(f"{where}: hide= and visible= exclude each other; check scopes in visible")
         entry.visible = sees(entry.needs)
-        catalog.ask_rules()
+        catalog.use_rules()
     catalog.guard(entry.needs)
 
 
@@ -198,7 +203,7 @@ def _struct(given: Any, kind: type[S], where: str) -> S:
 
     unknown = [key for key in given if key not in members]
     if unknown:
-        raise RegistrationError(f"{where}: there is no {unknown[0]!r}, only {', '.join(members)}")
+        raise RegistrationError(f"{where}: unknown member {unknown[0]!r}; the members are {', '.join(members)}")
 
     try:
         return convert(given, kind)
@@ -207,7 +212,7 @@ def _struct(given: Any, kind: type[S], where: str) -> S:
 
 
 def checked_seconds(given: Any, where: str) -> float | None:
-    """A limit in seconds; None for none, as infinity is. Raises RegistrationError."""
+    """Return a limit in seconds, or None for none or infinity. Raises RegistrationError."""
     if given is None or given == math.inf:
         return None
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
@@ -215,17 +220,17 @@ def checked_seconds(given: Any, where: str) -> float | None:
     return float(given)
 
 
-def one_of(auth: Any, authenticate: Any) -> Any:
-    """What says who sends a request, given in one of two ways. Raises ConfigurationError."""
+def one_authenticator(auth: Any, authenticate: Any) -> Any:
+    """Return the authenticator, which may be given in one of two ways. Raises ConfigurationError."""
     if auth is not None and authenticate is not None:
-        raise ConfigurationError("auth= and authenticate= both say who sends a request: give one of them")
+        raise ConfigurationError("auth= and authenticate= exclude each other")
     return authenticate if auth is None else auth
 
 
 def state_keys_of(given: bytes | str | None) -> StateKeys:
-    """The keys that seal what clients carry: what is given, or that of the environment; none if there is neither.
+    """Return the keys that seal clients' states: the given ones, otherwise keys from the environment, or none.
 
-    A text may be several, with commas between them. Raises ValueError for one that is too short.
+    A text may contain several keys, separated by commas. Raises ValueError for a key that is too short.
     """
     if isinstance(given, bytes) and given:
         return StateKeys([given])

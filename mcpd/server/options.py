@@ -1,4 +1,4 @@
-"""What `Server.run` and `Server.tool` take, for type checkers; nothing here is used at run time."""
+"""The options of `Server.run` and `Server.tool`, for type checkers; unused at run time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from mcpd.transports.websocket.server import WebSocketLimits
 
 
 class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):
-    """What a tool may say, to us and to the extensions that every server has."""
+    """The options of a tool, including options of built-in extensions."""
 
 
 class RunOptions(BuiltInServeOptions, total=False):
-    """What `Server.run` takes beside the transports: the other members of `serve_options.Settings`, and options of the
-    extensions that every server has."""
+    """The options of `Server.run` besides the transports: the other members of `serve_options.Settings`, and options of
+    built-in extensions.
+    """
 
     listeners: Sequence[Listener]
     http_settings: HttpSettings | None

@@ -1,9 +1,11 @@
-"""A server that becomes another one while it runs: what `--reload` does with a changed server object.
+"""Replaces a running server by a changed one, for `--reload`.
 
-Theory of operation. Connections, listeners and applications hold the server that they were made with, its table of
-handlers, its listeners of notifications and the vocabulary of its extensions. These stay the objects they are, and from
-one moment on hold what the other server's hold, now and later. A call that runs has its handler already, and ends with
-it. What was made of the old object for good stays as it is, and is named if it is another one now.
+Theory of operation. Connections, listeners and applications hold the server that they were made with, its handlers, its
+notification listeners and its extensions' vocabulary. These objects stay, and from one moment on have the content of
+the other server's objects, now and later. A running call keeps its handler. Settings that were fixed when a connection
+or listener was made stay too, and are reported if they have changed.
+
+Functions are compared by their code, without line numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mcpd.server.http_backend import shown
+from mcpd.server.http_backend import encoded_lists
 from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def mark_of(value: Any) -> object:
-    """What is equal for two of the same code; of what has none, its class alone. Lines do not count."""
+    """Return a value that is equal for functions or objects with the same code; without code, one for the class."""
     while isinstance(value, functools.partial):
         value = value.func
     value = inspect.unwrap(value) if callable(value) else value
@@ -49,29 +51,29 @@ _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 
 def take_over(server: Server, other: Server) -> list[str]:
-    """Let `server` be what `other` is, from now on; clients hear once of each kind of list that is another one.
+    """Make `server` what `other` is, from now on. Clients receive one notification per kind of list that changed.
 
-    Gives what could not be exchanged, in words; [] if all was. From any thread, one call at a time. Nobody else may
-    serve `other`.
+    Returns the settings that could not be exchanged, in words; [] if all were. Safe from any thread, one call at a
+    time. Nothing else may serve `other`.
     """
     before = server.catalog
-    listed = {kind: shown(before, kind) for kind in _KINDS}
-    left = list(_left(server, other))
+    listed = {kind: encoded_lists(before, kind) for kind in _KINDS}
+    left = list(_not_exchanged(server, other))
 
     if server.lifespan is not None and other.lifespan is not None:
-        other.lifespan.share(server.lifespan)
+        other.lifespan.adopt(server.lifespan)
     elif other.lifespan is not None:
-        server.lifespan = other.lifespan  # the first call opens it
+        server.lifespan = other.lifespan  # opened by the first call
     other._connections = server._connections
     other._state_keys, other._state_codec = server._state_keys, server._state_codec
     other.catalog.on_change = before.on_change
     before.on_change = None
     other.allow_frames(server._max_frame_bytes)
 
-    # From here on calls are answered by the new one; a name that both have is never missing between.
+    # From here on the new server answers calls; a name that both have is never missing.
     server.catalog = other.catalog
-    server.handlers.become(other.handlers)
-    server._methods.become(other._methods)
+    server.handlers.adopt(other.handlers)
+    server._methods.adopt(other._methods)
     server._listeners.update(other._listeners)
     for method in [method for method in server._listeners if method not in other._listeners]:
         del server._listeners[method]
@@ -80,12 +82,12 @@ def take_over(server: Server, other: Server) -> list[str]:
     server.identity, server._identity_meta = other.identity, other._identity_meta
     server.max_in_flight = other.max_in_flight
 
-    _tell(server, before, listed)
+    _notify(server, before, listed)
     return left
 
 
-def _left(server: Server, other: Server) -> Iterable[str]:
-    """What connections and listeners were made with, and is another one now."""
+def _not_exchanged(server: Server, other: Server) -> Iterable[str]:
+    """Yield settings that connections and listeners were made with, and that have changed."""
     before, now = server.lifespan, other.lifespan
     if before is not None and now is not None and mark_of(before.function) != mark_of(now.function):
         yield "its lifespan"
@@ -101,10 +103,10 @@ def _left(server: Server, other: Server) -> Iterable[str]:
         yield "its name and instructions, for clients that are connected"
 
 
-def _tell(server: Server, before: Catalog, listed: dict[Kind, list[bytes]]) -> None:
+def _notify(server: Server, before: Catalog, listed: dict[Kind, list[bytes]]) -> None:
     catalog = server.catalog
     for kind in _KINDS:
-        if shown(catalog, kind) != listed[kind] and catalog.on_change is not None:
+        if encoded_lists(catalog, kind) != listed[kind] and catalog.on_change is not None:
             catalog.on_change(kind)
     for entry in before.resources:
         new = catalog.resources.find(entry.key)

@@ -1,8 +1,8 @@
-"""Serving a `Server` over its transports until it is told to stop, and then always ending (decision D11).
+"""Serves a `Server` over its transports until it is stopped, and then always ends (decision D11).
 
-EOF on stdin, SIGTERM or Ctrl-C: no new call is taken, those that run get `grace` seconds, the rest is
-cancelled. A second signal does not wait. What does not stop even then, and what blocks the event loop,
-ends with the process (`shutdown`).
+The end of stdin, SIGTERM and Ctrl-C stop it: new calls are refused, running calls get `grace` seconds, then they are
+cancelled. A second signal ends the wait. Code that does not stop even then, or blocks the event loop, ends with the
+process (`shutdown`).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = ["Settings", "run", "serve", "serve_here"]
 log = logging.getLogger("mcpd")
 
 
-# On stdio: after that, a host has had its first answers.
+# On stdio a host has received its first answers by then.
 _SETTLED_SECONDS = 2.0
 
 _TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
 
 def run(server: ServerCore, settings: Settings) -> None:
-    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it.
+    """Run `serve` in its own event loop; blocks. Ends the process if tools still run after it.
 
-    Raises RuntimeError if an event loop runs in this thread already.
+    Raises RuntimeError if an event loop is running in this thread.
     """
     try:
         asyncio.get_running_loop()
@@ -56,8 +56,8 @@ def run(server: ServerCore, settings: Settings) -> None:
         pass
     else:
         raise RuntimeError(
-            "run() makes an event loop of its own, and one runs here already; "
-            "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
+            "run() needs its own event loop, but one is running in this thread; "
+            "use: await mcpd.server.serving.serve(server, Settings(stdio=True))"
         )
 
     older = threading.enumerate()
@@ -67,7 +67,7 @@ def run(server: ServerCore, settings: Settings) -> None:
         is_on_sockets = settings.http is not None or settings.ws is not None
         with asyncio.Runner(loop_factory=_fast_loop() if is_on_sockets else None) as runner:
             runner.run(serve(server, settings, exit_deadline))
-            # The runner waits for what does not let itself be cancelled, and for the loop's threads.
+            # The runner waits for tasks that refuse to be cancelled, and for the loop's threads.
             exit_deadline.arm(HURRY_SECONDS)
     finally:
         exit_deadline.disarm()
@@ -76,7 +76,7 @@ def run(server: ServerCore, settings: Settings) -> None:
 
 
 async def serve_here(server: ServerCore, settings: Settings) -> None:
-    """`run` for a program whose event loop runs already, and which has no other use for the process till it stops."""
+    """Run `serve` for a program with an event loop that only serves until it is stopped."""
     _take_process(settings)
     exit_deadline = ExitDeadline()
     try:
@@ -86,7 +86,6 @@ async def serve_here(server: ServerCore, settings: Settings) -> None:
 
 
 def _take_process(settings: Settings) -> None:
-    """Make the process's descriptors and its terminal ours."""
     if settings.ws is not None or settings.http is not None or settings.listeners:
         from mcpd.transports.accepting import raise_descriptor_limit
 
@@ -94,27 +93,27 @@ def _take_process(settings: Settings) -> None:
     from mcpd.transports.stdio import claim, fill_gaps
 
     if settings.announce is None:
-        settings.announce = _tell_address
+        settings.announce = _print_address
         if settings.stdio and sys.stdin is not None and sys.stdin.isatty():
-            _tell("serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
+            _print_hint("serving on stdio: expecting an MCP client on stdin. Press Ctrl-C to stop.")
     if not settings.stdio:
         fill_gaps()
     elif settings.descriptors is None:
         settings.descriptors = claim()
 
 
-def _tell_address(url: str) -> None:
-    _tell(f"listening on {url} (Ctrl-C ends it)")
+def _print_address(url: str) -> None:
+    _print_hint(f"listening on {url} (Ctrl-C stops it)")
 
 
-def _tell(text: str) -> None:
-    """For who starts a server from a program in a terminal, and would else see nothing; the command says it itself."""
+def _print_hint(text: str) -> None:
+    """Write to the terminal of a program that starts a server; `mcpd serve` has its own output."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"mcpd: {text}\n")
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes uvloop's event loop, where that is installed: over sockets it is the faster one."""
+    """Return uvloop's factory if it is installed; it is faster with sockets."""
     try:
         import uvloop
     except ImportError:
@@ -124,11 +123,10 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
-    """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address.
+    """Serve until a signal, or until the end of stdin if that is served. Raises ConfigurationError for a bad address.
 
-    Signals that the program handles already are left to it: it stops this by cancelling.
-
-    `exit_deadline` ends the process should tools not stop; without it they are left behind.
+    Signals that the program handles itself stay with it; it stops serving by cancelling this coroutine. `exit_deadline`
+    ends the process if tools do not stop; without it they are left running.
     """
     stop = Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
     clients = _Clients(server, stop)
@@ -137,7 +135,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
 
     _apply(server, settings)
     try:
-        _be_told(settings, stop)
+        _use_service_manager(settings, stop)
         if _is_watched(settings):
             await clients.watch(settings)
         if _is_traced(os.environ):
@@ -183,13 +181,13 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
         stop.restore()
 
 
-def _be_told(settings: Settings, stop: Stop) -> None:
-    """Take what a service manager hands over, and notify it when this is ready; let a parent process stop this.
+def _use_service_manager(settings: Settings, stop: Stop) -> None:
+    """Take sockets from a service manager and notify it when ready; let a parent process stop this one.
 
     Raises ConfigurationError.
     """
     if settings.overseer is not None:
-        settings.overseer.take_stop(partial(stop.ask, "the parent process asks for it"))
+        settings.overseer.take_stop(partial(stop.ask, "the parent process requested it"))
     if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
         from mcpd.server.listening import take_handed_over
 
@@ -201,14 +199,13 @@ def _be_told(settings: Settings, stop: Stop) -> None:
 
 
 def _is_traced(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables ask for traces, or the program has loaded it: only then it is looked for."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(map(environment.get, _TRACE_VARIABLES)) or "opentelemetry.sdk.trace" in sys.modules
 
 
 def _is_watched(settings: Settings) -> bool:
-    """Whether something of the server is seen from outside: where not, nothing of that is loaded."""
+    """Return whether metrics or the control socket are enabled; otherwise their modules are not loaded."""
     has_clients = settings.http is not None or settings.ws is not None or bool(settings.listeners)
     return settings.metrics is not None or settings.control == "always" or (settings.control == "auto" and has_clients)
 
@@ -216,7 +213,7 @@ def _is_watched(settings: Settings) -> bool:
 def _apply(server: ServerCore, settings: Settings) -> None:
     if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
         from mcpd.server.functions.threads import (
-            limit_threads,  # else the first plain function loads it, and sets these
+            limit_threads,  # otherwise the first plain function loads it, with these values
         )
 
         limit_threads(settings.max_threads, settings.thread_timeout)
@@ -231,7 +228,7 @@ def _apply(server: ServerCore, settings: Settings) -> None:
 
 
 class _Clients:
-    """All listeners of one server, and the connections of those who came to them."""
+    """All listeners of one server, and the connections of their clients."""
 
     def __init__(self, server: ServerCore, stop: Stop) -> None:
         self._server = server
@@ -239,14 +236,14 @@ class _Clients:
         self.on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
         self._listeners: list[Listener] = []
         self._accepted: set[ServerConnection] = set()
-        self._leaving = self._leave  # one for all of them
+        self._leaving = self._leave  # one bound method for all connections
         self._is_paused = False
         self._watching: Watcher | None = None
         self._tracing: Tracing | None = None
         self._wire_log: WireLog | None = None
 
     async def watch(self, settings: Settings) -> None:
-        """Let the server be seen from outside, from before the first client. Raises ConfigurationError."""
+        """Start metrics and the control socket, before the first client. Raises ConfigurationError."""
         if settings.overseer is not None:
             self._watching = settings.overseer.new_watcher(self._server, lambda: self.connections)
         else:
@@ -256,34 +253,30 @@ class _Clients:
         await self._watching.start()
 
     def trace(self) -> None:
-        """Let each request be a span."""
         from mcpd.server.observe.tracing import Tracing
 
         self._tracing = Tracing.begin(self._server)
 
     def write_wire_log(self, path: str) -> None:
-        """Write down each frame. Raises ConfigurationError for a file that cannot be written."""
+        """Record each frame. Raises ConfigurationError for a file that cannot be written."""
         from mcpd.server.observe.wire_log import WireLog
 
         self._wire_log = WireLog(path)
         self._server.add_observer(self._wire_log)
 
     def are_served(self) -> None:
-        """All listeners listen, and what the author's server needs is there."""
         if self._watching is not None:
             self._watching.ready([listener.url for listener in self._listeners if listener.url])
         if self.on_state is not None:
             self.on_state("ready")
 
     async def listen(self, listener: Listener) -> None:
-        """Start one listener more."""
         await listener.start(self._accept)
         self._listeners.append(listener)
         if self._watching is not None:
             self._watching.add(listener)
 
     def pause(self) -> None:
-        """Nobody comes in any more."""
         if not self._is_paused:
             self._is_paused = True
             for listener in self._listeners:
@@ -294,19 +287,16 @@ class _Clients:
                 self.on_state("stopping")
 
     async def linger(self) -> None:
-        """Answer what was on its way when nobody came in any more."""
         lingering = [getattr(listener, "linger", None) for listener in self._listeners]
         await asyncio.gather(*(linger() for linger in lingering if linger is not None))
 
     @property
     def connections(self) -> list[Ending]:
-        """All that may have calls running."""
-        # By name, not by the protocol `HasConnections`: few starts load that.
+        # By name, because few starts load the protocol `HasConnections`.
         others: list[Iterable[Ending]] = [getattr(listener, "connections", ()) for listener in self._listeners]
         return [*self._accepted, *chain.from_iterable(others)]
 
     async def aclose(self) -> None:
-        """End all of them."""
         self.pause()
         for listener in self._listeners:
             await listener.aclose()
@@ -318,7 +308,7 @@ class _Clients:
             self._wire_log.close()
 
     def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
-        """A connection for a client; see `listener.Accept`."""
+        """Return a connection for a client; see `channel.Accept`."""
         opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
         connection = self._server.connect(channel, opening)
         self._accepted.add(connection)
@@ -329,12 +319,12 @@ class _Clients:
         return connection
 
     def _leave(self, connection: ServerConnection) -> None:
-        """One client of many is gone: its calls are cancelled."""
+        """One of many clients has left: cancel its calls."""
         self._accepted.discard(connection)
         connection.abort()
 
     def _end(self, connection: ServerConnection, ended: asyncio.Future[McpdError | None]) -> None:
-        """The only client has closed its end: its calls are still answered, unless the connection was lost."""
+        """The only client has closed its end: answer its calls, unless the connection was lost."""
         if ended.result() is not None:
             connection.abort()
         log.debug("stopping: the client has closed the connection")
@@ -342,9 +332,10 @@ class _Clients:
 
 
 async def _open(lifespan: Lifespan, stop: Stop) -> bool:
-    """Start what the author's server needs; False if the server was stopped before that was done.
+    """Open the lifespan. Returns False if the server was stopped before that.
 
-    On stdio calls are read meanwhile, and wait: only so is the end of the input seen. Raises ConfigurationError.
+    On stdio calls are read meanwhile, and wait, because only reading shows the end of the input. Raises
+    ConfigurationError.
     """
     lifespan.hold(stop)
     opening = asyncio.ensure_future(lifespan.open())
@@ -361,7 +352,7 @@ async def _open(lifespan: Lifespan, stop: Stop) -> bool:
 
 
 async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
-    """End it, now that all calls have; what takes longer than `grace`, or a second wish to stop, is cancelled."""
+    """Close the lifespan after all calls; cancelled after `grace` seconds or a second stop."""
     closing = asyncio.ensure_future(lifespan.let_go(stop))
     hurry = asyncio.ensure_future(stop.wait_again())
     await asyncio.wait([closing, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
@@ -372,7 +363,7 @@ async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
 
 
 async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
-    """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
+    """Let calls end for `grace` seconds, or until the second stop; then cancel them."""
     loop = asyncio.get_running_loop()
     end = loop.time() + grace
     hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
@@ -395,9 +386,9 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
 def settings_for(
     *, stdio: bool, ws: str | None, http: str | None, installed: Iterable[Extension] = (), **others: Any
 ) -> Settings:
-    """The options of `Server.run`, those of `installed` extensions among them.
+    """Return the settings for the options of `Server.run`, including options of `installed` extensions.
 
-    Raises TypeError for an option that there is not, ConfigurationError.
+    Raises TypeError for an unknown option, ConfigurationError for a bad address.
     """
     given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
     if given:
@@ -405,17 +396,17 @@ def settings_for(
 
         said = by_extension(installed, given)
         others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
-        # What was said in the one way and in the other is said to the same extension.
+        # Options given in both ways go to the same extension.
         both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})
         others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in said.items()}}
 
     unknown = [name for name in others if name not in Settings.__struct_fields__]
     if unknown:
-        ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
+        ways = 'choose transports with stdio=True, ws=":8080" or http=":8080"'
         known = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
-        raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {known}")
+        raise TypeError(f"run() has no option {unknown[0]}; {ways}; the other options are {known}")
     for name, address in (("ws", ws), ("http", http)):
         if address is not None and not isinstance(address, str):
-            raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
+            raise ConfigurationError(f'{name}={address!r} is not an address; use a str such as ":8080"')
     has_others = ws is not None or http is not None or bool(others.get("listeners"))
     return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)

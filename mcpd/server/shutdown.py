@@ -1,11 +1,11 @@
-"""Receives the wish to stop, and ends the process even if a tool hangs in a thread or blocks the loop (decision D11).
+"""Stops a server on signals, and ends the process even if a tool hangs in a thread or blocks the loop (decision D11).
 
-Only for processes that are ours: `mcpd serve`, and programs that call `Server.run`.
+Only for processes that mcpd owns: `mcpd serve`, and programs that call `Server.run`.
 """
 
 from __future__ import annotations
 
-import _thread  # documented, and in a signal's handler `threading` would wait for a lock of what was interrupted
+import _thread  # documented; `threading` could wait in a signal handler for a lock of the interrupted code
 import asyncio
 import ctypes
 import logging
@@ -23,31 +23,31 @@ from mcpd.protocol.printable import printable
 log = logging.getLogger("mcpd")
 
 ENDING_SECONDS = 3.0
-"""Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written."""
+"""Added to the grace time, for cancelled code to end and for the last answers to be written."""
 
 HURRY_SECONDS = 1.5
 """The same after a second signal."""
 
 _ONCE_SECONDS = 0.25
-"""Until signals are made to end what Python does not see."""
+"""Time until signals can end code that Python does not interrupt."""
 
 _IDLE_SECONDS = 0.25
-"""How long threads may take to end that have nothing left to do."""
+"""Time for threads to end that have nothing left to do."""
 
 _LAST_SECONDS = 1.0
-"""How long the last lines of a log may take, if threads still run."""
+"""Time for the last log lines, if threads still run."""
 
 _ALARM_SECONDS = 5.0
-"""How much later the alarm comes than the last resort, which on a busy machine is late itself."""
+"""How much later the alarm comes than the thread, which is late itself on a busy machine."""
 
 _LONGEST_ALARM = 1e8
 
 _LOOK_SECONDS = 0.25
-"""How often to look whether the event loop still turns, after the input has ended."""
+"""Interval of the checks whether the event loop still runs, after the end of the input."""
 
 
 class ExitDeadline:
-    """Ends the process at a deadline, from a thread: while a tool blocks the event loop nothing else runs."""
+    """Ends the process at a deadline, from a thread, because a blocked event loop runs nothing."""
 
     def __init__(self) -> None:
         self._deadline: float | None = None
@@ -55,9 +55,9 @@ class ExitDeadline:
         self._has_alarm = False
 
     def arm(self, seconds: float) -> None:
-        """The process is gone in so many seconds, whatever happens. Of several deadlines the earliest counts.
+        """End the process in this many seconds. The earliest of several deadlines counts.
 
-        Takes no lock, as it is called in signal handlers.
+        Takes no lock, because signal handlers call it.
         """
         deadline = time.monotonic() + seconds
         if self._deadline is None or deadline < self._deadline:
@@ -67,9 +67,9 @@ class ExitDeadline:
             _thread.start_new_thread(self._watch, ())
 
     def set_alarm(self, seconds: float) -> None:
-        """The same from the kernel, 5 seconds later: no thread of Python runs while a call into C does not return.
+        """Let the kernel end the process 5 seconds later, in case a call into C keeps all Python threads from running.
 
-        SIGALRM ends the process then, unless somebody else uses it. Nothing on Windows.
+        SIGALRM ends the process, unless it is used already. Does nothing on Windows.
         """
         if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
             return
@@ -80,7 +80,7 @@ class ExitDeadline:
             signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def disarm(self) -> None:
-        """The end has come by itself."""
+        """Cancel the deadline, because the process ends normally."""
         self._deadline = None
         if self._has_alarm:
             self._has_alarm = False
@@ -90,17 +90,17 @@ class ExitDeadline:
         while (deadline := self._deadline) is not None:
             left = deadline - time.monotonic()
             if left <= 0:
-                _say("mcpd: a tool or a client did not stop in time; ending all the same")
+                _write_stderr("mcpd: a tool or a client did not stop in time; exiting anyway")
                 os._exit(0)
             time.sleep(min(left, 0.05))
         self._is_watching = False
 
 
 class StdinWatchdog:
-    """Ends the process, by the last resort, if its input ends while a tool blocks the event loop for good.
+    """Ends the process if its input ends while a tool blocks the event loop for good.
 
-    The loop reads the end by itself if it turns, perhaps after much that came before: that is left to it. Make it
-    on the loop's thread. A thread waits in the kernel for the other end to be closed, and looks at nothing else.
+    A running loop reads the end itself, perhaps after much other input. Must be made on the loop's thread. A thread
+    waits in the kernel until the other end is closed.
     """
 
     def __init__(self, descriptor: int, seconds: float, exit_deadline: ExitDeadline) -> None:
@@ -110,12 +110,12 @@ class StdinWatchdog:
         self._is_over = threading.Event()
         if hasattr(select, "poll"):  # not on Windows
             poll = select.poll()
-            # Half closed is enough, as sockets may be; the end of a pipe is told unasked. A file never has any.
+            # Half closed is enough for sockets; the end of a pipe is always reported; a file has none.
             poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
             _thread.start_new_thread(self._watch, (poll.poll,))
 
     def stop(self) -> None:
-        """Serving has come to its end: the loop will turn no more, and need not."""
+        """Stop watching: serving has ended, and the loop need not run any more."""
         self._is_over.set()
 
     def _watch(self, wait: Callable[[], object]) -> None:
@@ -124,7 +124,7 @@ class StdinWatchdog:
             turned = threading.Event()
             try:
                 self._loop.call_soon_threadsafe(turned.set)
-            except RuntimeError:  # it is closed
+            except RuntimeError:  # the loop is closed
                 return
             if not turned.wait(self._seconds) and not self._is_over.is_set():
                 self._exit_deadline.arm(0)
@@ -132,10 +132,10 @@ class StdinWatchdog:
 
 
 def take_once(number: int) -> None:
-    """Leave the handler of a signal in place for one time: the next one that comes ends the process, unseen by Python.
+    """Let the current handler of a signal run once more; the next signal then ends the process without Python.
 
-    Python's handlers run when the interpreter comes around to it, which a call into C may keep it from. Whoever sees
-    the signal sets the handler again. Only where the C library has `sysv_signal`, as on Linux with glibc; else nothing.
+    Python runs signal handlers between bytecodes, which a call into C may prevent. The handler must be set again after
+    a signal. Needs `sysv_signal` of the C library, as on Linux with glibc; otherwise does nothing.
     """
     try:
         leave_once(number)
@@ -144,9 +144,9 @@ def take_once(number: int) -> None:
 
 
 def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> None:
-    """End the process with `code` if threads still run, for which Python would wait for ever; else do nothing.
+    """End the process with `code` if threads still run, which would keep Python waiting; otherwise do nothing.
 
-    Threads in `older` are somebody else's, and may run on.
+    Threads in `older` belong to the program and may continue.
     """
     deadline = time.monotonic() + _IDLE_SECONDS
     for thread in threading.enumerate():
@@ -154,8 +154,8 @@ def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> N
             continue
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            _say(f"mcpd: thread {thread.name!r} still runs; ending all the same")
-            # In a thread, for so long: nobody may read what is flushed, and what hangs may hold a lock.
+            _write_stderr(f"mcpd: thread {thread.name!r} still runs; exiting anyway")
+            # In a thread, with a limit: the reader may be gone, and a hanging thread may hold a lock.
             last = threading.Thread(target=_flush, daemon=True)
             last.start()
             last.join(_LAST_SECONDS)
@@ -169,8 +169,8 @@ def _flush() -> None:
             stream.flush()
 
 
-def _say(line: str) -> None:
-    """Past Python's buffers, whose locks may be held by what hangs, and only if there is room."""
+def _write_stderr(line: str) -> None:
+    """Write past Python's buffers, whose locks hanging code may hold, and only if the pipe has room."""
     try:
         if hasattr(select, "poll"):  # not on Windows
             poller = select.poll()
@@ -183,17 +183,17 @@ def _say(line: str) -> None:
 
 
 def _is_default(handler: Any) -> bool:
-    """Whether a signal's handler is Python's own, or that of `asyncio.run`."""
+    """Return whether a signal's handler is Python's own, or set by `asyncio.run`."""
     runner = getattr(getattr(handler, "func", None), "__self__", None)
     return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler) or isinstance(runner, asyncio.Runner)
 
 
 class Stop:
-    """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
+    """The stop of a server: requested by a signal or by the end of the input. A second request ends the grace time.
 
-    The event loop hears of a signal when it comes around to it. Python's own handler is called at once, even
-    while a tool blocks the loop, and sees to it that the process ends. Where a call into C keeps even that from
-    running, the same signal once more ends the process by itself (`take_once`).
+    The event loop handles a signal in its next iteration. Python's own handler runs at once, even while a tool blocks
+    the loop, and makes sure that the process ends. If a call into C keeps even that from running, a second signal ends
+    the process (`take_once`).
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, exit_deadline: ExitDeadline | None) -> None:
@@ -210,20 +210,20 @@ class Stop:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
             if before is None or (exit_deadline is None and not _is_default(before)):
-                continue  # a program that serves beside other things hears of it itself, and cancels us
+                continue  # a program with its own handler stops serving by cancelling
             try:
                 loop.add_signal_handler(number, self._receive, number)
             except (NotImplementedError, RuntimeError, ValueError):
-                # Not the main thread, or Windows: whoever embeds us has its own way to stop.
+                # Not the main thread, or Windows: the embedding program stops serving in its own way.
                 continue
-            # The loop is woken all the same: it had itself told of signals through a descriptor.
+            # The loop is still woken, because signals also write to its descriptor.
             signal.signal(number, self._arm)
             self._before[number] = before
 
         if self._before:
             _stops.add(self)
         if self._before and exit_deadline is not None:
-            # Not while a host waits for the start.
+            # After the start, for which a host waits.
             self._settling = loop.call_later(_ONCE_SECONDS, self._settle)
 
     def _settle(self) -> None:
@@ -251,7 +251,7 @@ class Stop:
         (self._second if self._first.is_set() else self._first).set()
 
     def ask(self, why: str) -> None:
-        """The wish to stop, unless there was one: not one to hurry. `why` is for the log."""
+        """Stop, unless that was requested before; never ends the grace time. `why` is for the log."""
         if not self._is_asked:
             log.debug("stopping: %s", printable(why))
             self.set()
@@ -263,7 +263,7 @@ class Stop:
         await self._second.wait()
 
     def restore(self) -> None:
-        """Give the signals back to the program."""
+        """Return the signals to the program."""
         _stops.discard(self)
         if self._settling is not None:
             self._settling.cancel()
@@ -272,14 +272,14 @@ class Stop:
             signal.signal(number, before)
 
     def leave_to_child(self) -> None:
-        """In a forked child: let signals do again what they did before this process served."""
+        """In a forked child: restore what signals did before this process served."""
         for number, before in self._before.items():
             is_of_loop = _is_default(before) and callable(before)
             signal.signal(number, signal.default_int_handler if is_of_loop else before)
 
 
 _stops: set[Stop] = set()
-"""Those that have signal handlers in this process."""
+"""The objects that have signal handlers in this process."""
 
 
 class _Masks(threading.local):
@@ -291,7 +291,7 @@ _masks = _Masks()
 
 
 def _hold_signals() -> None:
-    """Before a fork: a signal that reaches the child waits until `_reset_signals` has been called there."""
+    """Before a fork: delay signals to the child until `_reset_signals` has run there."""
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT)) if _stops else None
 
 
@@ -301,7 +301,7 @@ def _release_signals() -> None:
 
 
 def _reset_signals() -> None:
-    """In a forked child: a signal to the child must not stop this process, whose wake-up descriptor it inherited."""
+    """In a forked child: a signal to the child must not stop the parent through its inherited wake-up descriptor."""
     if _masks.before is not None:
         signal.set_wakeup_fd(-1)
         while _stops:
@@ -316,8 +316,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def leave_once(number: int) -> None:
-    """Whatever handles that signal does so once; the next one ends the process. Raises OSError without such a way."""
-    library = ctypes.CDLL(None)  # all that is loaded
-    action = (ctypes.c_void_p * 128)()  # a `struct sigaction`, which is shorter; the handler comes first
+    """Let the handler of a signal run once. Raises OSError if that is not supported."""
+    library = ctypes.CDLL(None)  # all loaded libraries
+    action = (ctypes.c_void_p * 128)()  # a `struct sigaction`, which is smaller; the handler comes first
     if library.sigaction(number, None, action) == 0:
         library.sysv_signal(number, ctypes.c_void_p(action[0]))

@@ -141,8 +141,8 @@ server.tool(lambda *a: "", name="eighth")
 REFUSED = {
     5: "'Missing'",
     8: "name='second'",
-    16: "its URI comes first",
-    19: "a prompt= or a template=",
+    16: "the URI is the first argument",
+    19: "a prompt= or template=",
     22: "from the root",
     25: "async def sixth",
     28: "no option 'nam'",

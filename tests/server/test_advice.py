@@ -109,7 +109,7 @@ def test_names_that_some_hosts_refuse(name: str) -> None:
 
     ((is_error, said),) = found(dig, name=name)
     assert not is_error
-    assert "some hosts take 1 to 64 letters, digits, '_' and '-' only" in said
+    assert "some hosts accept only 1 to 64 letters, digits, '_' and '-'" in said
     assert found(dig, name="x" * 64) == []
 
 
@@ -139,7 +139,7 @@ def test_a_docstring_that_describes_what_is_not_there() -> None:
     ((is_error, said),) = found(dig)
     assert (is_error, said) == (
         False,
-        "tool dig: its docstring describes 'depth', and there is no such parameter, only deep",
+        "tool dig: its docstring describes 'depth', which is not a parameter; the parameters are deep",
     )
 
 
@@ -147,7 +147,7 @@ def test_parameters_without_annotation() -> None:
     def dig(deep, wide: int):  # type: ignore[no-untyped-def]
         """Dig."""
 
-    assert found(dig) == [(False, "tool dig: parameter 'deep' has no annotation: models may give it anything")]
+    assert found(dig) == [(False, "tool dig: parameter 'deep' has no annotation: models may send anything")]
 
 
 def test_a_context_without_annotation() -> None:
@@ -163,9 +163,9 @@ def test_a_context_without_annotation() -> None:
     assert [found(one) for one in (dig, fill, rake)] == [
         [(False, f"tool {name}: parameter {parameter!r} has no annotation{rest}")]
         for name, parameter, rest in (
-            ("dig", "ctx", ", so clients are asked for it; for the context of the request write ctx: SyncContext"),
-            ("fill", "context", ", so clients are asked for it; for the context of the request write context: Context"),
-            ("rake", "ctx", ": models may give it anything"),
+            ("dig", "ctx", ", so clients must send it; for the context of the request write ctx: SyncContext"),
+            ("fill", "context", ", so clients must send it; for the context of the request write context: Context"),
+            ("rake", "ctx", ": models may send anything"),
         )
     ]
 
@@ -277,7 +277,7 @@ async def test_results_of_which_no_prompt_can_be_made(returns: Any, value: Any, 
     server.add_prompt(plan)
     (problem,) = server.problems()
     assert (problem.is_error, problem.where) == (True, "prompt plan")
-    assert problem.text.startswith(f"it returns {named}, and each call that does fails: return text, content blocks")
+    assert problem.text.startswith(f"it returns {named}, for which each call fails: return text, content blocks")
     async with memory_wire(server, MODERN) as wire:
         assert (await wire.error("prompts/get", {"name": "plan"}))["code"] == -32603
 

@@ -21,14 +21,16 @@ def plain() -> str:
 def test_a_resource_without_a_uri_is_refused() -> None:
     """`@server.resource` without parentheses would register nothing, and leave something else under the name."""
     server: Any = Server("t")
-    with pytest.raises(RegistrationError, match=r'URI comes first, as in @server\.resource\("notes://today"\)'):
+    with pytest.raises(
+        RegistrationError, match=r'URI is the first argument, as in @server\.resource\("notes://today"\)'
+    ):
         server.resource(plain)
 
 
 @pytest.mark.parametrize("decorator", ["tool", "prompt"])
 def test_a_name_in_the_place_of_the_function_is_refused(decorator: str) -> None:
     server: Any = Server("t")
-    with pytest.raises(RegistrationError, match=rf"{decorator}: a name goes in name=, as in .*\(name='greet'\)"):
+    with pytest.raises(RegistrationError, match=rf"{decorator}: pass the name as name=, as in .*\(name='greet'\)"):
         getattr(server, decorator)("greet")
 
 
@@ -41,7 +43,7 @@ def test_an_option_that_there_is_not_is_refused_with_those_there_are(
 ) -> None:
     server: Any = Server("t")
     with pytest.raises(
-        RegistrationError, match=f"^{decorator}: there is no option 'labels'; there are name, .*{known}"
+        RegistrationError, match=f"^{decorator}: unknown option 'labels'; the options are name, .*{known}"
     ):
         getattr(server, decorator)(*positional, labels=["a"])(plain)
 

@@ -220,7 +220,7 @@ def test_a_mistake_of_ours_is_shown_with_all_its_frames() -> None:
     [
         ("report_progress", "'Context' object has no attribute 'report_progress'; write ctx.progress("),
         ("request_context", "; request_id, meta, client_info"),
-        ("set_state", "; what outlives a question is in ctx.state"),
+        ("set_state", "; keep values between rounds in ctx.state"),
         ("nothing_like_it", "has no attribute 'nothing_like_it'"),
     ],
 )

@@ -28,7 +28,7 @@ DESCRIBED: list[tuple[dict[str, Any], str]] = [
     ({"icons": ["https://x.example/i.png"]}, "icons: expected Icon or a dict of src.*got 'https"),
     ({"icons": "https://x.example/i.png"}, "icons: expected a list"),
     ({"icons": 5}, "icons: expected a list"),
-    ({"icons": [{"source": "https://x.example"}]}, "icons: there is no 'source', only src"),
+    ({"icons": [{"source": "https://x.example"}]}, "icons: unknown member 'source'; the members are src"),
     ({"icons": [{"mimeType": "image/png"}]}, "icons, .*missing required field src"),
     ({"icons": [Icon(src=5)]}, r"icons\[0\]\.src: expected str"),  # type: ignore[arg-type]
     ({"meta": {"a": pathlib.Path("x")}}, "meta: .*PosixPath"),
@@ -43,7 +43,10 @@ HINTS: list[tuple[dict[str, Any], str]] = [
     ({"annotations": ["readOnlyHint"]}, "annotations: expected"),
 ]
 TOOL: list[tuple[dict[str, Any], str]] = [
-    ({"annotations": {"readonlyHint": True}}, "annotations: there is no 'readonlyHint', only title, readOnlyHint"),
+    (
+        {"annotations": {"readonlyHint": True}},
+        "annotations: unknown member 'readonlyHint'; the members are title, readOnlyHint",
+    ),
     ({"annotations": {"readOnlyHint": "yes"}}, "annotations, readOnlyHint: expected bool"),
     ({"annotations": ToolAnnotations(title=5)}, "annotations.title: expected str"),  # type: ignore[arg-type]
 ]
@@ -115,7 +118,7 @@ def test_what_a_server_says_of_itself(options: dict[str, Any], said: str) -> Non
 def test_a_text_that_is_none() -> None:
     server: Any = Server("t")
     for options, said in (
-        ({"text": 5}, "its content is str or bytes, not int"),
+        ({"text": 5}, "its content must be str or bytes, not int"),
         ({"text": HALF}, "its text cannot be sent"),
         ({"text": "x", "mime_type": 5}, "mime_type: expected str"),
     ):
@@ -140,9 +143,9 @@ def test_a_completion_of_what_is_not_there_is_a_problem() -> None:
     ):
         server.completion(argument, **known)(lambda typed: [])
     assert [str(problem) for problem in server.problems() if problem.is_error] == [
-        "completion of 'zz': there is no prompt or resource template 'unknown'",
-        "completion of 'zz': 'greet' has no such argument, only name",
-        "completion of 'zz': 'x://{name}' has no such argument, only name",
+        "completion of 'zz': unknown prompt or resource template 'unknown'",
+        "completion of 'zz': 'greet' has no such argument; its arguments are name",
+        "completion of 'zz': 'x://{name}' has no such argument; its arguments are name",
     ]
 
 

@@ -171,8 +171,8 @@ def test_what_cannot_be_shared() -> None:
 
     ruled = Server("x")
     ruled.add_tool(lambda: "", name="t", visible=lambda ctx: False)
-    refuse(ruled, "it has rules of who sees what")
-    refuse(Server("x", authenticate=lambda headers: Principal("a")), "it says itself who may ask")
+    refuse(ruled, "it has visibility rules")
+    refuse(Server("x", authenticate=lambda headers: Principal("a")), "it authenticates callers itself")
     routed = Server("x")
 
     @routed.route("/x")
@@ -185,12 +185,12 @@ def test_what_cannot_be_shared() -> None:
     refuse(extended, "it has an extension of its own")
     rooted = Server("x")
     rooted.roots_changed(lambda ctx: None)
-    refuse(rooted, "it hears of its client's roots")
+    refuse(rooted, "it uses its client's roots")
 
     first, second = Server("a"), Server("b")
     for server in (first, second):
         server.add_text("same://uri", "", name="x")
-    with pytest.raises(RegistrationError, match="There is a resource 'same://uri' already"):
+    with pytest.raises(RegistrationError, match="resource 'same://uri' is already registered by"):
         join([first, second])
 
 

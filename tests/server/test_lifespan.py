@@ -207,7 +207,7 @@ async def test_an_error_at_its_end_is_logged(caplog: pytest.LogCaptureFixture) -
     house.fails = "end"
     await house.server.open()
     await house.server.aclose()
-    assert "failed at its end" in caplog.text
+    assert "failed to close" in caplog.text
     assert "the disk is full" in caplog.text
 
 

@@ -176,7 +176,7 @@ async def test_a_wrong_result_is_an_error_that_names_it(caplog: pytest.LogCaptur
     server.middleware(wrong)
     async with memory_wire(server, MODERN) as wire:
         assert (await wire.error("tools/list"))["code"] == -32603
-    assert "wrong answered tools/list with dict, not with a Result" in caplog.text
+    assert "wrong returned dict for tools/list, not a Result" in caplog.text
 
 
 async def test_one_method_or_several_have_theirs_and_others_their_handlers() -> None:

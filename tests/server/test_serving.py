@@ -174,14 +174,12 @@ async def test_where_a_loop_runs_already_run_says_what_to_write() -> None:
 def test_what_run_does_not_take_is_said() -> None:
     options: dict[str, Any] = {"transport": "stdio"}
     with pytest.raises(
-        TypeError, match=r"no option transport; say how to serve with stdio=True.*the others are .*grace"
+        TypeError, match=r"no option transport; choose transports with stdio=True.*the other options are .*grace"
     ):
         make_server().run(**options)
     for name in ("ws", "http"):
         address: dict[str, Any] = {name: 8080}
-        with pytest.raises(
-            ConfigurationError, match=f'{name}=8080 is no address; write it as text, for example ":8080"'
-        ):
+        with pytest.raises(ConfigurationError, match=f'{name}=8080 is not an address; use a str such as ":8080"'):
             make_server().run(**address)
 
 
@@ -282,7 +280,7 @@ def test_a_program_ends_with_a_hung_tool(child: Child, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [("", b"serving on stdio: an MCP client is expected"), ("http=':0'", b"listening on http://127.0.0.1:")],
+    [("", b"serving on stdio: expecting an MCP client"), ("http=':0'", b"listening on http://127.0.0.1:")],
 )
 def test_a_program_in_a_terminal_says_how_it_serves(how: str, said: bytes) -> None:
     near, far = os.openpty()

@@ -149,7 +149,7 @@ async def test_the_last_word_counts_and_holds_for_what_comes_later(version: str)
 
 async def test_registered_as_disabled() -> None:
     server = offer(Server("off"), enabled=False)
-    with pytest.raises(RegistrationError, match="There is a tool 'closed' already"):
+    with pytest.raises(RegistrationError, match="tool 'closed' is already registered"):
         server.add_tool(lambda: "", name="closed")
     async with memory_wire(server, MODERN) as wire:
         assert await seen(wire) == {"open"}
@@ -188,9 +188,9 @@ async def test_what_is_not_seen_tells_nobody_that_it_came_or_went() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "say which, by names=, tags= or components="),
+        ({}, "pass names=, tags= or components="),
         ({"components": {"tols"}}, "there is no 'tols', only tool, resource, template, prompt"),
-        ({"names": [1]}, "names: a set of texts"),
+        ({"names": [1]}, "names: expected a set of strings"),
     ],
 )
 def test_switches_that_say_nothing(options: dict[str, Any], message: str) -> None:
@@ -202,7 +202,7 @@ def test_switches_that_say_nothing(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"tags": "admin"}, "tags: expected a set of texts"), ({"visible": True}, "visible: expected a function")],
+    [({"tags": "admin"}, "tags: expected a set of strings"), ({"visible": True}, "visible: expected a function")],
 )
 def test_options_that_are_none(options: dict[str, Any], message: str) -> None:
     with pytest.raises(RegistrationError, match=message):

@@ -312,7 +312,7 @@ async def test_the_rest_is_served(tmp_path: Path) -> None:
         "tools/c_needs.py, line 1: no module 'nosuch_module'; install it for mcpd: ",
         "tools/d_deeper.py, line 1: ZeroDivisionError: division by zero (tools/_below.py, line 3); it is left out",
         "tools/e_syntax.py, line 1: SyntaxError: ",
-        "tools/f_bad.py, line 2: function 'gen': it is a generator; return a list instead of yielding; gen is left",
+        "tools/f_bad.py, line 2: function 'gen': it is a generator; return a list instead; gen is left",
         "tools/g_runs.py, line 2: it calls Server.run(); ",
         "tools/h.two.py: a Python file's name may contain only the dot of .py; rename it",
         "tools/i_again.py, line 1: f_bad.py already has a tool fine; this one is left out",

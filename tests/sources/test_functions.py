@@ -96,11 +96,14 @@ async def test_which_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("@mcpd.tool(titel='x')\ndef f(a: int) -> int:\n    return a\n", "line 2: tool: there is no option 'titel'; "),
+        ("@mcpd.tool(titel='x')\ndef f(a: int) -> int:\n    return a\n", "line 2: tool: unknown option 'titel'; "),
         ("@mcpd.tool(name='a b')\ndef f(a: int) -> int:\n    return a\n", "line 2: tool name 'a b': use 1 to 128"),
         ("def f(a: 'Nowhere') -> int:\n    return a\n", "line 2: function 'f', parameter 'a': its annotation names"),
-        ("def f(a: int, /) -> int:\n    return a\n", "line 2: function 'f', parameter 'a': arguments come by name"),
-        ("def f(*a: int) -> int:\n    return a\n", "line 2: function 'f', parameter 'a': arguments come by name"),
+        (
+            "def f(a: int, /) -> int:\n    return a\n",
+            "line 2: function 'f', parameter 'a': arguments are passed by name",
+        ),
+        ("def f(*a: int) -> int:\n    return a\n", "line 2: function 'f', parameter 'a': arguments are passed by name"),
         ("def f(a: 1 + 'x') -> int:\n    return a\n", f"line 2: {UNEVALUATED}unsupported operand"),
     ],
 )

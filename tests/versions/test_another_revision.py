@@ -43,16 +43,14 @@ class CountWordsParams(Params):
 class CountWordsResult(Result):
     count: int = 0
 '''
-HANDLER = '''"""`com.example/count`, a method of tests."""
-
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.registry.catalog import Catalog
-from mcpd.protocol.types.words import CountWordsParams, CountWordsResult
-
+HANDLER = """
 
 def count_words(catalog: Catalog, exchange: Exchange, params: CountWordsParams) -> CountWordsResult:
     return CountWordsResult(count=len(params.text.split()))
-'''
+
+
+HANDLERS["com.example/count"] = count_words
+"""
 
 
 @pytest.fixture
@@ -72,13 +70,16 @@ def copy(tmp_path: Path) -> Path:
         (tmp_path / "shared").symlink_to(shared)
     (root / "mcpd/protocol/versions/v2027_01_01.py").write_text(MODULE)
     (root / "mcpd/protocol/types/words.py").write_text(TYPES)
-    (root / "mcpd/handlers/words.py").write_text(HANDLER)
-    handlers = root / "mcpd/server/handlers/table.py"
+    handlers = root / "mcpd/server/handlers/methods.py"
     text = handlers.read_text()
-    text = text.replace("subscriptions, tools, utilities\n", "subscriptions, tools, utilities, words\n", 1)
-    text = text.replace('    "ping": ', '    "com.example/count": words.count_words,\n    "ping": ', 1)
-    assert text.count(", words\n") == text.count("words.count_words") == 1
-    handlers.write_text(text)
+    imported = "from mcpd.protocol.types.words import CountWordsParams, CountWordsResult\n"
+    assert text.count("from mcpd.server.context.exchange import Exchange\n") == 1
+    text = text.replace("from mcpd.server.context.exchange", f"{imported}from mcpd.server.context.exchange", 1)
+    handlers.write_text(text + HANDLER)
+    methods = root / "mcpd/protocol/methods.py"
+    text = methods.read_text()
+    assert text.count('    "ping": Method(') == 1
+    methods.write_text(text.replace('    "ping": ', '    "com.example/count": Method(),\n    "ping": ', 1))
     table = root / "mcpd/protocol/versions/table.py"
     text = table.read_text()
     assert text.count('"2026-07-28")\n') == 2  # the list of all versions, and the first of the modern ones

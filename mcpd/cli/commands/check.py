@@ -284,7 +284,7 @@ _Details = list[tuple[str, Any]]
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
     """Each kind of offer, with the name, description and details of each."""
-    from mcpd.server.registry.entries import metadata_of
+    from mcpd.server.registry.tools import metadata_of
 
     catalog = server.catalog
     yield (

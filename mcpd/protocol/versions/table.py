@@ -412,7 +412,7 @@ class Vocabulary:
         self.named: dict[str, str] = {}
         """Method -> the field of its params that the HTTP header `Mcp-Name` mirrors."""
 
-    def become(self, other: Vocabulary) -> None:
+    def adopt(self, other: Vocabulary) -> None:
         """Share the methods of another vocabulary from now on, because sessions keep the object they were given."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))

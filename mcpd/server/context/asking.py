@@ -1,8 +1,9 @@
-"""How one request asks its client: by requests of our own, or by rounds of the client's request.
+"""How a request asks its client: by requests of the server, or by rounds of the client's own request.
 
-On a legacy session a question is a real request. Since 2026-07-28 the server may not send any: the first question that
-has no answer yet ends the handler, the client gets an `input_required` result and asks again with its answers, and the
-handler runs again from the top, this time finding them. Which of the two it is, is chosen once for each request.
+On a legacy session a question is a request. Since 2026-07-28 the server may not send requests: the first question
+without an answer ends the handler, and the client receives an `input_required` result. It sends the request again with
+its answers, and the handler runs again from the top and finds them. The way is chosen once per request.
+
 Spec: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/*.
 """
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def asking_for(call: Call, peer: Peer) -> Asking:
-    """What asks the client of this request, in the way of its version. Raises InvalidParams for a forged state."""
+    """Return the object that asks the client of this request. Raises InvalidParams for a forged state."""
     return _Rounds(call, peer) if call.version.is_modern else _Requests(call, peer)
 
 
@@ -49,14 +50,14 @@ class Asking(ABC):
         self._peer = peer
         self._count = 0
         self.kept: dict[str, Any] = {}
-        """JSON values that outlive a question, see `Context.state`."""
+        """JSON values that are kept between rounds, see `Context.state`."""
 
     def can_ask(self, question: Question) -> bool:
-        """Whether this client, in this version, can be asked that."""
+        """Return whether this client, in this version, can be asked this question."""
         return is_offered(question.needs, self._call.client.capabilities)
 
     async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
-        """The answers by key. Ends the handler with InputRequired where they have to be fetched by another round."""
+        """Return the answers by key. Ends the handler with InputRequired if they need another round."""
         for question in questions.values():
             if not self.can_ask(question):
                 raise self._missing(question)
@@ -64,27 +65,29 @@ class Asking(ABC):
 
     @abstractmethod
     async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
-        """The answers to what this client can be asked, in the way of its version."""
+        """Ask questions that this client supports, in the way of its version."""
 
     @abstractmethod
     def require(self, question: Question, key: str | None) -> NoReturn:
-        """End the handler with a question by URL, in the way that this version has for it."""
+        """End the handler with a question by URL, in the way of this version."""
 
     @abstractmethod
     def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
-        """The result that asks the client for another round, where a version has that."""
+        """Return the result that asks the client for another round, in versions with rounds."""
 
     @abstractmethod
     def _missing(self, question: Question) -> Exception:
-        """What is raised for a question that the client does not take."""
+        """Return the error for a question that the client does not support."""
 
     def next_key(self) -> str:
-        """A key for a question without one: the same in every round, since the handler runs the same way."""
+        """Return a key for a question without one. It is the same in every round, because the handler runs the same
+        way.
+        """
         self._count += 1
         return f"question-{self._count}"
 
     def _without_context(self, question: Question) -> Question:
-        """A question to the model asks for other servers' context only where the client has a capability for that.
+        """Drop `include_context` unless the client has the capability for it.
 
         Spec: 2025-11-25 and 2026-07-28 client/sampling, capabilities. Versions without that capability leave it open.
         """
@@ -102,7 +105,7 @@ class _Requests(Asking):
     """Questions as requests of the server, on a legacy session."""
 
     def can_ask(self, question: Question) -> bool:
-        """Whether this client, in this version, can be asked that."""
+        """Return whether this client, in this version, can be asked this question."""
         return question.method in self._call.version.server_requests and super().can_ask(question)
 
     async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
@@ -121,23 +124,20 @@ class _Requests(Asking):
             raise ToolError(f"The client's answer to {question.method} cannot be read: {error}") from None
 
     def require(self, question: Question, key: str | None) -> NoReturn:
-        """End the handler with the error that asks for a visit."""
         if not self.can_ask(question):
             raise self._missing(question)
         raise UrlElicitationRequired([to_builtins(question.params)])
 
     def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
-        """There are no rounds in these versions."""
         raise LocalProtocolError("this protocol version has no input_required results")
 
     def _missing(self, question: Question) -> Exception:
-        """A text, since these versions define nothing else."""
         names = ", ".join(".".join((name, *parts)) for name, parts in question.needs.items())
         return ToolError(f"This needs a client with the capability {names}, which yours does not offer")
 
 
 class _Rounds(Asking):
-    """Questions as results of the client's own request, which it makes again with the answers."""
+    """Questions as results of the client's request, which it sends again with the answers."""
 
     def __init__(self, call: Call, peer: Peer) -> None:
         super().__init__(call, peer)
@@ -158,14 +158,14 @@ class _Rounds(Asking):
                 raise InvalidParams(f"inputResponses: {explain(error)}") from None
 
     def _binding(self) -> bytes:
-        """What a state belongs to: the caller, the method, and the parameters that matter."""
+        """Return what a state belongs to: the caller, the method and the relevant parameters."""
         params = self._call.params
         arguments = getattr(params, "arguments", None)
         if isinstance(arguments, Raw):
             try:
                 arguments = None if arguments is NO_JSON else _decode_any(arguments)
             except MALFORMED as error:
-                # Such as 1e999: JSON by its grammar, and no number that anything here could hold.
+                # For example 1e999: valid JSON, but not a number that Python can hold.
                 raise InvalidParams(f"arguments: {explain(error)}") from None
         subject = subject_of(params) or None
         return _encode_sorted([self._call.session.principal, self._call.method, subject, arguments or None])
@@ -180,12 +180,12 @@ class _Rounds(Asking):
         return answers
 
     def require(self, question: Question, key: str | None) -> NoReturn:
-        """End the handler with a question by URL, unless that was answered."""
+        """End the handler with a question by URL, unless it was answered."""
         if not self.can_ask(question):
             raise self._missing(question)
         name = key or self.next_key()
         if name in self._answers:
-            self._read_answer(name, question).get()  # who declined is not asked again
+            self._read_answer(name, question).get()  # raises if the user declined
         raise InputRequired({name: question})
 
     def _read_answer(self, key: str, question: Question) -> Any:
@@ -195,11 +195,9 @@ class _Rounds(Asking):
             raise InvalidParams(f"inputResponses.{key}: {explain(error)}") from None
 
     def _missing(self, question: Question) -> Exception:
-        """The error that names what the client would have to offer."""
         return MissingCapability(question.needs)
 
     def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
-        """The result that asks the client for another round."""
         shape = self._call.version.shape
         requests = {
             key: InputRequest(method=question.method, params=shape(question.params))
@@ -208,17 +206,19 @@ class _Rounds(Asking):
         try:
             state = self._peer.state_codec.seal(self._binding(), self._answers, self.kept)
         except (TypeError, ValueError, RecursionError, OverflowError):
-            raise self._unkeepable() from None
+            raise self._state_error() from None
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
 
-    def _unkeepable(self) -> ToolError:
-        """Which part of the state is no JSON; its text is for the author, who sees it as the answer."""
+    def _state_error(self) -> ToolError:
+        """Return an error for the author that names the part of the state that is not JSON."""
         for key, value in self.kept.items():
             try:
                 _encode_sorted({key: value})
             except Exception as error:
-                return ToolError(f"ctx.state[{key!r}] cannot be kept until the next round, it is no JSON: {error}")
-        return ToolError("ctx.state cannot be kept until the next round: it is no JSON")
+                return ToolError(
+                    f"ctx.state[{key!r}] cannot be kept until the next round, because it is not JSON: {error}"
+                )
+        return ToolError("ctx.state cannot be kept until the next round, because it is not JSON")
 
 
 _WITH_CONTEXT = SamplingCapability(context={})

@@ -1,6 +1,8 @@
-"""What a tool, resource or prompt is given beside its arguments: the request it serves, and ways to talk back.
+"""`Context`: the request that a tool, resource or prompt works on, and ways to report to and ask its client.
 
-A `Context` looks the same in every protocol version. It belongs to one request and is of no use after it.
+A `Context` looks the same in every protocol version. It belongs to one request and is useless after it. `SyncContext`
+is the same class for plain functions: in a thread each method does its work before it returns, and only the types
+differ.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from mcpd.protocol.types.base import (
     LogMessageParams,
     ProgressParams,
 )
-from mcpd.server.context.exchange import Exchange, lacking
+from mcpd.server.context.exchange import Exchange, missing_scopes
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -40,13 +42,11 @@ T = TypeVar("T")
 
 _ENDLESS = float("inf")
 
-# What msgspec raises, before anything was sent, for what it cannot write.
+# The exceptions of msgspec for values that it cannot encode, raised before anything is sent.
 _UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
 
 
 class _Done:
-    """What may be awaited, and is done."""
-
     def __await__(self) -> Generator[Any, Any, None]:
         return
         yield
@@ -56,7 +56,7 @@ _DONE = _Done()
 
 
 class _Question(Coroutine[Any, Any, T]):
-    """A question that is to be awaited: without `await` it would count as true in a condition."""
+    """A question that must be awaited: without `await` it would be true in a condition."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
@@ -66,9 +66,9 @@ class _Question(Coroutine[Any, Any, T]):
 
     def __bool__(self) -> NoReturn:
         self._work.close()
-        raise TypeError("a question is asked when it is awaited; write answer = await ctx.elicit(…)")
+        raise TypeError("a question must be awaited: answer = await ctx.elicit(…)")
 
-    # Tasks call these of a coroutine.
+    # Tasks call these methods of a coroutine.
 
     def send(self, value: Any) -> Any:
         return self._work.send(value)
@@ -81,14 +81,16 @@ class _Question(Coroutine[Any, Any, T]):
 
 
 def _copied(value: T) -> T:
-    """What a client says of itself is kept once for all that say the same: authors may change what they get."""
-    from copy import deepcopy  # few tools ask, and this costs start-up
+    """Return a copy: a client's description is kept once for all clients that send the same,
+    and authors may change it.
+    """
+    from copy import deepcopy  # few tools need it
 
     return deepcopy(value)
 
 
 class RequestInfo:
-    """What is known of one request: who asks, which way, and in which version."""
+    """The properties of one request: its sender, transport and version."""
 
     __slots__ = ("_exchange",)
 
@@ -97,11 +99,10 @@ class RequestInfo:
 
     @classmethod
     def _of(cls, exchange: Exchange) -> Self:
-        """How a function that takes one gets it, see `registry.signature`."""
         return cls(exchange)
 
     if not TYPE_CHECKING:
-        # Hidden from type checkers: to them a name that is not here is a mistake, not Any.
+        # Hidden from type checkers, to which an unknown name must be an error, not Any.
         def __getattr__(self, name):
             from mcpd.server.context.questions import unknown
 
@@ -124,69 +125,73 @@ class RequestInfo:
 
     @property
     def client_info(self) -> Implementation | None:
-        """The client's name and version, None if it did not say."""
+        """The client's name and version, or None if it sent none."""
         return _copied(self._exchange.call.client.info)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
-        """What the client offers for this request."""
+        """The client's capabilities for this request."""
         return _copied(self._exchange.call.client.capabilities)
 
     @property
     def client(self) -> ClientIdentity:
-        """Identity and capabilities together; a copy, each time."""
+        """The client's identity and capabilities together; a copy each time."""
         return self._exchange.call.client.copy()
 
     @property
     def user(self) -> Principal:
-        """Who sends the request, as the server's authenticator says; anonymous without an authenticator."""
+        """The sender according to the server's authenticator; anonymous without one."""
         return self._exchange.origin.user
 
     def has_scopes(self, *scopes: str) -> bool:
-        """Whether the user's token has all these scopes, or ones that include them.
+        """Return whether the user's token has all these scopes, or scopes that include them.
 
-        True where nobody is asked: on stdio, and in memory without a user.
+        True if nobody is authenticated: on stdio, and in memory without a user.
         """
-        return not lacking(self._exchange.origin, scopes)
+        return not missing_scopes(self._exchange.origin, scopes)
 
     @property
     def transport(self) -> Transport:
-        """What the request came by: `stdio`, `websocket`, `http` or `memory`."""
+        """The request's transport: `stdio`, `websocket`, `http` or `memory`."""
         return self._exchange.origin.transport
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the HTTP request that brought this one, by lower-case name; of a WebSocket its handshake's.
+        """The headers of the HTTP request or WebSocket handshake, by lower-case name; {} on stdio and memory.
 
-        Credentials (`authorization`, `cookie`, what is called a token or key …) are left out. {} on stdio and memory.
+        Credentials are left out: `authorization`, `cookie`, and names that contain "token" or "key".
         """
         return self._exchange.origin.headers()
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the client gave the request up. An async tool is stopped; a plain one should look now and then."""
+        """Whether the client cancelled the request. An async tool is stopped; a plain one should check this now and
+        then.
+        """
         return not self._exchange.call.is_open
 
     @property
     def lifespan(self) -> Any:
-        """What the server's lifespan gave, see `Server(lifespan=…)`; None without one."""
+        """The value of the server's lifespan, see `Server(lifespan=…)`; None without one."""
         return self._exchange.lifespan
 
     @property
     def trace(self) -> TraceContext | None:
-        """The trace that the request belongs to (W3C Trace Context): our own span where traces are on, else what the
-        client sent; None if there is neither. `ctx.trace.headers()` are for requests to other services.
+        """The trace of the request (W3C Trace Context): the server's own span if tracing is on, otherwise the client's;
+        None without one.
+
+        Send `ctx.trace.headers()` with requests to other services.
         """
         call = self._exchange.call
         if call.trace is not None:
             return call.trace()
-        from mcpd.protocol.wire.trace_context import read  # few tools ask
+        from mcpd.protocol.wire.trace_context import read  # few tools need it
 
         return read(call.raw)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The request's `_meta` as it came, {} if there is none."""
+        """The request's `_meta` as received; {} without one."""
         raw = self._exchange.call.raw
         try:
             return _decode_meta(raw).get("_meta") or {}
@@ -195,25 +200,25 @@ class RequestInfo:
 
 
 class Context(RequestInfo):
-    """One request: who asks, in which version, and how to report, log and ask back.
+    """One request: its sender and version, and ways to report, log and ask.
 
-    In an `async def` tool its methods are awaited. In a plain function, which runs in a thread, the same
-    calls do their work at once and give what they would be awaited for: `answer = ctx.elicit(…)`. Annotated as a
-    `SyncContext` it is the same there, and type checkers know that.
+    In an `async def` tool the methods are awaited. In a plain function, which runs in a thread, the same calls do their
+    work at once and return their result: `answer = ctx.elicit(…)`. Annotate the parameter as `SyncContext` to have
+    these types checked.
     """
 
     __slots__ = ()
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
-        """Tell the client how far the request has come.
+        """Report the progress of the request to the client.
 
-        `progress` has to rise; a value that does not is dropped. Without a progress token from the client
-        nothing is sent. Spec: 2026-07-28 basic/patterns/progress.
+        `progress` must increase; other values are dropped. Nothing is sent if the client gave no progress token. Spec:
+        2026-07-28 basic/patterns/progress.
         """
         return self._exchange.do(self._progress(progress, total, message))
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        # One step where nothing has to be waited for.
+        # Usually there is nothing to wait for, so this is a single step.
         exchange = self._exchange
         call = exchange.call
         meta = call.meta
@@ -245,8 +250,8 @@ class Context(RequestInfo):
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants messages of this level.
 
-        `data` is any JSON value, or what a tool may return; of other objects the `repr` is sent. Put nothing secret
-        in it. Spec: 2026-07-28 server/utilities/logging.
+        `data` is any JSON value, or anything that a tool may return; other objects are sent as their `repr`. Must not
+        contain secrets. Spec: 2026-07-28 server/utilities/logging.
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"log level {level!r} is none of {', '.join(LOG_LEVELS)}")
@@ -260,74 +265,74 @@ class Context(RequestInfo):
         try:
             await self._exchange.peer.notify("notifications/message", params, self._exchange.call)
         except _UNWRITABLE:
-            # A tool must not fail for what it logs, least of all at one log level and not at another.
+            # A tool must not fail because of a log message, least of all at one log level only.
             params.data = self._exchange.peer.as_json(data)
             params.logger = None if logger is None else str(self._exchange.peer.as_json(logger))
             await self._exchange.peer.notify("notifications/message", params, self._exchange.call)
 
     def debug(self, data: Any) -> Awaitable[None]:
-        """`log("debug", data)`."""
+        """Send `log("debug", data)`."""
         return self.log("debug", data)
 
     def info(self, data: Any) -> Awaitable[None]:
-        """`log("info", data)`."""
+        """Send `log("info", data)`."""
         return self.log("info", data)
 
     def warning(self, data: Any) -> Awaitable[None]:
-        """`log("warning", data)`."""
+        """Send `log("warning", data)`."""
         return self.log("warning", data)
 
     def error(self, data: Any) -> Awaitable[None]:
-        """`log("error", data)`."""
+        """Send `log("error", data)`."""
         return self.log("error", data)
 
     def notify(self, method: str, params: Mapping[str, Any] | Struct | None = None) -> Awaitable[None]:
-        """Send a notification of an extension, which has declared it with `may_notify`.
+        """Send a notification of an extension, which has declared the method with `may_notify`.
 
         `params` is a struct or dict. Nothing is sent to a client without the extension, or in a version without the
-        method. Raises LocalProtocolError for a method that no extension has declared.
+        method. Raises LocalProtocolError for an undeclared method.
         """
         return self._do(self._exchange.notify(method, params))
 
     def close_stream(self) -> None:
-        """Let go of the HTTP connection on which the client waits for this request's answer; the work goes on.
+        """Close the HTTP stream on which the client waits for this request's answer; the work continues.
 
-        For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
-        HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
+        For work that takes long: the client reconnects later for the rest. Only 2025-11-25 over HTTP sessions supports
+        this; elsewhere nothing happens. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
-        from mcpd.protocol.channel import ResumableChannel  # a class that few processes need
+        from mcpd.protocol.channel import ResumableChannel  # few processes need it
 
         peer = self._exchange.peer
         if isinstance(peer.channel, ResumableChannel):
             peer.loop.call_soon_threadsafe(peer.channel.close_stream, self._exchange.request_id)
 
-    # -- what the user may do ----------------------------------------------------------------
+    # -- authorization -----------------------------------------------------------------------
 
     def require_scopes(self, *scopes: str) -> Awaitable[None]:
-        """Go on only if the user's token has all these scopes; else the call ends, and the client may ask for more.
+        """Continue only if the user's token has all these scopes; otherwise end the call.
 
-        Over HTTP that is status 403, unless something was sent already. It is decided at once, awaited or not.
+        Over HTTP that is status 403, unless something was sent already. The check happens at once, awaited or not.
         Raises AccessDenied. Spec: 2026-07-28 basic/authorization, insufficient scope.
         """
-        missing = lacking(self._exchange.origin, scopes)
+        missing = missing_scopes(self._exchange.origin, scopes)
         if missing:
             text = f"This needs the scope {' '.join(missing)}, which the token does not have"
             raise AccessDenied(text, scopes=scopes)
         return _DONE
 
     def reauthorize(self, message: str = "") -> AccessDenied:
-        """What ends the call so that the client gets a new token, as where one behind it has expired:
-        `raise ctx.reauthorize()`.
+        """Return an error that makes the client get a new token, for example when one behind it has expired: `raise
+        ctx.reauthorize()`.
 
         Over HTTP that is status 401, unless something was sent already.
         """
-        return AccessDenied(message or "The access token has to be exchanged for a new one", error="invalid_token")
+        return AccessDenied(message or "The access token must be exchanged for a new one", error="invalid_token")
 
     def upstream_token(self) -> Awaitable[str]:
-        """The access token of the provider by which the user signed in at this server itself, for its API.
+        """Return the access token of the provider through which the user signed in at this server, for its API.
 
-        Kept where the settings of that sign-in have `keep-tokens`; refreshed where it is over. No client gets it.
-        Raises ConfigurationError where none is kept, AccessDenied where the user has to log in again.
+        It is kept if that sign-in is configured with `keep-tokens`, and refreshed when it has expired. Clients never
+        receive it. Raises ConfigurationError if none is kept, AccessDenied if the user must sign in again.
         """
         return self._do(self._upstream_token())
 
@@ -344,8 +349,11 @@ class Context(RequestInfo):
 
     @property
     def state(self) -> dict[str, Any]:
-        """JSON values that outlive a question: what stands before a question runs again in the next round
-        (2026-07-28), and finds here what it put here. The client can read it, but not change it."""
+        """JSON values that are kept between the rounds of a request (2026-07-28).
+
+        The code before a question runs again in the next round; store results here that must not be computed twice. The
+        client can read the values, but not change them.
+        """
         return self._exchange.asking.kept
 
     @overload
@@ -366,15 +374,14 @@ class Context(RequestInfo):
         key: str | None = None,
         timeout: float | None = 300,
     ) -> Awaitable[Answer[Any]]:
-        """Ask the user to fill in a form; gives an `Answer` with `action` and `content`.
+        """Ask the user to fill in a form. Returns an `Answer` with `action` and `content`.
 
         `form` is a struct, dataclass, TypedDict or pydantic model of strings, numbers, booleans and choices (Literal,
-        Enum, `mcpd.choices` for values with titles, lists of these), the type of one such field alone, as `int`, or a
-        flat JSON Schema; `answer.get()` is the form filled in, or the one value, or ends the tool if the user declined.
-        Never ask for secrets here: use `elicit_url` (S26-150).
-        `key` names the question in 2026-07-28; the default counts. `timeout` is in seconds.
-        Raises MissingCapability or ToolError if the client cannot be asked, RequestTimeout if it does not answer.
-        Spec: 2026-07-28 client/elicitation.
+        Enum, `mcpd.choices` for values with titles, lists of these). It may also be the type of one such field, as
+        `int`, or a flat JSON Schema. `answer.get()` returns the completed form, or the one value, and ends the tool if
+        the user declined. Never ask for secrets here; use `elicit_url` (S26-150). `key` names the question in
+        2026-07-28; by default questions are numbered. `timeout` is in seconds. Raises MissingCapability or ToolError if
+        the client cannot be asked, RequestTimeout if it does not answer. Spec: 2026-07-28 client/elicitation.
         """
         from mcpd.server.context import questions
 
@@ -389,9 +396,9 @@ class Context(RequestInfo):
         key: str | None = None,
         timeout: float | None = 300,
     ) -> Awaitable[Answer[dict[str, Any]]]:
-        """Ask the user to visit a URL. `accept` says that they agreed to, not that they are done there.
+        """Ask the user to visit a URL. `accept` means that they agreed, not that they have finished.
 
-        The URL is not authorized beforehand and holds nothing private (S26-166, S26-167).
+        The URL must not contain credentials or private data (S26-166, S26-167).
         """
         from mcpd.server.context import questions
 
@@ -406,30 +413,30 @@ class Context(RequestInfo):
         timeout: float | None = 300,
         **options: Unpack[SamplingOptions],
     ) -> Awaitable[CreateMessageResult]:
-        """Ask the client's model. `messages` is a text, or a conversation.
+        """Ask the client's model. `messages` is a text or a conversation.
 
-        `options` are the further fields of `types.sampling.CreateMessageParams`: system_prompt, temperature,
-        stop_sequences, model_preferences, tools, tool_choice … Spec: 2026-07-28 client/sampling.
+        `options` are further members of `types.sampling.CreateMessageParams`: system_prompt, temperature,
+        stop_sequences, model_preferences, tools, tool_choice and so on. Spec: 2026-07-28 client/sampling.
         """
         from mcpd.server.context import questions
 
         return self._ask(questions.sample(messages, max_tokens=max_tokens, **options), key, timeout)
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> Awaitable[list[Root]]:
-        """The folders and files that the client lets the server work on. Spec: 2026-07-28 client/roots."""
+        """Return the folders and files that the client lets the server use. Spec: 2026-07-28 client/roots."""
         from mcpd.server.context import questions
 
         return self._ask(questions.list_roots(), key, timeout)
 
     def ask(self, timeout: float | None = 300, /, **questions: Question) -> Awaitable[dict[str, Any]]:
-        """Ask several things at once: `await ctx.ask(name=elicit_form(…), haiku=sample(…))`; answers come by key.
+        """Ask several questions at once: `await ctx.ask(name=elicit_form(…), haiku=sample(…))`. Returns answers by key.
 
-        The questions are made by `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
+        Make the questions with `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
         """
-        return self._do(self._exchange.asking.ask(questions, timeout), is_question=True)
+        return self._do(self._exchange.ask(questions, timeout), is_question=True)
 
     def can_ask(self, question: Question) -> bool:
-        """Whether this client offers what a question needs; asking it otherwise is an error."""
+        """Return whether this client supports a question. Asking it otherwise is an error."""
         return self._exchange.asking.can_ask(question)
 
     def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
@@ -437,16 +444,15 @@ class Context(RequestInfo):
         return _Question(asked) if isinstance(asked, CoroutineType) else asked
 
     async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
-        asking = self._exchange.asking
-        name = key or asking.next_key()
-        return (await asking.ask({name: question}, timeout))[name]
+        name = key or self._exchange.asking.next_key()
+        return (await self._exchange.ask({name: question}, timeout))[name]
 
     def require_url(
         self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
     ) -> NoReturn:
-        """End the request, because the user has to visit a page first; the client asks again after that.
+        """End the request because the user must visit a URL first; the client sends it again afterwards.
 
-        In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user will not,
+        In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user declines,
         MissingCapability or ToolError if the client cannot be asked. Spec: 2025-11-25 client/elicitation.
         """
         from mcpd.server.context import questions
@@ -454,14 +460,14 @@ class Context(RequestInfo):
         self._exchange.asking.require(questions.elicit_url(message, url, elicitation_id), key)
 
     def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
-        """Tell the client that what was asked by URL has happened; only 2025-11-25 has that notification.
+        """Notify the client that the user has finished a visit by URL; only 2025-11-25 has this notification.
 
-        May be called after the request has ended, as long as the client is there.
+        May be called after the request has ended, as long as the client is connected.
         """
         from mcpd.protocol.types.interaction import ElicitationCompleteParams
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
-        # The user may be done long after the request that sent them there was answered.
+        # The user may finish long after the request that sent them there was answered.
         related = self._exchange.call if self._exchange.call.is_open else None
         return self._do(self._exchange.peer.notify("notifications/elicitation/complete", params, related))
 

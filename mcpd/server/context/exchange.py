@@ -1,12 +1,12 @@
-"""One request as the server's own code sees it: who asks, what is remembered for it, and ways to talk back.
+"""One request as the server's own code sees it: its sender, its data, and ways to talk to its client.
 
-Handlers get an `Exchange`; the `Context` of authors is made of one, where a function takes one.
+Handlers take an `Exchange`; the `Context` of authors wraps one, if a function takes a context.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -26,28 +26,35 @@ if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.asking import Asking
     from mcpd.server.context.peer import Peer
+    from mcpd.server.context.questions import Question
     from mcpd.server.functions.threads import ThreadCall
 
     class CallClock(Protocol):
-        """What a call with a time limit has, see `registry.time_limit`."""
+        """The clock of a call with a time limit, see `registry.time_limit`."""
 
-        def stopped(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-            """A question to the client, during which no time passes."""
+        def stop(self) -> None:
+            """Stop, because the client is asked a question."""
+
+        def resume(self) -> None:
+            """Continue after a question."""
 
 
 class Exchange(Struct, eq=False):
-    """One request from receipt to answer. A struct because these are made in C, one for each request."""
+    """One request from its receipt to its answer.
+
+    A struct, because one is made for each request.
+    """
 
     call: Call
     peer: Peer
     lifespan: Any = None
-    """What the server's lifespan gave; None where it has none."""
+    """The value of the server's lifespan; None without one."""
     dependencies: Any = None
-    """What dependencies gave for this request, see `registry.dependencies`; None while there is nothing."""
+    """The dependencies of this request, see `functions.dependencies`; None before the first one."""
     clock: CallClock | None = None
-    """What stands still while the client is asked; None where there is no time limit."""
+    """The clock that stops while the client is asked; None without a time limit."""
     own_result: Any = None
-    """What the server's own handler gave to middleware round it, where somebody has to know; else None."""
+    """The result of the server's own handler, for middleware that needs it."""
     _asking: Asking | None = None
     pending: set[ThreadCall] | None = None
     has_ended: bool = False
@@ -69,28 +76,28 @@ class Exchange(Struct, eq=False):
 
     @property
     def client(self) -> ClientIdentity:
-        """Who asks: identity and capabilities."""
+        """The client's identity and capabilities."""
         return self.call.client
 
     @property
     def origin(self) -> Origin:
-        """Which way the request came, by whom, and with which headers. Found when it is asked for: few tools do."""
+        """The transport, user and headers of the request. Looked up on demand, as few tools need it."""
         return self.peer.channel.origin(self.call.id)
 
     @property
     def owner(self) -> tuple[object, str]:
-        """Whose shares of what is limited this request takes from: its connection, and the client behind it."""
+        """The connection and the client behind it, whose shares of limited resources this request uses."""
         session = self.call.session
         return session, session.owner
 
     @property
     def subject(self) -> str:
-        """What is asked for, for the log: the name of the tool or prompt, the URI of the resource, else the method."""
+        """The name or URI that the request is about, or its method, for the log."""
         return subject_of(self.call.params) or self.call.method
 
     @property
     def asking(self) -> Asking:
-        """The questions of this request and their answers. Raises InvalidParams for a state that was tampered with."""
+        """The questions of this request and their answers. Raises InvalidParams for a forged state."""
         if self._asking is None:
             from mcpd.server.context.asking import asking_for  # few tools ask, and this costs start-up
 
@@ -101,23 +108,23 @@ class Exchange(Struct, eq=False):
 
     @property
     def is_stateless(self) -> bool:
-        """Whether this is an older client's request without a session: what it sets for later is not kept."""
+        """Whether this is an older client's request without a session, for which nothing can be kept."""
         return self.call.session.is_stateless
 
     def set_log_level(self, level: str) -> None:
-        """The least severe level that the session's client wants to see."""
+        """Set the lowest severity of log messages that the session's client receives."""
         self.call.session.log_level = level
 
     def watch(self, uri: str) -> int:
-        """The session's client wants to hear when a resource changes; gives how many it watches."""
+        """Notify the session's client of changes of a resource. Returns the number of watched resources."""
         return self.call.session.watch(uri)
 
     def unwatch(self, uri: str) -> None:
-        """It no longer does."""
+        """Stop notifying the client."""
         self.call.session.unwatch(uri)
 
     def hold(self, size: int) -> None:
-        """Take so many bytes of the memory budget for this request. Raises InternalError if they are not to be had."""
+        """Charge this request `size` bytes of the memory budget. Raises InternalError if the budget is used up."""
         self.call.hold(size)
 
     def listen(self, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
@@ -127,28 +134,37 @@ class Exchange(Struct, eq=False):
     # -- talking back ------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Any) -> None:
-        """Send a notification of an extension. Raises LocalProtocolError if none has declared it."""
+        """Send a notification of an extension. Raises LocalProtocolError if no extension has declared it."""
         call = self.call
         try:
             is_wanted = call.session.vocabulary.is_wanted(method, call.client)
         except KeyError:
-            raise LocalProtocolError(f"{method} is no notification of an extension of this server") from None
+            raise LocalProtocolError(f"{method} is not a notification of an extension of this server") from None
         if is_wanted:
             await self.peer.notify(method, params, call)
 
+    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
+        """Ask the client, and return the answers by key. The time limit of the call does not run meanwhile."""
+        clock = self.clock
+        if clock is None:
+            return await self.asking.ask(questions, timeout)
+        clock.stop()
+        try:
+            return await self.asking.ask(questions, timeout)
+        finally:
+            clock.resume()
+
     def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
-        """`work` to be awaited on the event loop's thread; from another thread it is done when this returns."""
+        """Return `work` to be awaited on the event loop's thread; in another thread, run it and return its result."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
 
-        if is_question and self.clock is not None:
-            work = self.clock.stopped(work)
         if running is self.peer.loop:
             return work
         from mcpd.server.functions.threads import (
-            ThreadCall,  # where all functions are async it is never needed
+            ThreadCall,  # loaded with the first plain function
             this_thread,
         )
 
@@ -158,7 +174,7 @@ class Exchange(Struct, eq=False):
                 self.pending = set()
             self.pending.add(pending)
             if self.has_ended:
-                pending.cancel()  # the request was over before anybody could know of this
+                pending.cancel()  # the request ended before this question was known
 
         slot = this_thread.slot if is_question else None
         if slot is not None:
@@ -170,10 +186,10 @@ class Exchange(Struct, eq=False):
                 slot.reacquire()
             if self.pending is not None:
                 self.pending.discard(pending)
-            del work, pending  # what is raised here has this frame in its traceback
+            del work, pending  # exceptions raised here refer to this frame
 
     def end(self) -> None:
-        """The request is over: give up what a thread still waits for, such as the answer to a question."""
+        """End the request: cancel what a thread still waits for, such as an answer."""
         self.has_ended = True
         if self.pending is not None:
             for pending in list(self.pending):
@@ -183,11 +199,15 @@ class Exchange(Struct, eq=False):
 _OPEN_TO_MANY = ("http", "websocket")
 
 
-def is_asked(origin: Origin) -> bool:
-    """Whether scopes mean anything where this came from."""
+def checks_scopes(origin: Origin) -> bool:
+    """Return whether scopes are checked for this origin.
+
+    They are not on stdio, and in memory without a user: whoever starts the process has all rights. Spec: 2026-07-28
+    basic/authorization, which is for HTTP only.
+    """
     return origin.transport in _OPEN_TO_MANY or origin.user.is_authenticated
 
 
-def lacking(origin: Origin, scopes: Iterable[str]) -> list[str]:
-    """Those of the scopes that are not there."""
-    return [scope for scope in scopes if scope not in origin.user.scopes] if is_asked(origin) else []
+def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:
+    """Return the scopes that the user lacks."""
+    return [scope for scope in scopes if scope not in origin.user.scopes] if checks_scopes(origin) else []

@@ -1,8 +1,7 @@
-"""Forms: the flat object schemas of elicitation, from Python types or from JSON, and their values back.
+"""Forms of elicitation: flat object schemas from Python types or JSON, and their values.
 
-A field is a string, number, boolean, one of some strings, or several of some strings; nothing else can stand
-in a form, and no keyword but those of the specification is sent. Older versions' forms are not made here.
-Spec: 2026-07-28 client/elicitation, requested schema.
+A field is a string, number, boolean, one of some strings, or several of some strings. Only keywords of the
+specification are sent. Older versions' forms are made elsewhere. Spec: 2026-07-28 client/elicitation, requested schema.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _FORMATS = ("email", "uri", "date", "date-time")
 
 
 def choices(titles: Mapping[str, str] | Iterable[str]) -> Meta:
-    """One of some values, each with a title: `Annotated[str, choices({"r": "Red", "g": "Green"})]`.
+    """Return metadata for one of several values with titles: `Annotated[str, choices({"r": "Red", "g": "Green"})]`.
 
-    In a list each value is its own title. For a choice of several: `list[Annotated[str, choices({…})]]`. Without titles
-    a Literal or an Enum says it.
+    With a list each value is its own title. For a choice of several use `list[Annotated[str, choices({…})]]`. Without
+    titles use a Literal or an Enum.
     """
     if not isinstance(titles, Mapping):
         titles = {value: value for value in titles}
@@ -46,15 +45,15 @@ class _Single(Struct):
 
 
 def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | None]:
-    """The schema to ask with, and the type to read the answer into (None for a schema given as a mapping).
+    """Return the schema to send, and the type of the answer (None for a schema given as a mapping).
 
-    Raises LocalProtocolError for what a form cannot hold, naming the field.
+    Raises LocalProtocolError for a field that a form cannot have, naming the field.
     """
     if isinstance(form, Mapping):
         return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
     if problem := _why_no_type(form):
         raise LocalProtocolError(problem)
-    if hasattr(form, "model_json_schema"):  # a pydantic model, without importing pydantic
+    if hasattr(form, "model_json_schema"):  # a pydantic model
         whole = form.model_json_schema()
         return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form
 
@@ -75,7 +74,7 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
 
 
 def _why_no_type(form: Any) -> str | None:
-    """What to pass in place of what other libraries take, and is no type."""
+    """Return what to pass instead of an object that is not a type."""
     if form is None:
         return "None cannot be a form; for a question that is answered with yes or no, pass bool"
     if not isinstance(form, (list, tuple, set, frozenset, Meta)):
@@ -86,7 +85,6 @@ def _why_no_type(form: Any) -> str | None:
 
 
 def _is_bare(form: Any) -> bool:
-    """Whether a type is that of one field, such as `int`, a Literal or an Enum."""
     origin = get_origin(form)
     if origin is Annotated:
         return _is_bare(get_args(form)[0])
@@ -109,7 +107,7 @@ def _resolve(node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     reference = node.get("$ref")
     if reference is None:
         return dict(node)
-    # The title there is the name of a Python class, which says nothing to a user.
+    # That title is the name of a Python class, which is meaningless to users.
     target = {key: value for key, value in definitions[reference.rpartition("/")[2]].items() if key != "title"}
     return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
@@ -118,7 +116,7 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
     member = _resolve(node, definitions)
     branches = member.pop("anyOf", None)
     if branches is not None:
-        # Optional: a field that may stay empty is one that is not required.
+        # An optional field is one that is not required.
         real = [branch for branch in branches if branch.get("type") != "null"]
         if len(real) != 1:
             raise LocalProtocolError(f"form field {name!r}: a form field has one type")
@@ -130,9 +128,7 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
 
     kind = member.get("type")
     if kind not in _KEPT:
-        raise LocalProtocolError(
-            f"form field {name!r}: only strings, numbers, booleans and choices can stand in a form"
-        )
+        raise LocalProtocolError(f"form field {name!r}: a form can only have strings, numbers, booleans and choices")
 
     if kind == "array":
         member["items"] = _items(name, _resolve(member.get("items"), definitions))
@@ -142,7 +138,7 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
 
 
 def _read_choice(name: str, member: dict[str, Any]) -> None:
-    """A choice says its values in one way only: `oneOf` with titles, or `enum`."""
+    """Keep one form of a choice: `oneOf` with titles, or `enum`."""
     if "oneOf" in member:
         member.pop("enum", None)
         member["type"] = "string"
@@ -164,36 +160,36 @@ def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
-    """msgspec sorts the values of a choice, which a user reads in order, and omits what a default factory makes."""
+    """Restore the order of choices, which msgspec sorts, and defaults of factories, which it omits."""
     try:
         hints = get_type_hints(form, include_extras=True)
     except NameError:
-        hints = {}  # msgspec could read it all the same
+        hints = {}  # msgspec could read it
 
     for field in getattr(type_info(form), "fields", ()):
         member = members[field.encode_name]
         choice = member["items"] if member["type"] == "array" else member
         if "enum" in choice:
-            written = _written(hints.get(field.name))
+            written = _choices_in_order(hints.get(field.name))
             choice["enum"].sort(key=lambda value: written.index(value) if value in written else len(written))
         if field.default_factory is not NODEFAULT:
             member.setdefault("default", to_builtins(field.default_factory()))
 
 
-def _written(hint: Any) -> list[Any]:
-    """The values of the choices in a type, in the order in which they were written."""
+def _choices_in_order(hint: Any) -> list[Any]:
+    """Return the values of the choices in a type, in the order in which they were written."""
     if isinstance(hint, EnumMeta):
         return [member.value for member in hint]  # type: ignore[var-annotated]
     if get_origin(hint) is Literal:
         return list(get_args(hint))
-    return [value for part in get_args(hint) for value in _written(part)]
+    return [value for part in get_args(hint) for value in _choices_in_order(part)]
 
 
 # ------------------------------------------------------------------------------------ the answer
 
 
 def read_form(content: Mapping[str, Any], schema: Mapping[str, Any], form: type | None) -> Any:
-    """The values of an answer, as `form` if there is one. Raises ValidationError naming the field."""
+    """Return the values of an answer, as `form` if there is one. Raises ValidationError naming the field."""
     values = check_values(content, schema)
     if form is None:
         return values
@@ -201,13 +197,12 @@ def read_form(content: Mapping[str, Any], schema: Mapping[str, Any], form: type 
         try:
             return form.model_validate_json(encode(values))
         except ValueError as error:
-            raise ValidationError(_said_by_pydantic(error)) from None
+            raise ValidationError(_pydantic_errors(error)) from None
     filled: Any = convert(values, form)
     return filled.value if isinstance(filled, _Single) else filled
 
 
-def _said_by_pydantic(error: Any) -> str:
-    """Its problems on one line, each with its field."""
+def _pydantic_errors(error: Any) -> str:
     return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the form'}: {one['msg']}" for one in error.errors())
 
 
@@ -228,7 +223,7 @@ _ENDS = {
 
 
 def check_values(content: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A form's values, if they fit its schema. Raises ValidationError naming the field."""
+    """Return a form's values if they fit its schema. Raises ValidationError naming the field."""
     members: Mapping[str, Any] = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in content:
@@ -239,7 +234,7 @@ def check_values(content: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[
 def _checked(name: str, value: Any, member: Mapping[str, Any]) -> Any:
     kind: str = member["type"]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one kind of number
+        value = int(value)  # JSON has only one type of number
     is_of_kind = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not is_of_kind:
         raise ValidationError(f"Expected {kind} for {name}")

@@ -1,4 +1,4 @@
-"""`InputRequired`: raised to end a handler that has to ask the client first, and its difference from a failure."""
+"""`InputRequired`, which ends a handler that must ask the client first, and how it differs from a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class InputRequired(BaseException):
-    """Ends a handler whose question has no answer yet. Not an Exception: tools that catch those let it pass."""
+    """Ends a handler whose question has no answer yet. Not an Exception, so that tools do not catch it."""
 
     def __init__(self, questions: dict[str, Question]) -> None:
         self.questions = questions
@@ -18,7 +18,7 @@ class InputRequired(BaseException):
 
 
 def questions_of(error: BaseException) -> dict[str, Question] | BaseException:
-    """The questions that ended a handler: of one, or of all in a task group; else the error that is none of them."""
+    """Return the questions that ended a handler, also of a task group; otherwise the other error."""
     if isinstance(error, InputRequired):
         return error.questions
     if not isinstance(error, BaseExceptionGroup):
@@ -33,10 +33,10 @@ def questions_of(error: BaseException) -> dict[str, Question] | BaseException:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether a handler failed that raised this; false if it was cancelled or closed, or has to ask the client first.
+    """Return whether an exception means that a handler failed; not if it was cancelled or must ask the client.
 
-    Most failures are Exceptions, but code that runs into a time limit of its own, calls sys.exit() or takes a
-    prompt's Ctrl-C raises others, and they too end their call, not the server.
+    Most failures are Exceptions. But code that reaches its own time limit, calls sys.exit() or receives Ctrl-C raises
+    others, and these too end the call, not the server.
     """
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(InputRequired) is None

@@ -16,29 +16,32 @@ if TYPE_CHECKING:
 
 
 class Peer(Protocol):
-    """The connection as a context sees it."""
+    """The connection as a request sees it."""
 
     loop: asyncio.AbstractEventLoop
     channel: Channel
 
     def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
-        """Send a notification for `related_request`; dropped if that is answered, or the version has no such.
+        """Send a notification for `related_request`; dropped if the request was answered, or the version lacks the
+        method.
 
-        Gives a coroutine that the caller has to await before it says more, or None if there is nothing to wait for.
+        Returns a coroutine to await before the next notification, or None if there is nothing to wait for.
         """
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """`say`, with what is to be awaited after it."""
+        """`say`, and wait if necessary."""
 
     def as_json(self, data: Any) -> Any:
-        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
+        """Return any object as JSON values, or its `repr` without a better form. Never raises."""
 
     async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
+        """Send a request to the client and return its raw result. Raises RemoteError,
+        RequestTimeout or ConnectionLost.
+        """
 
     def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        """Keep a subscription open; gives its result when the server ends it."""
+        """Keep a subscription open; returns its result when the server ends it."""
 
     @property
     def state_codec(self) -> RequestStateCodec:
-        """What seals the states of multi round-trip requests."""
+        """The codec for the states of multi round-trip requests."""

@@ -1,6 +1,7 @@
-"""Questions to the client: elicitation, sampling, roots; what each asks, needs and takes for an answer.
+"""Questions to the client: elicitation, sampling and roots, and what each requires and returns.
 
-How a question reaches the client is for `asking` to say. Spec: 2026-07-28 client/{elicitation,sampling,roots}.
+`asking` sends them. Also explains names of other libraries in error messages. Spec: 2026-07-28
+client/{elicitation,sampling,roots}.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
 
 
 class SamplingOptions(TypedDict, total=False):
-    """The members of `types.sampling.CreateMessageParams` beside the messages and how long the answer may be."""
+    """The members of `types.sampling.CreateMessageParams` except the messages and the maximum length."""
 
     model_preferences: ModelPreferences | None
     system_prompt: str | None
@@ -62,7 +63,7 @@ T = TypeVar("T")
 
 
 class Answer(Struct, Generic[T]):
-    """What the user did with a question: `accept`, `decline` or `cancel`; `content` only if accepted."""
+    """The user's answer to a question: `accept`, `decline` or `cancel`; `content` only if accepted."""
 
     action: str
     content: T | None = None
@@ -81,11 +82,13 @@ class Answer(Struct, Generic[T]):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether the user agreed."""
+        """Whether the user accepted."""
         return self.action == "accept"
 
     def get(self) -> T:
-        """The content. Raises ToolError, which ends a tool with a text for the model, if the user did not agree."""
+        """Return the content. Raises ToolError, which ends a tool with a text for the model, if the user did not
+        accept.
+        """
         if self.content is None:
             raise ToolError("The user declined" if self.action == "decline" else "The user cancelled the question")
         return self.content
@@ -102,10 +105,10 @@ class Question(Struct):
     result: type
     needs: Mapping[str, Mapping[str, Any]]
     form: type | None = None
-    """The struct that an accepted form's values become; None keeps them a dict."""
+    """The type of an accepted form's values; None keeps a dict."""
 
     def read(self, raw: Raw | bytes) -> Any:
-        """The client's answer. Raises ValidationError if it does not fit the question."""
+        """Return the client's answer. Raises ValidationError if it does not fit the question."""
         value: Any = Decoder(self.result).decode(raw)
         if isinstance(value, ListRootsResult):
             return value.roots
@@ -120,18 +123,20 @@ class Question(Struct):
 
 
 def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:
-    """A form for the user: a struct, dataclass or TypedDict of primitives and enums, or a flat object schema."""
+    """Return a question that shows the user a form: a struct, dataclass or TypedDict of primitives and enums, or a flat
+    object schema.
+    """
     schema, kind = form_schema(form)
     params = ElicitFormParams(mode="form", message=message, requested_schema=schema)
     return Question("elicitation/create", params, ElicitResult, {"elicitation": {"form": {}}}, kind)
 
 
 def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Question:
-    """A page for the user to visit. `accept` means consent to go there, not that it is done."""
+    """Return a question that asks the user to visit a URL. `accept` means consent to visit it, not completion."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].partition("?")[0]
     if not scheme.isalpha() or not host or any(c.isspace() or not c.isprintable() for c in url):
-        raise LocalProtocolError(f"{url!r} is no URL that a user can visit")
+        raise LocalProtocolError(f"{url!r} is not a URL that a user can visit")
     if elicitation_id is None:
         elicitation_id = urandom(16).hex()
     params = ElicitUrlParams(message=message, url=url, elicitation_id=elicitation_id)
@@ -141,9 +146,9 @@ def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Que
 def sample(
     messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **options: Unpack[SamplingOptions]
 ) -> Question:
-    """A request to the client's model: a text, or a conversation. `options` are those of `Context.sample`.
+    """Return a request to the client's model: a text or a conversation. `options` are those of `Context.sample`.
 
-    Raises LocalProtocolError for a conversation the specification forbids.
+    Raises LocalProtocolError for a conversation that the specification forbids.
     """
     if isinstance(messages, str):
         messages = [SamplingMessage("user", TextContent(messages))]
@@ -156,7 +161,7 @@ def sample(
 
 
 def list_roots() -> Question:
-    """The folders the client lets the server work on."""
+    """Return a question for the folders that the client lets the server use."""
     return Question("roots/list", ListRootsParams(), ListRootsResult, {"roots": {}})
 
 
@@ -166,7 +171,7 @@ def _has_tool_content(message: SamplingMessage) -> bool:
 
 
 def conversation_problem(params: CreateMessageParams) -> str | None:
-    """What is wrong with the tool uses and results of a conversation, if anything is.
+    """Return what is wrong with the tool uses and results of a conversation, or None.
 
     Spec: 2025-11-25 client/sampling, message constraints (S25-081, S25-082).
     """
@@ -186,7 +191,7 @@ def conversation_problem(params: CreateMessageParams) -> str | None:
 
 
 def is_offered(needs: Mapping[str, Mapping[str, Any]], capabilities: ClientCapabilities) -> bool:
-    """Whether the client declared what a question needs. `elicitation: {}` means forms only."""
+    """Return whether the client declared what a question needs. `elicitation: {}` means forms only."""
     for name, parts in needs.items():
         offered = getattr(capabilities, name)
         if offered is None:
@@ -198,7 +203,7 @@ def is_offered(needs: Mapping[str, Mapping[str, Any]], capabilities: ClientCapab
     return True
 
 
-_STATE = "what outlives a question is in ctx.state, a dict"
+_STATE = "keep values between rounds in ctx.state, a dict"
 _SERVER = "use the Server object of your module"
 _REQUEST = "request_id, meta, client_info, lifespan, headers and user are on ctx itself"
 
@@ -223,6 +228,6 @@ _INSTEAD = {
 
 
 def unknown(kind: str, name: str) -> AttributeError:
-    """The error for a name that objects of this class do not have."""
+    """Return the error for a name that objects of this class do not have."""
     instead = _INSTEAD.get(name)
     return AttributeError(f"{kind!r} object has no attribute {name!r}{f'; {instead}' if instead else ''}")

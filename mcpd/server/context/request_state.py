@@ -1,7 +1,7 @@
-"""The sealed `requestState` of multi round-trip requests: authenticated, expiring, bound to one request of one caller.
+"""The sealed `requestState` of multi round-trip requests: authenticated, expiring, and bound to one caller's request.
 
-The client can read it (it holds the client's own answers and what the tool chose to keep), but cannot
-change it, use it for other parameters, or use another caller's. Spec: 2026-07-28 basic/patterns/mrtr, S26-084 to -087.
+The client can read it, since it holds the client's own answers and values that the tool keeps. It cannot change it, use
+it for other parameters, or use another caller's state. Spec: 2026-07-28 basic/patterns/mrtr, S26-084 to -087.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcpd.errors import InvalidParams
 
 
 class RequestState(Struct, array_like=True):
-    """What travels: when it ends (Unix seconds), the answers so far by key, and what the tool keeps."""
+    """The content: expiry (Unix seconds), the answers so far by key, and the values that the tool keeps."""
 
     expires: float
     answers: dict[str, Raw]
@@ -28,9 +28,9 @@ class RequestState(Struct, array_like=True):
 
 
 class RequestStateCodec:
-    """Seals states with the first of `keys`, and opens those of any; processes that share them share the rounds.
+    """Seals states with the first of `keys` and opens states of all; processes that share keys share rounds.
 
-    `lifetime` is in seconds, from one round to the next.
+    `lifetime` is the time from one round to the next in seconds.
     """
 
     def __init__(self, keys: Sequence[bytes], lifetime: float = 3600) -> None:
@@ -38,26 +38,26 @@ class RequestStateCodec:
         self.lifetime = lifetime
 
     def seal(self, binding: bytes, answers: dict[str, Raw], kept: dict[str, Any]) -> str:
-        """The state as the client gets it."""
+        """Return a sealed state for the client."""
         body = _encode(RequestState(time.time() + self.lifetime, answers, kept))
         return b2a_base64(_mac(self._keys[0], binding, body) + body, newline=False).decode()
 
     def open(self, binding: bytes, sealed: str) -> RequestState:
-        """What was sealed. Raises InvalidParams if it was changed, is too old, or belongs to another request."""
+        """Return a sealed state. Raises InvalidParams if it was changed, has expired, or belongs to another request."""
         try:
             raw = a2b_base64(sealed, strict_mode=True)
             if b2a_base64(raw, newline=False) != sealed.encode():
-                raise ValueError("its last character says more than it needs to")
+                raise ValueError("its last character has unused bits")
 
             mac, body = raw[:32], raw[32:]
             if not any(hmac.compare_digest(mac, _mac(key, binding, body)) for key in self._keys):
-                raise InvalidParams("requestState: not a state of this request; start again without it")
+                raise InvalidParams("requestState: not a state of this request; send the request again without it")
 
             state = _decode(body)
         except (ValueError, Base64Error, DecodeError):
-            raise InvalidParams("requestState: not a state of this server; start again without it") from None
+            raise InvalidParams("requestState: not a state of this server; send the request again without it") from None
         if state.expires < time.time():
-            raise InvalidParams("requestState: too old; start again without it")
+            raise InvalidParams("requestState: expired; send the request again without it")
         return state
 
 

@@ -21,7 +21,7 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.metadata import is_meta_key
 from mcpd.server.registry.catalog import Catalog
-from mcpd.server.registry.tools import ToolMeta
+from mcpd.server.registry.entries import ToolMeta
 
 if TYPE_CHECKING:
     from mcpd.server.context.context import Context

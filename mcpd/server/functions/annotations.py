@@ -1,7 +1,7 @@
-"""Annotations of a function as real types: what each parameter takes and what comes back.
+"""Annotations of a function as real types: what each parameter takes and what the function returns.
 
-Finds the plain function behind partials, bound methods, decorators and callable objects, resolves
-annotations written as strings where that function would. Decides nothing about JSON.
+Finds the plain function behind partials, bound methods, decorators and callable objects, and resolves annotations
+written as strings in that function's scope. Knows nothing of JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 import typing
-from types import FunctionType, MethodType, NoneType, UnionType
+from types import FunctionType, MethodType, UnionType
 from typing import Annotated, Any, Union
 
 from mcpd.errors import RegistrationError
@@ -19,15 +19,13 @@ if sys.version_info >= (3, 14):
     import annotationlib  # `inspect` has loaded it
 
 PLAIN_TYPES = (Any, str, int, float, bool)
-"""Types that need no second look."""
+"""Types that msgspec reads as they are."""
 
 _NONE = inspect.Parameter.empty
 
-_UNUSUAL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-
 
 def plain_function(function: Any) -> Any:
-    """The function whose names, annotations and docstring count for `function`; itself if there is no other."""
+    """Return the function whose names, annotations and docstring count for `function`; by default `function` itself."""
     for _ in range(32):
         if isinstance(function, functools.partial):
             function = function.func
@@ -43,7 +41,7 @@ def plain_function(function: Any) -> Any:
 
 
 def call_method(function: Any) -> FunctionType | None:
-    """The `__call__` that makes an object callable, if it is one written in Python."""
+    """Return the `__call__` of a callable object if it is written in Python, otherwise None."""
     if isinstance(function, (FunctionType, type)) or not callable(function):
         return None
     method = type(function).__call__
@@ -51,7 +49,7 @@ def call_method(function: Any) -> FunctionType | None:
 
 
 def docstring_of(function: Any) -> str | None:
-    """What a function says of itself; a callable object, what its method or its class says."""
+    """Return the docstring of a function, or of a callable object's method or class."""
     if isinstance(function, functools.partial) and vars(function).get("__doc__"):
         return inspect.getdoc(function)
     text: str | None = inspect.getdoc(plain_function(function))
@@ -61,14 +59,14 @@ def docstring_of(function: Any) -> str | None:
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling it gives a coroutine; looks through partials and at `__call__`, not through decorators."""
+    """Return whether a call returns a coroutine. Looks through partials and `__call__`, not through decorators."""
     while isinstance(function, (functools.partial, staticmethod)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     return inspect.iscoroutinefunction(call_method(function) or function)
 
 
 def takes_positions_only(function: Any) -> bool:
-    """Whether a decorator's function takes `*args` and no names, whatever signature it shows."""
+    """Return whether a decorator's function takes `*args` and no keywords, whatever signature it shows."""
     while isinstance(function, (functools.partial, MethodType)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     function = call_method(function) or function
@@ -78,11 +76,11 @@ def takes_positions_only(function: Any) -> bool:
 
 
 def resolved(function: Any, where: str) -> dict[str, Any]:
-    """The annotations of a plain function by name, "return" too, strings evaluated.
+    """Return the annotations of a plain function by name, including "return", with strings evaluated.
 
-    A function inside a function may name what is local there, as far as it still can be found: what
-    it closes over, and the variables of the enclosing calls while they run, as they do when a
-    decorator brings us here. `where` names the function in a RegistrationError.
+    Annotations of a nested function may use local names, if they are still available: variables in its closure, and
+    variables of enclosing calls that are still running, as they are while a decorator runs. `where` names the function
+    in a RegistrationError.
     """
     try:
         try:
@@ -94,23 +92,23 @@ def resolved(function: Any, where: str) -> dict[str, Any]:
             f"{where}{_annotation_naming(function, error.name)} names {error.name!r}, which is not defined there "
             "at run time; import or define it before the function, outside `if TYPE_CHECKING:`"
         ) from error
-    except Exception as error:  # an annotation is any expression, and may fail in any way
+    except Exception as error:  # an annotation is any expression and may raise anything
         raise RegistrationError(f"{where}: an annotation cannot be evaluated: {error}") from error
 
 
 def is_annotated(function: Any) -> bool:
-    """Whether it can have annotations, right or wrong, which not everything that is called can."""
+    """Return whether an object can have annotations, valid or not."""
     try:
         return hasattr(function, "__annotations__")
-    except Exception:  # from Python 3.14 on, that evaluates them
+    except Exception:  # Python 3.14 evaluates them here
         return True
 
 
 def written_annotations(thing: Any) -> dict[str, Any]:
-    """The annotations that a class or function has of its own, as far as they can be evaluated; raises nothing.
+    """Return the annotations that a class or function has of its own, as far as they can be evaluated. Never raises.
 
-    Up to Python 3.13 they are what the class statement or `def` made them. From 3.14 on they are evaluated when they
-    are asked for, and may name what is not there: such a one is a ForwardRef. If one fails otherwise there are none.
+    Up to Python 3.13 these are the objects that the class statement or `def` stored. From 3.14 on they are evaluated
+    now; a name that cannot be resolved becomes a ForwardRef. If one fails otherwise, the result is empty.
     """
     if sys.version_info >= (3, 14):
         try:
@@ -123,42 +121,6 @@ def written_annotations(thing: Any) -> dict[str, Any]:
     return written
 
 
-def read_plainly(function: Any) -> tuple[list[inspect.Parameter], dict[str, Any]] | None:
-    """The parameters, and the hint of each and of "return", of a `def` or `async def` without decorators whose
-    annotations are classes; None for all others, and for what may have to be refused.
-
-    Of such, `inspect.signature` and `resolved` give the same, for four times the work: a server may have many tools.
-    """
-    if type(function) is not FunctionType or function.__dict__:  # where decorators leave what they wrapped
-        return None
-    code = function.__code__
-    if code.co_flags & _UNUSUAL or code.co_posonlyargcount:
-        return None
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if names[:1] in (("self",), ("cls",)):
-        return None
-    try:
-        written = function.__annotations__
-    except Exception:  # from Python 3.14 on they are evaluated now, and `resolved` says what is wrong
-        return None
-
-    hints = {name: NoneType if hint is None else hint for name, hint in written.items()}
-    if not all(isinstance(hint, type) for hint in hints.values()):
-        return None
-    defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ()), strict=False))
-    defaults |= function.__kwdefaults__ or {}
-    parameters = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD if at < code.co_argcount else inspect.Parameter.KEYWORD_ONLY,
-            default=defaults.get(name, _NONE),
-            annotation=hints.get(name, _NONE),
-        )
-        for at, name in enumerate(names)
-    ]
-    return parameters, {**dict.fromkeys((*names, "return"), _NONE), **hints}
-
-
 def _local_names(function: Any) -> dict[str, Any]:
     names: dict[str, Any] = {}
     enclosing = function.__qualname__.split(".<locals>")[:-1]
@@ -167,15 +129,15 @@ def _local_names(function: Any) -> dict[str, Any]:
     frame = inspect.currentframe() if prefixes else None
     while frame is not None:
         if frame.f_code.co_qualname in prefixes and frame.f_globals is function.__globals__:
-            # Outermost frames come last, and must not hide the names of inner ones. Python keeps the names that a
-            # function's annotations use nowhere else while the function around it runs.
+            # Outer frames come last and must not hide names of inner ones. Python keeps the names that only a
+            # function's annotations use while the enclosing function runs.
             names = {**inspect.getargvalues(frame).locals, **names}
         frame = frame.f_back
 
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
             names[name] = cell.cell_contents
-        except ValueError:  # not yet assigned
+        except ValueError:  # not assigned yet
             continue
     return names
 
@@ -188,7 +150,9 @@ def _annotation_naming(function: Any, name: str | None) -> str:
 
 
 def own_hints(hints: dict[str, Any], plain: Any, slots: list[inspect.Parameter]) -> dict[str, Any]:
-    """The hint of each parameter: the plain function's, but what a decorator put into a signature of its own."""
+    """Return the hint of each parameter. Hints that a decorator put into its own signature win over the plain
+    function's.
+    """
     written = getattr(plain, "__annotations__", {})
     own = {
         slot.name: hints[slot.name]
@@ -201,7 +165,7 @@ def own_hints(hints: dict[str, Any], plain: Any, slots: list[inspect.Parameter])
 
 
 def find_kind(hint: Any, kind: type) -> type | None:
-    """`kind` or the subclass of it that a hint is, also as Optional, Annotated or generic; None if it is neither."""
+    """Return `kind`, or its subclass that a hint is, also inside Optional, Annotated or a generic; None without one."""
     origin = typing.get_origin(hint)
     if origin is Annotated:
         return find_kind(hint.__origin__, kind)
@@ -213,7 +177,7 @@ def find_kind(hint: Any, kind: type) -> type | None:
 
 
 def plain_field(slot: inspect.Parameter, hint: Any) -> tuple[Any, ...] | None:
-    """A parameter as a field for msgspec.defstruct, if that takes no second look; else None: then `hints` has one."""
+    """Return a parameter as a field for msgspec.defstruct, or None if `hints` must read it."""
     if hint not in PLAIN_TYPES:
         return None
     if slot.default is _NONE:
@@ -222,7 +186,7 @@ def plain_field(slot: inspect.Parameter, hint: Any) -> tuple[Any, ...] | None:
 
 
 def may_need_pydantic(hint: Any) -> bool:
-    """Whether pydantic may have to read a hint, without a close look at it."""
+    """Return whether pydantic may be needed to read a hint, by a quick check."""
     if hint in PLAIN_TYPES or hint is None or hint is _NONE:
         return False
     return "pydantic" in sys.modules or _has_union(hint)
@@ -233,9 +197,9 @@ def _has_union(hint: Any) -> bool:
 
 
 def untyped_context(function: Any, kind: str = "") -> tuple[str, str] | None:
-    """The parameter that is named as a context and has no annotation, and how to write it; None if there is none.
+    """Return the name of an unannotated context parameter and how to write it, or None.
 
-    `kind` is the class to write, by default the one of ours that fits the function.
+    `kind` is the class to suggest; by default the context class that fits the function.
     """
     try:
         slots = inspect.signature(function).parameters

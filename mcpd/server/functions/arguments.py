@@ -1,8 +1,7 @@
-"""Arguments that the strict decoder refused: repaired where that is safe, else refused in words.
+"""The slow path of `signature`: arguments that the strict decoder refused are repaired, or refused with a text.
 
-The slow path of `signature`, never walked by arguments that fit. The words go to a model, which has to
-find its mistake from them: one line per problem, the argument's name first, JSON's names for types,
-the allowed values where there are only some. Spec: 2025-11-25 server/tools, SEP-1303.
+The text is for a model, which has to find its mistake from it: one line per problem, the argument's name first, JSON's
+names for types, and the allowed values of an enum. Spec: 2025-11-25 server/tools, SEP-1303.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from mcpd.server.functions.coercion import coerce, follow
 from mcpd.server.functions.results import dec_hook
 from mcpd.server.functions.type_hooks import complete
 
-# msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
-# Patterns are compiled by `re` when they are first needed.
+# msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object. `re` compiles these
+# patterns when they are first used.
 _WHERE = r"(?s)(.*) - at (`key` in )?`\$(.*)`\Z"
 _MISSING = r"(?s)Object missing required field `(.*)`\Z"
 _UNKNOWN = r"(?s)Object contains unknown field `(.*)`\Z"
 _STEP = r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])"
 
-# Strangers' names are the peer's text: so many of them, and so much of each.
+# Unknown names come from the peer, so their number and length are limited.
 _MANY: Final = 20
 _LONG: Final = 60
 
 
 class ArgumentParser:
-    """Parses the arguments of one function: a struct of them, and the type of further ones (None: it takes no others).
+    """Parses the arguments of one function into a struct, and further arguments into values of one type (None: none).
 
     `reserved` is the name of the context parameter, which no argument may have.
     """
@@ -47,17 +46,17 @@ class ArgumentParser:
         self._reserved = reserved
         self._schema = schema
         self.is_incomplete = False
-        """Whether values lack defaults when they are decoded (`defaults`)."""
+        """Whether decoded values may lack defaults (see `type_hooks.complete`)."""
 
     def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, dict[str, Any]]:
-        """Arguments from JSON, coerced by the schema, and further ones; b"" and null are no arguments.
+        """Return arguments from JSON, coerced by the schema, and further ones. b"" and null mean no arguments.
 
-        Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
+        Raises ArgumentsError if they do not fit, InvalidParams if they are not a JSON object.
         """
         return self._made(read_object(raw, "arguments"), ArgumentsError)
 
     def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, dict[str, Any]]:
-        """Arguments that came as strings or null, coerced by the schema. Raises InvalidParams if they do not fit."""
+        """Return arguments from strings or None, coerced by the schema. Raises InvalidParams if they do not fit."""
         return self._made(dict(values), InvalidParams)
 
     def _made(
@@ -85,7 +84,6 @@ class ArgumentParser:
         return made, extra
 
     def _problems(self, values: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
-        """A line for each argument that is wrong, missing or not known."""
         types = {}
         for field in msgspec.structs.fields(self._struct):
             types[field.encode_name] = field.type
@@ -106,7 +104,7 @@ class ArgumentParser:
 
 
 def _converted(value: Any, kind: Any) -> Any:
-    # By way of JSON: msgspec.convert has other rules for some types, and none for Raw.
+    # Through JSON, because msgspec.convert has other rules for some types, and none for Raw.
     return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
 
 
@@ -124,13 +122,13 @@ def _line(name: str, message: str, schema: dict[str, Any]) -> str:
 
 
 def _as_json(problem: str) -> str:
-    """A problem of a value that came as a string, with the way to write what is no string."""
+    """Add how to write a list or object to the problem of a value that came as a string."""
     is_compound = re.search(r"Expected `(array|object)[^`]*`, got `str`\Z", problem)
     return f"{problem}; write a JSON {is_compound[1]}" if is_compound else problem
 
 
 def _allowed(path: str, schema: dict[str, Any]) -> str | None:
-    """The values that `enum` allows at a path, if it leads through this schema to one."""
+    """Return the values of the `enum` at a path of this schema, if there is one."""
     found: Any = schema
     for name, index, _ in re.findall(_STEP, path):
         found = _inside(found, schema)
@@ -145,7 +143,6 @@ def _allowed(path: str, schema: dict[str, Any]) -> str | None:
 
 
 def _inside(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """Through references, and through the null beside the only real branch of an Optional."""
     schema = follow(schema, root)
     if isinstance(schema, dict) and "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if branch != {"type": "null"}]

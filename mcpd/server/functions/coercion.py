@@ -1,19 +1,18 @@
-"""Arguments as models send them, made into what the schema asks for, where only one reading is possible.
+"""Repairs arguments that models write in a slightly wrong form, if only one reading is possible.
 
-Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly that:
+Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly these cases:
 
-- a string for an integer, number, boolean, array, object or null, if the schema admits no string; booleans as Python
-  writes them too ("True"), and "1" or "0" where the schema admits no number;
+- a string for any other type, if the schema admits no string;
+- "True" and "False" for a boolean, and "1" or "0" if the schema admits no number;
 - an integral float (3.0) for an integer;
-- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`datetimes`);
-- null for a member that may be left out and does not admit it: then it is left out.
+- `2026-11-22 10:00` and the like for a datetime, if the schema's format is a Python type;
+- null for an optional member that does not admit null, which is then left out.
 
-Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
-"+3" and "007". Arguments that already fit their schema come back unchanged: what a schema admits is
-always over-estimated, never under-estimated, so a string is only touched where no string could be right.
+Anything else stays an error: 3 for a string, "3.0" for an integer, "yes" for a boolean, " 3", "+3" and "007". Arguments
+that fit their schema come back unchanged, because the set of admitted types is always over-estimated.
 
-Works on any JSON Schema, ours or one given as JSON, and does not validate: that is the caller's next
-step. Never raises, never changes its input, follows no reference out of the document.
+Works on any JSON Schema, generated or given as JSON. Does not validate, never raises, never changes its input, and
+follows no reference out of the document.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ DATETIME_FORMATS: Final = {
     "python time": "time",
     "python timedelta": "duration",
 }
-"""Formats that stand for a type of Python in schemas that are not plain yet, and what they are in plain ones."""
+"""Formats that mark a Python type in schemas that are not plain yet, and the formats that plain schemas show."""
 
-# No date is longer, and what comes next would take seconds for megabytes.
+# Longer texts are not dates, and parsing megabytes would take seconds.
 _LONGEST: Final = 100
 
 _UTC: Final = r"(?i) ?(?:utc|gmt|z)\Z"
@@ -43,7 +42,7 @@ _CLOCK: Final = r"(-?)(?:(\d{1,6}) days?,? )?(\d{1,4}):([0-5]\d)(?::([0-5]\d(?:\
 
 
 def reread(value: Any, kind: str) -> Any:
-    """A string or number as `kind`, one of DATETIME_FORMATS, is written in JSON; unchanged if it is none."""
+    """Return a string or number as JSON of `kind`, a key of DATETIME_FORMATS; unchanged if it cannot be read."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return value
     try:
@@ -61,7 +60,7 @@ def _datetime(value: Any) -> datetime.datetime | None:
 
 def _date(value: Any) -> datetime.date | None:
     found = _datetime(value)
-    # With a time of day it would be more than was asked for.
+    # A value with a time of day is more than a date.
     return found.date() if found is not None and found.time() == datetime.time() else None
 
 
@@ -86,7 +85,7 @@ def _timedelta(value: Any) -> datetime.timedelta | None:
 
     sign, days, hours, minutes, seconds = clock.groups()
     found = datetime.timedelta(int(days or 0), float(seconds or 0), minutes=int(minutes), hours=int(hours))
-    # str() of a negative timedelta writes the sign of the days alone: -1 day, 23:00:00 is an hour less than nothing.
+    # str() of a negative timedelta puts the sign on the days only: "-1 day, 23:00:00" means -1 hour.
     if sign and days:
         return found - 2 * datetime.timedelta(int(days))
     return -found if sign else found
@@ -102,36 +101,36 @@ _MAKERS: Final = {
 _ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _NONE: Final[frozenset[str]] = frozenset()
 
-# JSON's own grammar: what float() and int() take beyond it ("1_0", "inf", " 3") is not meant.
-# Compiled by `re` when they are first needed.
+# JSON's own grammar: float() and int() accept more ("1_0", "inf", " 3"), which is not meant. `re` compiles these
+# patterns when they are first used.
 _INTEGER = r"-?(?:0|[1-9][0-9]{0,300})\Z"
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z"
 
-# Beyond this a float no longer names one integer.
+# Larger floats are not exact integers.
 _EXACT_FLOAT: Final = 2**53
 
-# So many values are looked at, on the event loop: of more than models write, nothing is repaired.
+# Limits the work on the event loop. Models never write as many values.
 _MOST_VALUES: Final = 10_000
 
-# A list of objects with members that are lists again: deeper, models do not stringify.
+# Models do not write deeper structures as strings.
 _DEPTH: Final = 4
 
 
 def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """`arguments` with each value repaired that can only be meant as what `schema` asks for.
+    """Return `arguments` with each value repaired that can only mean what `schema` requires.
 
-    The same object if there was nothing to do.
+    Returns the same object if there was nothing to do.
     """
     return _Coercion(schema).members(arguments, schema, _DEPTH) if arguments else arguments
 
 
 def admitted_types(schema: Any, root: dict[str, Any]) -> frozenset[str]:
-    """The JSON types that a schema in the document `root` may admit."""
+    """Return the JSON types that a schema in the document `root` may admit."""
     return _Coercion(root)._admits(schema)
 
 
 def follow(schema: Any, root: dict[str, Any]) -> Any:
-    """`schema`, or what its chain of local `$ref`s leads to; None if that leads nowhere or in a circle."""
+    """Return `schema`, or the target of its chain of local `$ref`s; None for a missing target or a circle."""
     seen = set()
     while isinstance(schema, dict) and "$ref" in schema:
         reference = schema["$ref"]
@@ -143,7 +142,7 @@ def follow(schema: Any, root: dict[str, Any]) -> Any:
 
 
 class _Coercion:
-    """One call: the document that references point into, and what was found out about it."""
+    """One call: the document that references point into, and the types found for its references."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -151,7 +150,6 @@ class _Coercion:
         self._left = _MOST_VALUES
 
     def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
-        """An object with its members repaired."""
         schema = self._branch(schema, value, "object", "properties", "additionalProperties")
         if schema is None:
             return value
@@ -159,7 +157,7 @@ class _Coercion:
         properties = schema.get("properties")
         if not isinstance(properties, dict):
             properties = {}
-        # With patterns, additionalProperties speaks of fewer names than it seems to.
+        # With patternProperties, additionalProperties applies to fewer names.
         rest = None if "patternProperties" in schema else schema.get("additionalProperties")
         if not self._may_look_at(value):
             return value
@@ -175,7 +173,7 @@ class _Coercion:
         return {**value, **changed} if changed else value
 
     def _unset(self, value: dict[str, Any], schema: dict[str, Any], properties: dict[str, Any]) -> set[str]:
-        """The members that are null where only leaving them out can be meant: so models write "the default"."""
+        """Return the members that are null but can only mean "leave out": models write null for "the default"."""
         required = schema.get("required")
         needed = required if isinstance(required, list) else ()
         return {
@@ -188,7 +186,6 @@ class _Coercion:
         }
 
     def items(self, value: list[Any], schema: Any, depth: int) -> list[Any]:
-        """An array with its items repaired."""
         schema = self._branch(schema, value, "array", "items", "prefixItems")
         if schema is None:
             return value
@@ -210,7 +207,6 @@ class _Coercion:
         return self._left >= 0
 
     def value(self, value: Any, schema: Any, depth: int) -> Any:
-        """One value repaired, then what is in it."""
         if not isinstance(schema, dict):
             return value
 
@@ -232,13 +228,12 @@ class _Coercion:
         return value
 
     def _moment(self, value: Any, schema: Any) -> Any:
-        """A date, time or duration reread, if any string is meant as one of that kind."""
+        """Reread a date, time or duration if all string branches have the same format."""
         kinds = set(self._string_formats(schema, 8))
         kind = kinds.pop() if len(kinds) == 1 else None
         return reread(value, kind) if kind in DATETIME_FORMATS else value
 
     def _string_formats(self, schema: Any, depth: int) -> Iterator[Any]:
-        """The `format` of each branch that admits a string."""
         schema = follow(schema, self._root)
         branches = schema.get("anyOf", schema.get("oneOf")) if isinstance(schema, dict) else None
         if isinstance(branches, list) and depth:
@@ -250,13 +245,13 @@ class _Coercion:
             yield schema.get("format")
 
     def _admits(self, schema: Any) -> frozenset[str]:
-        """The JSON types a schema may admit; more rather than fewer where it is hard to say."""
+        """Return the JSON types that a schema may admit; rather too many than too few."""
         if schema is False:
             return _NONE
         if not isinstance(schema, dict):
             return _ALL
         if "$ref" in schema:
-            # What stands beside it can only narrow that down, and before 2019-09 did not count at all.
+            # Keywords beside `$ref` can only narrow the type, and did not count before 2019-09.
             return self._admits_reference(schema["$ref"])
 
         admitted = _ALL
@@ -278,14 +273,14 @@ class _Coercion:
         if not isinstance(reference, str):
             return _ALL
         if reference not in self._admitted:
-            # Seen again on the way down, a reference admits anything: that ends recursion, and errs on the safe side.
+            # A reference that is reached again admits anything, which ends the recursion safely.
             self._admitted[reference] = _ALL
             target = follow({"$ref": reference}, self._root)
             self._admitted[reference] = _ALL if target is None else self._admits(target)
         return self._admitted[reference]
 
     def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
-        """The one schema that says what is inside an array or object: `schema`, or its only branch that can."""
+        """Return the schema that describes the inside of an array or object: `schema`, or its only branch that can."""
         for _ in range(8):
             schema = follow(schema, self._root)
             if not isinstance(schema, dict):
@@ -304,7 +299,7 @@ class _Coercion:
         return None
 
     def _is_other(self, branch: Any, value: Any) -> bool:
-        """Whether an object cannot be meant by a branch: what it needs is missing, or its kind is another one."""
+        """Return whether an object cannot match a branch: a required member is missing or a constant differs."""
         branch = follow(branch, self._root)
         if not isinstance(branch, dict) or not isinstance(value, dict):
             return False
@@ -333,12 +328,11 @@ def _names(types: Any) -> frozenset[str]:
     if not isinstance(types, list):
         return _ALL
     names = frozenset(name for name in types if isinstance(name, str))
-    # A number may always be integral.
+    # A number may be integral.
     return names | {"integer"} if "number" in names else names
 
 
 def _type_of(value: Any) -> str:
-    """The JSON type of a value of `enum` or `const`."""
     for kind, name in _TYPE_NAMES:
         if isinstance(value, kind):
             return name
@@ -356,13 +350,13 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 
 def _parsed(text: str, admitted: frozenset[str]) -> Any:
-    """What a string stands for where no string is admitted; itself if that is nothing admitted."""
+    """Return the value that a string represents, or the string itself if that value is not admitted."""
     if "integer" in admitted and re.match(_INTEGER, text):
         return int(text)
 
     if "number" in admitted and re.match(_NUMBER, text):
         number = float(text)
-        # "1e999" is infinite as a float, and JSON has no infinity.
+        # JSON has no infinity, but "1e999" is infinite as a float.
         return number if abs(number) != float("inf") else text
 
     if text in _WORDS:

@@ -1,11 +1,10 @@
-"""Dependencies: called before the function that wants what they give, and closed after it.
+"""`Depends` and its resolution: functions whose results become parameters of a tool, resource or prompt.
 
-Theory of operation. `read` makes a `Source` of each `Depends` when a function is registered, and of what that depends
-on: who takes the context, which arguments, which other sources. For a call `Calling` asks them one after another, in
-the order of the parameters; plain functions run in threads. What was given is kept in `_Held`, which belongs to the
-request: whatever runs for it finds the same values there. Whoever began it closes it, the last opened first, with the
-exception that ended the call. One cannot be closed while a plain function still runs in its thread and uses it: a call
-that is cancelled meanwhile waits for that.
+Theory of operation. `read` makes a `Source` of each `Depends` when a function is registered, and of its own
+dependencies. For a call, `Calling` calls the sources one after another, in the order of the parameters; plain functions
+run in threads. Values are kept in `_Values`, which belongs to the request, so everything that runs for it shares them.
+Whoever created it closes it: the last opened first, with the exception that ended the call. A source cannot be closed
+while a plain function uses it in a thread; a call that is cancelled meanwhile waits for that.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 class Dependency(Struct, frozen=True):
-    """What `Depends` leaves in a signature; without a function it is the class that the parameter is annotated with."""
+    """The mark that `Depends` leaves in a signature. Without a function it means the class of the annotation."""
 
     function: Callable[..., Any] | None
     use_cache: bool
@@ -77,35 +76,35 @@ def Depends(function: None = None, *, use_cache: bool = True) -> Any: ...
 
 
 def Depends(function: Any = None, *, use_cache: bool = True) -> Any:  # noqa: N802 - the field's name for it
-    """A parameter whose value `function` gives: `db: Annotated[Database, Depends(get_db)]`, or `= Depends(get_db)`.
+    """A parameter whose value comes from `function`: `db: Annotated[Database, Depends(get_db)]` or `= Depends(get_db)`.
 
-    Clients neither see such a parameter nor can they set it. `function` is called before the function that wants it,
-    once for each request however many want it (`use_cache=False`: each time). It may be `async def` or not, and take
-    a Context, dependencies of its own, and arguments of the call by their names. What a generator yields, or a context
-    manager gives, is closed after the call, in reverse order, with the exception that ended the call if there was one.
-    Without a function it is the class that the parameter is annotated with.
+    Clients neither see such a parameter nor set it. `function` is called before the function that depends on it, once
+    per request for all parameters that name it (`use_cache=False`: each time). It may be `def` or `async def`, and take
+    a Context, its own dependencies, and arguments of the call by name. A generator is resumed, or a context manager
+    left, after the call, in reverse order, with the exception that ended the call if there was one. Without a function
+    the class of the annotation is called.
     """
     return Dependency(function, use_cache)
 
 
 def dependency_of(slot: Slot, hint: Any) -> Dependency | None:
-    """What `Depends` says of a parameter; None if there is none: then its value comes from the client."""
+    """Return the dependency of a parameter, or None if its value comes from the client."""
     if isinstance(slot.default, Dependency):
         found = slot.default
     else:
-        noted = _noted(hint)
+        noted = _dependency_in(hint)
         if noted is None:
             return None
         found = noted
     return Dependency(_class_of(hint), found.use_cache) if found.function is None else found
 
 
-def _noted(hint: Any) -> Dependency | None:
-    """The one in an `Annotated`, wherever in a hint it stands: overlooked, it would be the client's to give."""
+def _dependency_in(hint: Any) -> Dependency | None:
+    """Return the dependency in an `Annotated`, at any depth. If one were missed, clients could set the parameter."""
     for item in getattr(hint, "__metadata__", ()):
         if isinstance(item, Dependency):
             return item
-    found = map(_noted, typing.get_args(hint)) if typing.get_origin(hint) is not typing.Literal else ()
+    found = map(_dependency_in, typing.get_args(hint)) if typing.get_origin(hint) is not typing.Literal else ()
     return next((one for one in found if one is not None), None)
 
 
@@ -117,7 +116,7 @@ def _class_of(hint: Any) -> Callable[..., Any] | None:
 
 
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
-"""The functions that are called instead of others, see `Server.override`."""
+"""Replacements by dependency, see `Server.override`."""
 
 _Make: TypeAlias = Callable[[Any], Any]
 
@@ -125,37 +124,38 @@ _NONE = inspect.Parameter.empty
 
 
 class Source(Struct, frozen=True, eq=False):
-    """A function that gives the value of a parameter, and what it wants itself."""
+    """A function that returns the value of a parameter, and what it takes itself."""
 
     function: Callable[..., Any]
     enter: Callable[..., Any]
-    """The function, or what makes a context manager of a generator."""
+    """The function, or a context manager for a generator."""
     is_async: bool
-    """Whether it is called on the event loop's thread."""
+    """Whether it runs on the event loop's thread."""
     use_cache: bool
     context: tuple[str, _Make] | None
     arguments: Sequence[str]
-    """The parameters that are arguments of the call."""
+    """The parameters that receive arguments of the call."""
     sources: Mapping[str, Source]
     takes_arguments: bool
-    """Whether it, or one that it depends on, takes arguments of the call."""
+    """Whether it or one of its dependencies takes arguments of the call."""
 
 
 def read(
     dependency: Dependency, arguments: Sequence[str], where: str, outer: tuple[Callable[..., Any], ...] = ()
 ) -> Source:
-    """The source that a parameter names. `arguments` are those of the call, `where` names the function for messages.
+    """Return the source for a dependency. `arguments` are the arguments of the call; `where` names the function in
+    messages.
 
-    `outer` are the functions that wait for it. Raises RegistrationError for what cannot be given.
+    `outer` are the functions that depend on it. Raises RegistrationError for a dependency that cannot be called.
     """
     function = dependency.function
     if function is None or not callable(function):
-        raise RegistrationError(f"{where}: Depends takes a function, or stands beside a class, not {function!r}")
+        raise RegistrationError(f"{where}: Depends takes a function, or no argument beside a class; got {function!r}")
     plain = plain_function(getattr(function, "__init__", None) if isinstance(function, type) else function)
     name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
     where = f"{where}, dependency {name}"
     if not isinstance(function, Hashable):
-        raise RegistrationError(f"{where}: it cannot be hashed, so nobody could know it again")
+        raise RegistrationError(f"{where}: it is not hashable, so its value cannot be cached")
     if function in outer:
         raise RegistrationError(f"{where}: it depends on itself")
 
@@ -178,14 +178,16 @@ def read(
             sources[slot.name] = read(inner, arguments, where, (*outer, function))
         elif kind is not None:
             if is_on_loop and getattr(kind, "is_for_threads", False):
-                raise RegistrationError(f"{where}: it is async: it takes a Context, and awaits what that does")
+                raise RegistrationError(
+                    f"{where}: it is async; annotate the parameter as Context and await its methods"
+                )
             context = slot.name, getattr(kind, "_of", _as_it_is)
         elif slot.name in arguments:
             taken.append(slot.name)
         elif slot.default is _NONE:
             raise RegistrationError(
-                f"{where}, parameter {slot.name!r}: nothing gives it a value; it is no argument of the call, has no "
-                "default, and neither Depends nor a Context stands there"
+                f"{where}, parameter {slot.name!r}: it has no value: it is not an argument of the call and has no "
+                "default; give it one, Depends or a Context"
             )
     return Source(
         function=function,
@@ -200,19 +202,20 @@ def read(
 
 
 def _parameters(function: Callable[..., Any], plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
-    """The parameters that may be given, each with its annotation."""
     hints = resolved(plain, where) if is_annotated(plain) else {}
     try:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return []  # a class without a signature, such as dict: it is called with nothing
+        return []  # a class without a signature, such as dict, is called without arguments
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = []
     for slot in slots:
         if slot.kind in by_name:
             found.append((slot, hints.get(slot.name, slot.annotation)))
         elif slot.kind is inspect.Parameter.POSITIONAL_ONLY and slot.default is _NONE:
-            raise RegistrationError(f"{where}, parameter {slot.name!r}: values come by name, so it is not positional")
+            raise RegistrationError(
+                f"{where}, parameter {slot.name!r}: values are passed by name, so it cannot be positional only"
+            )
     return found
 
 
@@ -224,7 +227,7 @@ def _as_it_is(context: Any) -> Any:
 
 
 class Calling:
-    """One function, and what gives the values of those of its parameters that are no arguments."""
+    """One function with dependencies."""
 
     def __init__(
         self,
@@ -243,16 +246,16 @@ class Calling:
         self._instead: dict[tuple[Callable[..., Any], bool], Source] = {}
 
     async def call(self, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
-        """Call the function with the arguments `values`, what `context` has beside them, and its dependencies."""
-        held: _Held | None = exchange.dependencies
-        if held is not None:  # something of the same request has begun it, and closes it
+        """Call the function with the arguments `values`, the further values `context`, and its dependencies."""
+        held: _Values | None = exchange.dependencies
+        if held is not None:  # created for the same request, which will close it
             return await self._call(held, values, context, exchange)
 
-        exchange.dependencies = held = _Held()
+        exchange.dependencies = held = _Values()
         try:
             result = await self._call(held, values, context, exchange)
         except GeneratorExit:
-            raise  # nothing can be awaited any more
+            raise  # nothing can be awaited now
         except BaseException as error:
             await held.close(error)
             raise
@@ -261,15 +264,15 @@ class Calling:
         await held.close(None)
         return result
 
-    async def _call(self, held: _Held, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
-        frame = _Frame(self, held, values, exchange)
+    async def _call(self, held: _Values, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
+        frame = _Call(self, held, values, exchange)
         given = {name: await frame.value_of(source) for name, source in self._sources.items()}
         if self._is_async:
             return await self._function(**values, **context, **given)
         return await ThreadStep(exchange).run(self._function, values | {**context, **given})
 
     def used(self, source: Source) -> Source:
-        """The source that is asked: another one, if `Server.override` says so."""
+        """Return the source to call: the replacement of an override if there is one."""
         if source.function not in self._overrides:
             return source
         key = self._overrides[source.function], source.use_cache
@@ -279,10 +282,10 @@ class Calling:
         return found
 
 
-class _Frame:
-    """One call. What depends on its arguments is kept here, and not for the whole request."""
+class _Call:
+    """One call. Values that depend on its arguments are kept here, not for the whole request."""
 
-    def __init__(self, calling: Calling, held: _Held, values: Mapping[str, Any], exchange: Exchange) -> None:
+    def __init__(self, calling: Calling, held: _Values, values: Mapping[str, Any], exchange: Exchange) -> None:
         self._calling = calling
         self._held = held
         self._arguments = values
@@ -290,7 +293,6 @@ class _Frame:
         self._kept: _Kept = {}
 
     async def value_of(self, source: Source) -> Any:
-        """What a source gives: what it gave before, if it was asked already."""
         source = self._calling.used(source)
         if not source.use_cache:
             return await self._make(source)
@@ -298,7 +300,7 @@ class _Frame:
         while (future := kept.get(source.function)) is not None:
             if future.done():
                 return future.result()
-            await asyncio.wait([future])  # something that runs beside this asks for it; if that fails, we do
+            await asyncio.wait([future])  # a concurrent call is making the value; if it fails, this one tries
 
         kept[source.function] = future = asyncio.get_running_loop().create_future()
         try:
@@ -316,7 +318,7 @@ class _Frame:
         if source.context is not None:
             name, make = source.context
             values[name] = make(self._exchange)
-        opened = _Opened(source, self._exchange)
+        opened = _OpenSource(source, self._exchange)
         self._held.opened.append(opened)
         return await opened.open(values)
 
@@ -324,17 +326,17 @@ class _Frame:
 _Kept: TypeAlias = dict[Callable[..., Any], "asyncio.Future[Any]"]
 
 
-class _Held:
-    """What the dependencies of one request gave, and what of it has to be closed."""
+class _Values:
+    """The values of one request's dependencies, and the sources to close."""
 
     def __init__(self) -> None:
         self.kept: _Kept = {}
-        self.opened: list[_Opened] = []
+        self.opened: list[_OpenSource] = []
 
     async def close(self, error: BaseException | None) -> None:
-        """Close all, the last opened first, each with what ended the call; what one raises is told to those before.
+        """Close all sources, the last opened first. An exception raised by one is passed to the remaining ones.
 
-        Raises what ended it then, unless that is `error` itself.
+        Raises the exception that ended the call then, unless that is `error` itself.
         """
         ended = error
         while self.opened:
@@ -346,11 +348,11 @@ class _Held:
             if ended is not None and ended is not error:
                 raise ended
         finally:
-            del ended, error  # this frame is in their tracebacks
+            del ended, error  # avoids a cycle with their tracebacks
 
 
-class _Opened:
-    """What one source gave. All its steps see the same context variables, as if they were one function's."""
+class _OpenSource:
+    """One source that was called. All its steps share context variables, as steps of one function would."""
 
     def __init__(self, source: Source, exchange: Exchange) -> None:
         self._source = source
@@ -360,7 +362,6 @@ class _Opened:
         self._async_manager: AbstractAsyncContextManager[Any] | None = None
 
     async def open(self, values: dict[str, Any]) -> Any:
-        """Its value. What has begun, and was cancelled then, is closed by `close`."""
         if self._source.is_async:
             given = self._source.enter(**values)
             if given.__class__ is CoroutineType:
@@ -387,7 +388,7 @@ class _Opened:
         return given
 
     async def close(self, error: BaseException | None) -> None:
-        """End it. Nothing that was raised is kept from those that come after, whatever it says."""
+        """Close the source. Exceptions are passed on, whatever `__exit__` returns."""
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         try:
             if self._async_manager is not None:
@@ -402,14 +403,14 @@ class _Opened:
 
 
 def _is_own(given: Any, kind: type, source: Source, method: str) -> bool:
-    """Whether what a source gave is there to be entered, and not an open thing that happens to have the methods."""
+    """Return whether a result is to be entered, and is not an open object that merely has the methods."""
     if isinstance(source.function, type):
         return hasattr(source.function, method)
     return kind in type(given).__mro__
 
 
 class Override:
-    """One function that is called instead of another, from now on; as a context manager until the end of the block."""
+    """A replacement for one dependency, active at once; as a context manager, until the end of the block."""
 
     def __init__(
         self,
@@ -419,16 +420,14 @@ class Override:
     ) -> None:
         for given in (dependency, replacement):
             if not callable(given):
-                raise RegistrationError(
-                    f"override: give the function that stands in Depends, and another; not {given!r}"
-                )
+                raise RegistrationError(f"override: pass the function in Depends and its replacement; got {given!r}")
         self._overrides = overrides
         self._dependency = dependency
         self._before = overrides.get(dependency)
         overrides[dependency] = replacement
 
     def end(self) -> None:
-        """What was called before is called again."""
+        """Restore what was called before."""
         if self._before is None:
             self._overrides.pop(self._dependency, None)
         else:

@@ -1,9 +1,8 @@
-"""Docstrings: the text that tells a model what a function does, and what each parameter is.
+"""Reads docstrings: the description of a function and of each parameter.
 
-Reads the three common layouts, also mixed: Google ("Args:" with an indented block), NumPy
-("Parameters" underlined with dashes) and reST (":param name: text"). What it does not recognise
-stays part of the description: no docstring is an error. Never imports or runs anything, and never
-looks at signatures; which of the described parameters exist is the caller's to know.
+Reads the three common layouts, also mixed: Google ("Args:" with an indented block), NumPy ("Parameters" underlined with
+dashes) and reST (":param name: text"). Everything else stays part of the description, so no docstring is an error. Does
+not look at signatures.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ _TITLE_LENGTH = 60
 
 
 class Docstring(Struct, frozen=True):
-    """What a docstring says: its text without the parameter sections, and the text of each parameter."""
+    """A docstring's text without its parameter sections, and the text of each parameter."""
 
     description: str
     parameters: dict[str, str]
 
     @property
     def title(self) -> str | None:
-        """The first line without its full stop, if it is short enough to be a heading and ends a paragraph."""
+        """The first line without its full stop, if it is short and is a paragraph of its own; otherwise None."""
         first, _, rest = self.description.partition("\n")
         if not first or len(first) > _TITLE_LENGTH or (rest and not rest.startswith("\n")):
             return None
@@ -33,7 +32,7 @@ class Docstring(Struct, frozen=True):
 
 
 def parse(text: str | None) -> Docstring:
-    """Take a docstring apart, cleaned as `inspect.getdoc` gives it; None is an empty one."""
+    """Read a docstring as `inspect.getdoc` returns it. None means an empty one."""
     lines = text.split("\n") if text else []
     kept: list[str] = []
     parameters: dict[str, str] = {}
@@ -48,22 +47,21 @@ def parse(text: str | None) -> Docstring:
 
 
 def _may_begin(line: str) -> bool:
-    """Whether a line may begin a section or a field, or underline the header of one."""
     return line.startswith((":", "---")) or line.rstrip().endswith(":")
 
 
 PARAMETER_SECTIONS = frozenset(
     ("args", "arguments", "keyword args", "keyword arguments", "other parameters", "parameters", "params")
 )
-# What a function raises is for the programmer who calls it; a model gets the error itself.
+# Exceptions are for programmers; a model receives the error itself.
 _DROPPED_SECTIONS = PARAMETER_SECTIONS | {"raises"}
 
 _PARAMETER_FIELDS = frozenset(("arg", "argument", "key", "keyword", "param", "parameter"))
 _DROPPED_FIELDS = _PARAMETER_FIELDS | {"except", "exception", "raise", "raises", "rtype", "type"}
 
-# Patterns are compiled by `re` when they are first needed: a server of one-line docstrings never needs them.
+# `re` compiles these patterns when they are first used.
 _GOOGLE_HEADER = r"([A-Za-z][A-Za-z ]*):\s*$"
-# Also as a list, with the name in backticks or bold, and with a dash in place of the colon.
+# Also as a list, with the name in backticks or bold, or with a dash instead of the colon.
 _GOOGLE_ENTRY = (
     r"(?:[-*+]\s+)?(?:\*\*|`)?\*{0,2}(\w+)(?:\*\*|`)?(?:\s*\(.*?\))?(?:\*\*|`)?"
     r"(?:\s*:|\s+(?:--?|[–—])(?=\s))(?:\s+(.*))?$"
@@ -73,7 +71,7 @@ _REST_FIELD = r":(\w+)(?:\s+([^:]+?))?\s*:(?:\s+(.*))?$"
 
 
 def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str]) -> int:
-    """Handle the section, field or plain line that begins at `at`; gives the index behind it."""
+    """Read the section, field or plain line that begins at `at`. Returns the index after it."""
     line = lines[at]
     if _is_underlined(lines, at):
         end = _numpy_end(lines, at + 2)
@@ -91,7 +89,7 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
             if name in PARAMETER_SECTIONS:
                 entries, unread = _google_entries(lines[at + 1 : end])
                 parameters.update(entries)
-                if unread:  # prose, or a form that is not known: the model reads it as it stands
+                if unread:  # prose, or an unknown form: the model reads it unchanged
                     kept += [line, *unread, ""]
             return end
     elif line.startswith(":") and (field := re.match(_REST_FIELD, line)):
@@ -99,7 +97,7 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
         end = _indented_end(lines, at + 1)
         body = _joined([field[3] or "", *lines[at + 1 : end]])
         if kind in _PARAMETER_FIELDS and field[2] and field[2].strip():
-            # ":param int days: text" puts the type before the name.
+            # ":param int days: text" has the type before the name.
             parameters[field[2].split()[-1].lstrip("*")] = body
         if kind in _DROPPED_FIELDS:
             return end
@@ -112,7 +110,7 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
 
 
 def _indented_end(lines: list[str], at: int) -> int:
-    """The index behind the indented block that begins at `at`; blank lines inside belong to it."""
+    """Return the index after the indented block that begins at `at`; it includes blank lines inside."""
     end = at
     for index in range(at, len(lines)):
         line = lines[index]
@@ -124,7 +122,6 @@ def _indented_end(lines: list[str], at: int) -> int:
 
 
 def _numpy_end(lines: list[str], at: int) -> int:
-    """The index of the next underlined header, or the end."""
     for index in range(at, len(lines) - 1):
         if _is_underlined(lines, index):
             return index
@@ -137,7 +134,7 @@ def _is_underlined(lines: list[str], at: int) -> bool:
 
 
 def _google_entries(block: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The text of each parameter, and the lines before the first one."""
+    """Return the text of each parameter, and the lines before the first one."""
     level = next((_indent(line) for line in block if line.strip()), 0)
     entries: dict[str, list[str]] = {}
     current: list[str] = []
@@ -170,7 +167,6 @@ def _indent(line: str) -> int:
 
 
 def _joined(lines: list[str]) -> str:
-    """Wrapped lines as one, paragraphs kept apart."""
     paragraphs: list[list[str]] = [[]]
     for line in lines:
         if stripped := line.strip():

@@ -1,7 +1,9 @@
-"""What a parameter or a return annotation is read as: by msgspec wherever it can, else by pydantic.
+"""Which library reads a parameter or return annotation, msgspec or pydantic, and in which form.
 
-`argument` makes a parameter a field of the struct that takes a function's arguments; `readable` brings one hint to a
-form that msgspec decodes. Never sees values. Raises RegistrationError with what to write instead.
+`argument` makes a parameter a field of the struct that holds a function's arguments; `readable` converts one hint to a
+form that msgspec decodes. Metadata in `Annotated`, also from pydantic's `Field` and annotated-types, becomes msgspec's
+`Meta`. If `Meta` cannot express it, pydantic reads the hint through a stand-in class. Neither library is imported
+before it is needed: their objects are recognized by the modules of their classes. Never sees values.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from mcpd.server.functions.type_hooks import UNION, StandIn, is_pydantic_here, p
 LIMITS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 
 _LIBRARIES = ("pydantic", "pydantic_core", "pydantic_extra_types", "annotated_types")
-# What of these libraries is a limit and nothing else.
+# Classes of annotated-types that only express limits.
 _PLAIN_LIMITS = ("Ge", "Gt", "Le", "Lt", "Interval", "MultipleOf", "MinLen", "MaxLen", "Len", "DocInfo", "Unit")
 
 
 class BeyondMsgspecError(Exception):
-    """msgspec cannot read this hint as it is meant; the text says what it is about."""
+    """msgspec cannot read this hint as it is meant. The text names the reason."""
 
 
 def in_msgspec_terms(hint: Any) -> Any:
-    """A hint with all metadata as `Meta`; limits go to the members of a union that they fit.
+    """Return a hint with all metadata as `Meta`. Limits go to the members of a union that they fit.
 
-    Raises BeyondMsgspecError, or TypeError or ValueError if the metadata contradict themselves.
+    Raises BeyondMsgspecError, or TypeError or ValueError if the metadata contradict each other.
     """
     if reason := _foreign_type(hint):
         raise BeyondMsgspecError(reason)
@@ -45,7 +47,7 @@ def in_msgspec_terms(hint: Any) -> Any:
         inner = in_msgspec_terms(hint.__origin__)
         metadata = hint.__metadata__
         if typing.get_origin(inner) is Annotated and typing.get_origin(hint.__origin__) in (Union, UnionType):
-            # What was said inside is said here, unless something is said here already.
+            # Metadata of the union itself applies here, unless a description is given here.
             is_described = any(isinstance(item, str) or _text(item, "description") for item in metadata)
             metadata = metadata if is_described else (*inner.__metadata__, *metadata)
             inner = inner.__origin__
@@ -60,7 +62,7 @@ def in_msgspec_terms(hint: Any) -> Any:
 
 
 def _with_words_outside(hint: Any) -> Any:
-    """An optional type with what is said of it at the whole: msgspec forgets it of a record that stands beside None."""
+    """Copy the texts of an optional type to the whole, as msgspec drops them for a record beside None."""
     members = [part for part in typing.get_args(hint) if part is not NoneType]
     if typing.get_origin(hint) not in (Union, UnionType) or len(members) != 1:
         return hint
@@ -80,7 +82,7 @@ def _with_words_outside(hint: Any) -> Any:
 
 
 def rebuilt(hint: Any, change: Callable[[Any], Any]) -> Any:
-    """A generic type or union with `change` applied to its parts; the same object if they stay the same."""
+    """Return a generic type or union with `change` applied to its parts; the same object if nothing changes."""
     parts = typing.get_args(hint)
     if not parts or typing.get_origin(hint) is Literal:
         return hint
@@ -93,21 +95,21 @@ def rebuilt(hint: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def optional(hint: Any) -> Any:
-    """A hint that admits None too; what is said of the parameter stays outside, at the parameter."""
+    """Return a hint that admits None too. Metadata of the parameter stays outside."""
     if hint is Any or hint is None or hint is NoneType:
         return hint
-    if typing.get_origin(hint) is Annotated and not any(map(_does_more, hint.__metadata__)):
+    if typing.get_origin(hint) is Annotated and not any(map(_beyond_meta, hint.__metadata__)):
         return Annotated[(optional(hint.__origin__), *hint.__metadata__)]
     return typing.Optional[hint]  # noqa: UP045 - the only spelling that takes any form of hint
 
 
 def is_field_info(value: Any) -> bool:
-    """Whether a value is what pydantic's `Field()` gives."""
+    """Return whether a value is the result of pydantic's `Field()`."""
     return any(kind.__module__ == "pydantic.fields" and kind.__name__ == "FieldInfo" for kind in type(value).__mro__)
 
 
 def is_third_party(kind: type) -> bool:
-    """Whether a class is of pydantic or annotated-types, or tells pydantic how to read it."""
+    """Return whether a class belongs to pydantic or annotated-types, or tells pydantic how to read it."""
     return kind.__module__.partition(".")[0] in _LIBRARIES or hasattr(kind, "__get_pydantic_core_schema__")
 
 
@@ -116,12 +118,12 @@ def is_third_party(kind: type) -> bool:
 
 def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
     for item in metadata:
-        if _does_more(item):
+        if _beyond_meta(item):
             raise BeyondMsgspecError(f"{type(item).__name__} in Annotated")
     try:
         return _with_meta(inner, metadata, _meta_of(metadata))
     except (TypeError, ValueError) as error:
-        if any(is_third_party(type(item)) for item in metadata):  # such as a limit that is a date
+        if any(is_third_party(type(item)) for item in metadata):  # for example a limit that is a date
             raise BeyondMsgspecError(str(error)) from error
         raise
 
@@ -145,11 +147,13 @@ def _with_meta(inner: Any, metadata: tuple[Any, ...], found: dict[str, Any]) -> 
     return read
 
 
-def _does_more(item: Any) -> bool:
-    """Whether a piece of metadata of pydantic's or annotated-types' says what `Meta` has no word for."""
+def _beyond_meta(item: Any) -> bool:
+    """Return whether metadata of pydantic or annotated-types expresses what `Meta` cannot."""
     kind = type(item)
     if is_field_info(item):
-        return item.discriminator is not None or callable(item.json_schema_extra) or any(map(_does_more, item.metadata))
+        return (
+            item.discriminator is not None or callable(item.json_schema_extra) or any(map(_beyond_meta, item.metadata))
+        )
     if not is_third_party(kind) or isinstance(item, type):
         return isinstance(item, type) and is_third_party(item)
     if kind.__name__ == "_PydanticGeneralMetadata":
@@ -166,7 +170,7 @@ def _limits(metadata: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> Any:
-    """A union with each limit at the members that it fits."""
+    """Return a union with each limit at the members that it fits."""
     if not limits:
         return union
 
@@ -193,7 +197,7 @@ def _is_readable(hint: Any) -> bool:
     except TypeError:
         return False
     except NameError:
-        return True  # it is told later, by name
+        return True  # reported later, by name
     return True
 
 
@@ -204,7 +208,7 @@ def _without_limits(meta: Meta) -> Meta | None:
 
 
 def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
-    """What others than `Meta` say, in its words; the first to say something has it."""
+    """Return metadata that is not `Meta` in its terms. The first value of each kind counts."""
     found: dict[str, Any] = {}
     for item in metadata:
         if isinstance(item, Meta):
@@ -218,7 +222,7 @@ def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
         if is_field_info(item):
             _add_schema_texts(item, found)
 
-        # pydantic keeps its constraints in a list of such objects.
+        # pydantic keeps constraints in a list of such objects.
         inner = getattr(item, "metadata", None)
         for part in (item, *inner) if isinstance(inner, list) else (item,):
             for name in LIMITS:
@@ -243,16 +247,16 @@ def _add_schema_texts(info: Any, found: dict[str, Any]) -> None:
 
 def _text(item: Any, name: str) -> str | None:
     value = getattr(item, name, None)
-    # A class or a str has attributes of these names that are methods.
+    # On a class or a str these names are methods.
     return value if isinstance(value, str) and not isinstance(item, (str, type)) else None
 
 
 def texts_beside(hint: Any) -> dict[str, Any]:
-    """What is said of a type beside it, by others than `Meta`: description, title, examples."""
+    """Return description, title and examples of a type from metadata other than `Meta`."""
     if typing.get_origin(hint) is not Annotated:
         return {}
-    said = _meta_of(hint.__metadata__)
-    return {name: said[name] for name in ("title", "description", "examples") if name in said}
+    texts = _meta_of(hint.__metadata__)
+    return {name: texts[name] for name in ("title", "description", "examples") if name in texts}
 
 
 # -- types -------------------------------------------------------------------------------------
@@ -263,7 +267,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _foreign_type(hint: Any) -> str | None:
-    """Why a class in a hint needs pydantic to read it; None if it does not. Models have a hook of their own."""
+    """Return why pydantic must read a class, or None. Models have a hook of their own."""
     kind = typing.get_origin(hint) or hint
     if not isinstance(kind, type) or _is_model(kind):
         return None
@@ -273,7 +277,9 @@ def _foreign_type(hint: Any) -> str | None:
 
 
 def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | None:
-    """What msgspec would not enforce in the fields of a class, such as a dataclass or TypedDict; None if nothing."""
+    """Return what msgspec would not enforce in the fields of a dataclass, TypedDict or
+    similar class; None if nothing.
+    """
     is_possible = "pydantic" in sys.modules or "annotated_types" in sys.modules
     if not is_possible or kind in seen or not written_annotations(kind):
         return None
@@ -288,7 +294,7 @@ def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | Non
 
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
-    except Exception:  # an annotation is any expression; msgspec tells what is wrong with it
+    except Exception:  # an annotation is any expression; msgspec reports errors
         return None
     for name, hint in hints.items():
         if found := _inside(hint, seen | {kind}):
@@ -301,7 +307,7 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
     if typing.get_origin(hint) is Annotated:
         for item in hint.__metadata__:
             limits = is_third_party(type(item)) and not _meta_of((item,)).keys().isdisjoint(LIMITS)
-            if limits or _does_more(item):
+            if limits or _beyond_meta(item):
                 return f"{type(item).__name__} in Annotated"
         return _inside(hint.__origin__, seen)
 
@@ -315,14 +321,16 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
 
 
 def stand_in(hint: Any) -> StandIn:
-    """A class that stands for `hint`. TypeError, with a text for the author, if pydantic cannot read or show it."""
-    import pydantic  # an extra of the author's
+    """Return a class for msgspec that represents `hint`. Raises TypeError, for the author,
+    if pydantic cannot read it.
+    """
+    import pydantic  # installed by the author
 
     try:
         adapter = pydantic.TypeAdapter(_in_pydantic_terms(hint, pydantic.Field))
         for mode in ("validation", "serialization"):
             adapter.json_schema(mode=mode)
-    except Exception as error:  # pydantic's own, and what the author's code raises
+    except Exception as error:  # pydantic's own errors, and any that the author's code raises
         text = str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0]
         raise TypeError(f"pydantic cannot read {_name(hint)}: {text}") from error
     name = _name(hint)
@@ -334,7 +342,6 @@ def _name(hint: Any) -> str:
 
 
 def _in_pydantic_terms(hint: Any, field: Any) -> Any:
-    """A hint with what msgspec and type checkers know of metadata as pydantic's `Field`."""
     if typing.get_origin(hint) is Annotated:
         items = [_as_field(item, field) for item in hint.__metadata__]
         return Annotated[(_in_pydantic_terms(hint.__origin__, field), *items)]
@@ -346,21 +353,21 @@ def _as_field(item: Any, field: Any) -> Any:
         return field(description=item)
     if isinstance(item, Meta):
         names = (*LIMITS, "title", "description", "examples")
-        said = {name: value for name in names if (value := getattr(item, name)) is not None}
-        return field(**said, json_schema_extra=item.extra_json_schema)
+        texts = {name: value for name in names if (value := getattr(item, name)) is not None}
+        return field(**texts, json_schema_extra=item.extra_json_schema)
     documentation = getattr(item, "documentation", None)
     if isinstance(documentation, str) and not is_third_party(type(item)):
         return field(description=documentation)
     return item
 
 
-# Types whose defaults are JSON as they are.
+# Types whose values are JSON.
 _JSON = frozenset((bool, int, float, str))
 _INSTALL = "; or install pydantic, which reads it: pip install pydantic"
 
 
 def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    """A parameter as a field for msgspec.defstruct. `where` names it in a RegistrationError."""
+    """Return a parameter as a field for msgspec.defstruct. `where` names it in a RegistrationError."""
     default = slot.default
     _refuse_others(default, hint, where)
     if is_field_info(default):
@@ -369,8 +376,8 @@ def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
 
     options: dict[str, Any] = {} if default is Slot.empty else _default(default)
     if typing.get_origin(hint) is Annotated:
-        hint, said = _field_options(hint, where)
-        options = {**said, **options}  # what stands after = is Python's default
+        hint, texts = _field_options(hint, where)
+        options = {**texts, **options}  # the default after = wins
 
     hint = readable(hint, where, has_none_default="default" in options and options["default"] is None)
     if not options:
@@ -381,7 +388,7 @@ def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
 
 
 def _refuse_others(default: Any, hint: Any, where: str) -> None:
-    """Refuse another library's dependency: taken for a default, it would be the client's to give."""
+    """Refuse a dependency of another library, which would otherwise become a default that clients can replace."""
     for item in (default, *getattr(hint, "__metadata__", ())):
         kind = type(item)
         if kind.__name__.lstrip("_") in ("Depends", "Resolve", "Security"):
@@ -397,7 +404,7 @@ def _default(default: Any) -> dict[str, Any]:
 
 
 class WrittenDefault:
-    """A default that the author wrote as a value, as a factory; schemas show it, and no other factory's values."""
+    """A factory for a default that is written as a value. Schemas show only such defaults, no other factory's."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -409,7 +416,7 @@ class WrittenDefault:
             self.is_shared = True
 
     def __call__(self) -> Any:
-        """The value; a copy of one that calls could change, which Python would share between them."""
+        """Return the value, or a copy of a mutable one, which calls would share otherwise."""
         if self.is_shared:
             return self.value
         from copy import deepcopy  # most defaults are values
@@ -418,7 +425,7 @@ class WrittenDefault:
 
 
 def _field_options(hint: Any, where: str) -> tuple[Any, dict[str, Any]]:
-    """A hint whose `Field`s only say what its values are, and what else they said: a default, another name."""
+    """Return a hint without the options of its `Field`s, and these options: a default, another name."""
     options: dict[str, Any] = {}
     metadata = []
     for item in hint.__metadata__:
@@ -429,7 +436,7 @@ def _field_options(hint: Any, where: str) -> tuple[Any, dict[str, Any]]:
         name = item.validation_alias if item.validation_alias is not None else item.alias
         if name is not None:
             if not isinstance(name, str):
-                raise RegistrationError(f"{where}: Field(validation_alias=…) takes one name here, as a str")
+                raise RegistrationError(f"{where}: Field(validation_alias=…) must be one name, a str")
             options["name"] = name
 
         if not item.is_required():
@@ -444,12 +451,12 @@ def _field_default(info: Any, where: str) -> dict[str, Any]:
     if info.default_factory is None:
         return _default(info.default)
     if getattr(info, "default_factory_takes_validated_data", False):
-        raise RegistrationError(f"{where}: Field(default_factory=…) takes a function without parameters here")
+        raise RegistrationError(f"{where}: Field(default_factory=…) must be a function without parameters")
     return {"default_factory": info.default_factory}
 
 
 def _without_options(info: Any) -> Any:
-    from copy import copy  # whoever has pydantic has it loaded
+    from copy import copy  # loaded by pydantic
 
     plain = copy(info)
     plain.default = type(info)().default
@@ -458,10 +465,10 @@ def _without_options(info: Any) -> Any:
 
 
 def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
-    """A hint as msgspec reads it; with a stand-in for what pydantic has to read.
+    """Return a hint as msgspec reads it, or a stand-in if pydantic must read it.
 
-    `object` and no annotation mean anything. A default of None admits null although the annotation does not
-    say so: a model reads the default in the schema and sends it.
+    `object` and a missing annotation mean any value. A default of None admits null even if the annotation does not,
+    because models read the default in the schema and send it.
     """
     if hint is object or hint is Slot.empty:
         return Any
@@ -479,7 +486,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{where}: {error}") from error
 
-    if not is_pydantic_here() or reason.startswith("Can only set"):  # a limit of Meta's beside a type without it
+    if not is_pydantic_here() or reason.startswith("Can only set"):  # a limit in Meta beside a type that has none
         raise RegistrationError(f"{where}: {reason}{_INSTALL if is_beyond or reason.startswith(UNION) else ''}")
     try:
         return stand_in(hint)
@@ -488,9 +495,9 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
 
 
 def readable_output(hint: Any) -> Any:
-    """A return annotation as msgspec reads it, or a stand-in; None if neither can read and show it.
+    """Return a return annotation as msgspec reads it, or a stand-in; None if neither can read and show it.
 
-    Imports pydantic only for unions: any other class that msgspec does not know is mostly no data at all.
+    Imports pydantic only for unions, because other classes that msgspec does not know are rarely data.
     """
     is_union = False
     try:

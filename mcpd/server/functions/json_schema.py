@@ -1,7 +1,7 @@
-"""Schemas given as JSON: checked when they are registered, and enforced by jsonschema-rs (extra `mcpd-server[schema]`).
+"""Schemas given as JSON, checked at registration and enforced by jsonschema-rs (extra `mcpd-server[schema]`).
 
-JSON Schema 2020-12 unless `$schema` names another draft. Nothing is ever fetched: a reference out of
-the document is refused (S26-024). Depth and size are bounded. Spec: 2026-07-28 basic/index, JSON Schema usage.
+JSON Schema 2020-12 unless `$schema` names another draft. A reference out of the document is refused; nothing is fetched
+(S26-024). Depth and size are bounded. Spec: 2026-07-28 basic/index, JSON Schema usage.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _LONG = 400
 class JsonSchema:
     """One schema, ready to check values. `what` names it in errors, e.g. "tool 'x', input schema".
 
-    Raises RegistrationError for a schema that is not valid in its dialect, names a dialect that is not known,
-    refers out of itself, or is larger than 1 MiB or deeper than 100. The patterns of one that is not `is_ours` are
-    matched in time that grows with the text only, which lets no pattern look ahead.
+    `is_ours=False` is for schemas of strangers: their patterns are matched in linear time, without lookahead.
+
+    Raises RegistrationError for a schema that is invalid, names an unknown dialect, refers out of itself, or is larger
+    than 1 MiB or deeper than 100 levels.
     """
 
     def __init__(self, schema: Mapping[str, Any], what: str, *, is_ours: bool = True) -> None:
         self.schema = dict(schema)
         try:
-            import jsonschema_rs  # an extra, for servers that give schemas as JSON
+            import jsonschema_rs  # an extra
         except ImportError:
             raise RegistrationError(f"{what}: schemas given as JSON need: pip install 'mcpd-server[schema]'") from None
         self._check(what)
@@ -65,7 +66,9 @@ class JsonSchema:
                 f"{', '.join(_DIALECTS)}"
             )
 
-        references = list(_references(self.schema, what, 0, count()))  # first: it ends where writing would not
+        references = list(
+            _references(self.schema, what, 0, count())
+        )  # first, because it ends for schemas on which encoding would not
         try:
             size = len(encode(self.schema))
         except (TypeError, RecursionError) as error:
@@ -80,9 +83,10 @@ class JsonSchema:
                 )
 
     def problems(self, value: Any, *, is_flat: bool = False) -> list[str]:
-        """What is wrong with a value, a line each, at most 20; [] if it fits. One of too many levels does not.
+        """Return up to 20 lines, one for each problem of a value; [] if it fits. Values with too many levels do not
+        fit.
 
-        `is_flat`: that it has few levels is known, and not asked again.
+        `is_flat` means that the number of levels has been checked.
         """
         if not is_flat and not self.can_check(value):
             return [f"nested deeper than {MOST_LEVELS}"]
@@ -90,7 +94,7 @@ class JsonSchema:
         for error in self._validator.iter_errors(value):
             path = ".".join(map(str, error.instance_path))
             message = error.message
-            if len(message) > _LONG:  # it repeats the value
+            if len(message) > _LONG:  # it contains the value
                 message = f"{message[: _LONG // 2]} … {message[-_LONG // 2 :]}"
             found.append(f"{path}: {message}" if path else message)
             if len(found) == _MANY:
@@ -99,10 +103,10 @@ class JsonSchema:
 
     @staticmethod
     def can_check(value: Any) -> bool:
-        """Whether a value has few enough levels to be looked at.
+        """Return whether a value has few enough levels to be checked.
 
-        The library writes down 255 at most, and follows a schema that refers to itself without a look at how much
-        stack is left: JSON that Python 3.13 and later read may have levels enough to end the process.
+        The library follows recursive schemas without a limit, so deep JSON, which Python 3.13 and later decode, could
+        overflow the stack and end the process. It also writes at most 255 levels.
         """
         level = [value]
         for _ in range(MOST_LEVELS):
@@ -118,10 +122,10 @@ def _refuse_to_fetch(uri: str) -> Any:
 
 
 def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iterator[str]:
-    """What refers to something, in a schema whose parts may be shared: so written out it may be without end."""
+    """Yield the references in a schema. They are counted, because shared parts may make it endless when written out."""
     if depth > MAX_DEPTH:
         raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
-    if next(values) > MAX_BYTES // 2:  # each is a byte at least, and a mark beside it
+    if next(values) > MAX_BYTES // 2:  # each value takes at least a byte and a comma
         raise RegistrationError(f"{what}: more than {MAX_BYTES} bytes, if what it has in several places is written out")
 
     if isinstance(node, Mapping):
@@ -136,9 +140,9 @@ def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iter
 
 
 class SchemaCallee:
-    """A function whose arguments a JSON Schema describes: it takes them as one dict, and the context if it wants.
+    """A function with a JSON Schema for its arguments: it takes them as one dict, and optionally the context.
 
-    Stands where a `signature.Callee` stands.
+    Used like a `signature.Callee`.
     """
 
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
@@ -165,23 +169,25 @@ class SchemaCallee:
         self._inner = inner
 
     def call(self, raw: bytes | Raw, context: Any = None) -> Any:
-        """Validate the arguments and call the function. Raises ArgumentsError, InvalidParams if they are no object."""
+        """Validate the arguments and call the function. Raises ArgumentsError, or InvalidParams if they are not an
+        object.
+        """
         return self._inner.call_values({self._parameter: self._read(raw)}, context)
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
-        """As `call`, with values that came as strings."""
+        """As `call`, with arguments given as strings."""
         return self.call(encode(dict(values)), context)
 
     def _read(self, raw: bytes | Raw) -> dict[str, Any]:
         arguments = read_object(raw, "arguments")
         written = bytes(raw)
-        # Each bracket is a level at most, and most arguments have hardly any.
+        # Each bracket is at most one level, and most arguments have few.
         is_flat = written.count(b"{") + written.count(b"[") < MOST_LEVELS
         problems = self._schema.problems(arguments, is_flat=is_flat)
         if problems and (is_flat or self._schema.can_check(arguments)):
             repaired = coerce(arguments, self.input_schema)
             if repaired is not arguments:
-                # Its levels are counted: a text that was read as JSON may have written its brackets as escapes.
+                # Levels are counted again, because strings parsed as JSON may have added some.
                 arguments, problems = repaired, self._schema.problems(repaired)
         if problems:
             raise ArgumentsError("\n".join(problems))

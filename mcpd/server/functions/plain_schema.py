@@ -1,10 +1,18 @@
-"""JSON Schema that everybody reads: draft-07 validators, model vendors, and the frameworks between them.
+"""Plain JSON Schema that all clients read: draft-07 validators, model vendors and frameworks.
 
-One pass over every schema that was generated, msgspec's and pydantic's alike; one that an author gave as JSON is his.
-It changes how things are said, hardly what: an enum has a type, an array `items`, a record `properties`; a tuple says
-its length; nothing is a boolean schema but `additionalProperties`; no keyword or format that no standard has; types
-stand where they are used (`inlining`). A schema admits at least what the function takes and gives: values are
-checked by its types, never by this. What each rule is for is in docs/schemas.md.
+Every generated schema passes through here; schemas that an author gives as JSON do not. The meaning hardly changes, the
+form does. Enums have a type, arrays `items`, records `properties`, tuples their length. Boolean schemas are replaced
+except in `additionalProperties`, unknown keywords and formats are dropped, and references are replaced by what they
+name. A schema admits at least what the function takes and returns, because values are checked by its types, never by
+this schema. The reason for each rule is in docs/schemas.md.
+
+References are inlined because many clients drop `$defs`, or read definitions only once and in order. `$defs` keeps
+recursive types, and types that would make the schema too large. Their names are plain words, and each follows those
+that it needs, if there is such an order.
+
+Regular expressions are rewritten for JavaScript with the flag `u` (JSON Schema, 6.4), since a client that cannot
+compile one pattern loads no tool at all. Patterns without an equivalent are left out; values are still checked against
+them.
 """
 
 from __future__ import annotations
@@ -16,30 +24,30 @@ from typing import Any, Final, Literal
 from mcpd.server.functions.coercion import DATETIME_FORMATS
 
 MAX_NODES: Final = 2000
-"""A schema with more parts than this keeps references to what it uses often, or would double with each level."""
+"""A larger schema keeps references to types that it uses often, or it might double at each level."""
 
 _SMALL: Final = 8
 
 _LOCAL: Final = "#/$defs/"
 
-# Keywords whose value is a schema, a list of them, or names with one each. Whatever else there is is data.
+# Keywords whose value is a schema, a list of schemas, or schemas by name. All others are data.
 _ONE: Final = frozenset(
     ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
      "unevaluatedItems", "unevaluatedProperties")
 )  # fmt: skip
 _MANY: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
 _NAMED: Final = frozenset(("$defs", "dependentSchemas", "patternProperties", "properties"))
-# Where true and false have always been meant, and everybody reads them.
+# Boolean schemas are common here, and all clients read them.
 _FLAGS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
 
 
 def inlined(root: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """`root` with each reference into `definitions` replaced by what it names, and with `$defs` for the rest."""
+    """Return `root` with each reference into `definitions` replaced by its target, and `$defs` for the rest."""
     return _Inlining(root, definitions).schema()
 
 
 def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """A schema with each schema directly inside it changed."""
+    """Return a schema with each direct subschema changed."""
     found: dict[str, Any] = {}
     for keyword, value in node.items():
         if keyword in _NAMED and isinstance(value, dict):
@@ -54,7 +62,7 @@ def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, A
 
 
 def subschemas(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The schemas directly inside a schema."""
+    """Return the direct subschemas of a schema."""
     found: list[dict[str, Any]] = []
     mapped(node, lambda child: found.append(child) if isinstance(child, dict) else None)
     return found
@@ -64,7 +72,7 @@ class _Inlining:
     def __init__(self, root: dict[str, Any], definitions: Mapping[str, Any]) -> None:
         self._root = root
         self._definitions = definitions
-        # The names that stay, in the order in which they are first complete.
+        # The names that remain, in the order in which they are first complete.
         self._kept: dict[str, None] = {}
         self._find_recursive()
         if self._total() > MAX_NODES:
@@ -78,7 +86,7 @@ class _Inlining:
         return whole
 
     def _find_recursive(self) -> None:
-        """Keep the names at which walking from the root comes back to where it is: that cuts every circle."""
+        """Keep the names at which a walk from the root returns to itself, which cuts every circle."""
         path: set[str] = set()
         done: dict[str, None] = {}
 
@@ -96,7 +104,6 @@ class _Inlining:
         self._used = done
 
     def _named_in(self, node: dict[str, Any]) -> Iterator[str]:
-        """The definitions that a schema refers to itself, not by way of others, as often as it does."""
         reference = node.get("$ref")
         if isinstance(reference, str):
             name = reference.removeprefix(_LOCAL)
@@ -110,7 +117,7 @@ class _Inlining:
         return self._size(self._root, sizes) + sum(self._size(self._definitions[name], sizes) for name in self._kept)
 
     def _size(self, node: dict[str, Any], sizes: dict[str, int]) -> int:
-        """How many schemas there are in one when it is inlined; `sizes` remembers that of definitions."""
+        """Return the number of schemas in one after inlining; `sizes` caches definitions."""
         size = 1
         reference = node.get("$ref")
         name = reference.removeprefix(_LOCAL) if isinstance(reference, str) else ""
@@ -133,7 +140,7 @@ class _Inlining:
                 self._kept.setdefault(name)
 
     def _plain_names(self) -> dict[str, str]:
-        """What the kept ones are called: some clients take letters, digits and underscores only."""
+        """Return new names for the kept definitions: some clients accept only letters, digits and underscores."""
         names: dict[str, str] = {}
         for name in self._kept:
             plain = base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "Type"
@@ -167,7 +174,7 @@ class _Inlining:
             if name in self._kept:
                 node = {**node, "$ref": _LOCAL + self._names[name]}
             else:
-                # What stands beside a reference says more than what it refers to.
+                # Keywords beside a reference replace keywords of its target.
                 beside = {key: value for key, value in node.items() if key != "$ref"}
                 return self._placed({**self._definitions[name], **beside})
         return mapped(node, lambda child: self._placed(child) if isinstance(child, dict) else child)
@@ -187,7 +194,7 @@ _QUANTIFIERS: Final = ("*", "+", "?")
 
 
 def portable(pattern: str) -> str | None:
-    """The pattern as JavaScript reads it, or None if it has no such form."""
+    """Return the pattern as JavaScript reads it, or None if it has no equivalent."""
     written: list[str] = []
     is_class = False
     before = ""
@@ -218,7 +225,7 @@ def _outside(token: str, before: str) -> str | None:
     if token == "(?" or token in ("{", "}", "]"):
         return None
     if before == "quantifier" and (token in ("*", "+") or _is_count(token)):
-        return None  # Python's possessive quantifiers
+        return None  # a possessive quantifier of Python
     if token in (r"\A", r"\Z", r"\z"):
         return "^" if token == r"\A" else "$"
     if token in (r"\b", r"\B") or re.fullmatch(r"\\[1-9][0-9]?", token):
@@ -228,7 +235,7 @@ def _outside(token: str, before: str) -> str | None:
 
 def _in_class(token: str, before: str) -> str | None:
     if token == "]" and before in ("[", "^"):
-        return None  # it is the first of the class in Python, and its end in JavaScript
+        return None  # Python: the first character of the class; JavaScript: its end
     if token == r"\-":
         return token
     return _escape(token)
@@ -239,7 +246,7 @@ def _escape(token: str) -> str | None:
         return None
     if token[0] != "\\" or len(token) > 2 or token[1] in _SAME:
         return token
-    # A backslash before what needs none is an error there; before a letter it had a meaning of Python's own.
+    # Before a letter a backslash has a meaning of Python's own; elsewhere `u` forbids a needless one.
     return None if token[1].isalnum() else token[1]
 
 
@@ -247,14 +254,14 @@ Direction = Literal["input", "output"]
 
 AWARE_DATE_TIME: Final = "aware date-time"
 AWARE_TIME: Final = "aware time"
-"""Formats, in schemas that are not plain yet, of what always has an offset from UTC, as RFC 3339 has it."""
+"""Formats, in schemas that are not plain yet, of datetimes and times that always have an offset from UTC."""
 
-# Those that JSON Schema defines and draft-07 validators know. What we take may well be more.
+# The formats that JSON Schema defines and draft-07 validators know. Functions may accept more.
 _INPUT_FORMATS: Final = frozenset(
     ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "json-pointer", "regex",
      "relative-json-pointer", "time", "uri", "uri-reference", "uri-template", "uuid")
 )  # fmt: skip
-# Those that hold for whatever Python writes: a datetime may have no offset, a timedelta fractions, a URL a `|`.
+# The formats that hold for everything Python writes: a datetime may have no offset, a timedelta fractions.
 _OUTPUT_FORMATS: Final = frozenset(("date", "ipv4", "uuid"))
 
 _TYPES: Final[tuple[tuple[type, str], ...]] = (
@@ -266,13 +273,13 @@ _TYPES: Final[tuple[tuple[type, str], ...]] = (
     (list, "array"),
     (dict, "object"),
 )
-_SAID: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+_TEXT: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 _WORDS: Final = ("title", "description", "examples", "deprecated")
 _NULL: Final = {"type": "null"}
 
 
 def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
-    """A generated schema, with its `$defs`, as it is shown to clients; what it is made of is not changed."""
+    """Return a generated schema, with its `$defs`, as clients see it. The argument is not changed."""
     root = dict(schema)
     definitions = root.pop("$defs", {})
     whole = inlined(
@@ -283,27 +290,27 @@ def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
 
 
 def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
-    """A schema with all rules kept but those that need to know what references lead to."""
+    """Apply all rules that need no knowledge of references."""
     if not isinstance(node, dict):
         return {"not": {}} if node is False else {}
     node = _with_words_outside(_without_specials(node))
     found = mapped(node, lambda child: _rewritten(child, direction))
 
-    _name_values(found)
-    _say_text(found, direction)
+    _rewrite_enum(found)
+    _rewrite_text(found, direction)
     if found.get("type") == "array":
-        _say_items(found)
+        _rewrite_items(found)
     elif found.get("type") == "object":
-        _say_members(found)
+        _rewrite_members(found)
 
     multiple = found.get("multipleOf")
     if direction == "output" and isinstance(multiple, float) and not multiple.is_integer():
-        del found["multipleOf"]  # validators calculate otherwise: 0.3 is no multiple of 0.1
+        del found["multipleOf"]  # validators compute differently: 0.3 is not a multiple of 0.1
     return found
 
 
 def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
-    """A schema without the keywords of other standards, `const` and the like that say what others say, too."""
+    """Remove `discriminator`, `const` and other keywords that repeat others or belong to other standards."""
     node = dict(node)
     if "discriminator" in node:
         del node["discriminator"]
@@ -316,7 +323,7 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
 
     if isinstance(node.get("allOf"), list) and len(node["allOf"]) == 1 and isinstance(node["allOf"][0], dict):
         (part,) = node["allOf"]
-        if part.keys().isdisjoint(node.keys() - set(_SAID)):
+        if part.keys().isdisjoint(node.keys() - set(_TEXT)):
             del node["allOf"]
             node = {**part, **node}
 
@@ -327,7 +334,7 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
-    """What an author said of the only branch beside null is said of the whole: clients look for it nowhere else."""
+    """Move texts from the only branch beside null to the whole, because clients look only there."""
     branches = node.get("anyOf")
     if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
         return node
@@ -341,8 +348,8 @@ def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
     return {**words, **node, "anyOf": [rest, _NULL] if at == 0 else [_NULL, rest]}
 
 
-def _name_values(node: dict[str, Any]) -> None:
-    """The type of each value of an enum; of several types each has its own branch, as no type is a list."""
+def _rewrite_enum(node: dict[str, Any]) -> None:
+    """Give each value of an enum its type. Several types become branches, since a type is never a list."""
     values = node.get("enum")
     if not isinstance(values, list) or isinstance(node.get("type"), str):
         return
@@ -365,10 +372,10 @@ def _type_of(value: Any) -> str:
     return next(name for kind, name in _TYPES if isinstance(value, kind))
 
 
-def _say_text(node: dict[str, Any], direction: Direction) -> None:
-    """Formats and patterns that validators know and, of what we write, find kept."""
+def _rewrite_text(node: dict[str, Any], direction: Direction) -> None:
+    """Keep only formats and patterns that validators know and that all our output satisfies."""
     if isinstance(node.get("pattern"), str):
-        # pydantic's pattern of a Decimal knows no exponent, which a Decimal may be written with.
+        # pydantic's pattern of a Decimal has no exponent, but a Decimal may be written with one.
         is_number = direction == "output" and node["pattern"].startswith("^(?!^[-+.]*$)")
         pattern = None if is_number else portable(node["pattern"])
         if pattern is None:
@@ -395,15 +402,15 @@ def _say_text(node: dict[str, Any], direction: Direction) -> None:
             node["format"] = kind
 
 
-def _say_items(node: dict[str, Any]) -> None:
-    """`items` of an array as one schema. In draft-07, `prefixItems` says nothing and `items` is of all of them."""
-    node.pop("uniqueItems", None)  # a set takes one value twice; vendors refuse the keyword
+def _rewrite_items(node: dict[str, Any]) -> None:
+    """Give an array one schema as `items`, because draft-07 ignores `prefixItems`."""
+    node.pop("uniqueItems", None)  # duplicates are accepted, and vendors refuse the keyword
     prefix = node.pop("prefixItems", None)
     if not isinstance(prefix, list):
         node.setdefault("items", {})
         return
 
-    # A position has no name and no default, only a record's member has.
+    # Only members of a record have a name and a default, positions do not.
     kinds = [{key: value for key, value in item.items() if key not in ("default", "title")} for item in prefix]
     distinct = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
     is_mixed = len(distinct) > 1
@@ -416,21 +423,21 @@ def _say_items(node: dict[str, Any]) -> None:
         node["items"] = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
 
     if is_mixed or any("title" in item for item in prefix):
-        order = "Items in this order: " + ", ".join(map(_called, prefix))
+        order = "Items in this order: " + ", ".join(map(_position, prefix))
         said = node.get("description")
         node["description"] = f"{said}\n\n{order}" if said else order
 
 
-def _called(item: Mapping[str, Any]) -> str:
-    """A position of a tuple in a word: its name, else its type."""
+def _position(item: Mapping[str, Any]) -> str:
     name = item.get("title") or item.get("$ref", "").rpartition("/")[2] or item.get("type")
     branches = item.get("anyOf")
-    return " or ".join(map(_called, branches)) if not name and isinstance(branches, list) else str(name or "anything")
+    return " or ".join(map(_position, branches)) if not name and isinstance(branches, list) else str(name or "anything")
 
 
-def _say_members(node: dict[str, Any]) -> None:
-    """`properties` of a record, and what a map's values are. A map has no `properties`: some clients read a record
-    without members there, and lose all that is in it."""
+def _rewrite_members(node: dict[str, Any]) -> None:
+    """Give a record `properties`, and a map the schema of its values. A map gets no `properties`, since some clients
+    would take it for an empty record.
+    """
     if node.get("required") == []:
         del node["required"]
 
@@ -455,7 +462,7 @@ def _say_members(node: dict[str, Any]) -> None:
 
 
 def _merged(node: Any) -> Any:
-    """A schema, all in its place, without a choice among choices, and without a choice of one."""
+    """Flatten choices among choices, and choices of one."""
     if not isinstance(node, dict):
         return node
     found = mapped(node, _merged)
@@ -467,11 +474,11 @@ def _with_flat_choice(node: dict[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for branch in node["anyOf"]:
         inner = [branch]
-        if isinstance(branch, dict) and "anyOf" in branch and branch.keys() <= {"anyOf", *_SAID}:
+        if isinstance(branch, dict) and "anyOf" in branch and branch.keys() <= {"anyOf", *_TEXT}:
             inner = branch["anyOf"]
             said |= {key: branch[key] for key in ("title", "description") if key in branch}
         branches += [one for one in inner if one not in branches]
     rest = {key: value for key, value in node.items() if key != "anyOf"}
-    if len(branches) == 1 and isinstance(branches[0], dict) and branches[0].keys().isdisjoint(rest.keys() - set(_SAID)):
+    if len(branches) == 1 and isinstance(branches[0], dict) and branches[0].keys().isdisjoint(rest.keys() - set(_TEXT)):
         return {**said, **branches[0], **rest}
     return {**said, **{key: branches if key == "anyOf" else value for key, value in node.items()}}

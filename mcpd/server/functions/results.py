@@ -1,6 +1,7 @@
-"""What a return annotation promises: data with a schema, or text and content that have none.
+"""Results of functions: what a return annotation promises, and how values become JSON.
 
-Never looks at values, and makes no schema. Spec: 2025-11-25 server/tools, structured content.
+Never looks at values of one call, and makes no schema. msgspec's hooks are thin here, because `type_hooks` is loaded
+only for types that msgspec does not know. Spec: 2025-11-25 server/tools, structured content.
 """
 
 from __future__ import annotations
@@ -23,27 +24,26 @@ _AWAITABLES = frozenset((collections.abc.Awaitable, collections.abc.Coroutine))
 
 
 def awaited(hint: Any) -> Any:
-    """What a plain function that returns an awaitable gives in the end."""
+    """Return the final type of a plain function that returns an awaitable."""
     while typing.get_origin(hint) in _AWAITABLES:
         hint = typing.get_args(hint)[-1]
     return hint
 
 
 def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
-    """Whether a function that returns this gives data, so that it can have an output schema."""
+    """Return whether a function with this return annotation returns data, so that it can have an output schema."""
     return data_type(hint, is_content) is not None
 
 
 def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any:
-    """A return annotation as msgspec reads it, if what comes back is data; None if not.
+    """Return a return annotation as msgspec reads it if the result is data; otherwise None.
 
-    It is not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
-    a list, as it may in one of whatever it be; if the annotation is missing or says Any; if msgspec and we cannot
-    write it as JSON, nor pydantic.
-    `is_content` says of a class that its values go to the host as they are: content blocks, results.
+    A result is not data if it can only be text, bytes, a path or None. Nor is it data if content may be returned, alone
+    or in a list, or if the annotation is missing, Any, or a type that nothing can write as JSON. `is_content` says
+    whether values of a class go to the client unchanged, such as content blocks.
     """
     if is_content is not None and typing.get_origin(hint) is Annotated and is_content(hint.__origin__):
-        # A result made by hand, and beside it the class of its data, as the official SDK has it.
+        # The official SDK's form for a result made by hand: the class of its data is beside it.
         data = [item for item in hint.__metadata__ if isinstance(item, type)]
         return _readable(data[0]) if data else None
     members = _members(hint)
@@ -53,19 +53,18 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
 
 
 def _readable(hint: Any) -> Any:
-    from mcpd.server.functions.hints import readable_output  # many a server's functions all return text
+    from mcpd.server.functions.hints import readable_output  # most functions return text
 
     return readable_output(hint)
 
 
 def is_block_list(hint: Any, is_content: Callable[[Any], bool]) -> bool:
-    """Whether a list of content may come, so that an empty one is no content."""
+    """Return whether a list of content may be returned, so that an empty list means no content."""
     lists = [member for member in _members(hint) if typing.get_origin(member) in _LISTS]
     return any(is_content(kind) for member in lists for item in typing.get_args(member) for kind in _members(item))
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type; without Annotated and NewType."""
     while True:
         if typing.get_origin(hint) is Annotated:
             hint = hint.__origin__
@@ -100,26 +99,26 @@ def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) ->
 
 
 def dec_hook(kind: Any, value: Any) -> Any:
-    """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
+    """Make a `kind` of decoded JSON. Raises ValueError, with a text for the model, if it does not fit."""
     from mcpd.server.functions import type_hooks
 
     return type_hooks.dec_hook(kind, value)
 
 
 def output_hook(kind: Any, value: Any) -> Any:
-    """`dec_hook` for a check of what goes out. ValueError if it does not fit."""
+    """`dec_hook` for a check of a result. Raises ValueError if it does not fit."""
     from mcpd.server.functions import type_hooks
 
     return type_hooks.output_hook(kind, value)
 
 
 def enc_hook(value: Any) -> Any:
-    """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    """Return what msgspec writes for a type it does not know. Raises TypeError if there is nothing sensible."""
     from mcpd.server.functions import type_hooks
 
     return type_hooks.enc_hook(value)
 
 
 def to_builtins(value: Any) -> Any:
-    """`value` as what JSON has: None, bool, int, float, str, list, dict with string keys."""
+    """Return `value` as JSON types: None, bool, int, float, str, list, and dict with string keys."""
     return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)

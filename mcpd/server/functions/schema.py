@@ -1,10 +1,9 @@
-"""JSON Schemas (2020-12) of what a function takes and gives back, out of its types.
+"""JSON Schemas (2020-12) of a function's arguments and result, from their types.
 
-msgspec makes them; here they get the shape MCP wants: an object schema at the root without a name of
-its own, shared types in `$defs`, parameter descriptions from the docstring, pydantic's models among
-the rest. Arguments are repaired by these schemas; what clients are shown is the plain form of them
-(`plain_schema`). Loaded when the first schema is asked for. Never sees values, never validates.
-Spec: 2025-11-25 server/tools (tool schemas), SEP-2106 for output schemas of any root.
+msgspec generates them. Here they get the form that MCP needs: an object schema without a name at the root, shared types
+in `$defs`, parameter descriptions from the docstring, and pydantic's models among the rest. Arguments are coerced by
+these schemas; clients see their plain form (`plain_schema`). Spec: 2025-11-25 server/tools (tool schemas), SEP-2106 for
+output schemas of any root.
 """
 
 from __future__ import annotations
@@ -35,19 +34,23 @@ _RECORDS = (types.StructType, types.DataclassType, types.TypedDictType, types.Na
 
 
 class Marks:
-    """`mark(type, schema)` for the types of one document with these definitions. `hints` are what was annotated."""
+    """Adds to msgspec's schemas what msgspec knows but leaves out: the order of values, and which strings are dates.
+
+    `hints` are the annotations of one document; `mark(type, schema)` changes a schema in place. pydantic's models need
+    none of this.
+    """
 
     def __init__(self, definitions: dict[str, Any], hints: Iterable[Any], direction: Direction) -> None:
         self._definitions = definitions
         self._direction = direction
         self._seen: set[int] = set()
-        # msgspec sorts the values of a Literal; the annotation alone knows better.
+        # msgspec sorts the values of a Literal; only the annotation has their order.
         self._written: dict[frozenset[Any], list[Any]] = {}
         for hint in hints:
             self._note_literals(hint)
 
     def mark(self, found: Any, schema: Any) -> None:
-        """Mark a schema, and all that it is made of."""
+        """Mark a schema and all that it contains."""
         while isinstance(found, types.Metadata):
             found = found.type
         if isinstance(schema, dict) and "$ref" in schema:
@@ -76,7 +79,7 @@ class Marks:
 
     def _mark_datetime(self, found: Any, schema: dict[str, Any]) -> None:
         schema.pop("format", None)
-        # Of datetimes and times, some have an offset from UTC always, some never, most as the caller likes.
+        # Some datetimes and times always have an offset from UTC, some never, most may have one.
         offset = getattr(found, "tz", None)
         if self._direction == "input":
             if offset is not False:
@@ -89,7 +92,7 @@ class Marks:
     def _mark_record(self, found: Any, schema: dict[str, Any]) -> None:
         hints = self._note_members(found.cls)
         members = schema.get("properties", {})
-        # A record as an array may have its tag in front.
+        # A record written as an array may begin with its tag.
         items = schema.get("prefixItems", ())[-len(found.fields) :]
 
         for index, field in enumerate(found.fields):
@@ -103,7 +106,7 @@ class Marks:
                     member.setdefault(key, text)
 
     def _mark_union(self, found: Any, schema: dict[str, Any]) -> None:
-        # msgspec puts structs after the rest, two or more of them in a choice of their own, and null at the end.
+        # msgspec puts structs after the other types, two or more of them in an anyOf of their own, and null at the end.
         records, others = [], []
         for kind in found.types:
             bare = kind
@@ -125,11 +128,11 @@ class Marks:
             self.mark(kind, branch)
 
     def _note_members(self, kind: Any) -> dict[str, Any]:
-        """The hints of a record's members, their literals noted."""
+        """Return the hints of a record's members, and note their literals."""
         kind = getattr(kind, "__origin__", kind)
         try:
             hints = typing.get_type_hints(kind, include_extras=True)
-        except Exception:  # msgspec has read them, in some way of its own
+        except Exception:  # msgspec has read them in its own way
             return {}
         for hint in hints.values():
             self._note_literals(hint)
@@ -158,10 +161,10 @@ def _put_in_order(schema: dict[str, Any], values: list[Any]) -> None:
 
 
 def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> dict[str, Any]:
-    """The schema of a function's arguments.
+    """Return the schema of a function's arguments.
 
-    `arguments` has a field for each parameter, `descriptions` come from the docstring and yield to
-    those of `Meta(description=)`. `extra` is the type of further arguments, None if there may be none.
+    `arguments` has a field for each parameter. `descriptions` come from the docstring; `Meta(description=)` replaces
+    them. `extra` is the type of further arguments, None if the function accepts only its own.
     """
     kinds = [arguments] if extra is None else [arguments, extra]
     schemas, definitions = _generated(kinds, "validation")
@@ -187,12 +190,12 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
 
 
 def output_schema(hint: Any) -> dict[str, Any]:
-    """The schema of a return annotation, with a root of any type; older versions' view of it is not made here."""
+    """Return the schema of a return annotation, with a root of any type. Older versions' form is not made here."""
     schemas, definitions = _generated([hint], "serialization")
     root: dict[str, Any] = schemas[0]
 
     if root.keys() == {"$ref"}:
-        # The host looks at the root's type: the shared type itself stands there, not a reference to it.
+        # Clients look at the root's type, so the shared type itself replaces the reference.
         reference: str = root["$ref"]
         name = reference.rpartition("/")[2]
         root = dict(definitions[name])
@@ -210,7 +213,7 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
     models = Definitions(mode)
     schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
 
-    # A name that msgspec gave away too: once more, with other names for the models.
+    # msgspec used one of the models' names too, so they get other names.
     if not models.found.keys().isdisjoint(definitions):
         models = Definitions(mode, frozenset(definitions))
         schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
@@ -228,7 +231,7 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
 
 
 def _drop_titles(model: dict[str, Any]) -> None:
-    """Without the titles that pydantic makes of names, "User Id" of `user_id`: they say nothing and cost much."""
+    """Remove titles that pydantic derives from names, such as "User Id" of `user_id`: they only cost tokens."""
     for name, member in model.get("properties", {}).items():
         if isinstance(member, dict) and member.get("title") == name.title().replace("_", " ").strip():
             del member["title"]
@@ -238,14 +241,14 @@ def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> N
     default = field.default
     if default is NODEFAULT:
         if not isinstance(field.default_factory, WrittenDefault):
-            return  # a factory of the author's makes another value for each call: none of them is the default
+            return  # an author's factory makes a new value for each call, so none is the default
         default = field.default_factory.value
     if default is msgspec.UNSET:
         return
     try:
         member["default"] = to_builtins(default)
     except (TypeError, ValueError):
-        # A sentinel: the parameter may be left out, and that is all there is to show.
+        # A sentinel: the parameter is optional, without a default that could be shown.
         member.pop("default", None)
 
 

@@ -1,10 +1,9 @@
-"""A plain Python function as something that can be described to a model and called with JSON.
+"""A plain Python function as a callable with JSON arguments and a description for models.
 
-`bind` reads the signature once; the `Callee` it gives decodes arguments straight into a struct made
-for that function, so that arguments that fit cost one decode and one call. Schemas and docstring are
-only looked at when they are asked for. Annotations decide, names never do: the context parameter is
-the one annotated with the context's type. Knows nothing of tools, prompts or resources, runs no
-function in a thread, awaits nothing. Spec: 2025-11-25 server/tools, SEP-1303.
+`bind` reads the signature once. Its `Callee` decodes arguments straight into a struct made for the function, so that
+valid arguments cost one decode and one call. Schemas and the docstring are read when they are first needed. Annotations
+decide, names never do: the context parameter is the one annotated with the context's type. Runs no function in a thread
+and awaits nothing. Spec: 2025-11-25 server/tools, SEP-1303.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from mcpd.server.functions.annotations import (
     own_hints,
     plain_field,
     plain_function,
-    read_plainly,
     resolved,
     takes_positions_only,
 )
@@ -55,31 +53,31 @@ class Argument(Struct, frozen=True):
 
 
 class _Plan(Struct, frozen=True):
-    """What the signature says."""
+    """The content of a signature."""
 
     name: str
     arguments: type[Struct]
     context_name: str | None
-    # The parameters in their order.
+    # The parameters in order.
     names: tuple[str, ...]
-    # From what the caller of `call` has for a context to what the function gets: the class method `_of` of its class.
+    # Converts the caller's context to what the function receives: the class method `_of` of its annotation.
     make_context: Callable[[Any], Any]
     extra: Any
     returns: Any
-    # Whether values lack defaults when they are decoded.
+    # Whether decoded values may lack defaults (`type_hooks.complete`).
     is_incomplete: bool
-    # Whether the arguments are of types that msgspec surely reads.
+    # Whether msgspec certainly reads the types of all arguments.
     is_plain: bool
-    # What gives the values of the parameters that are neither arguments nor the context.
+    # The dependencies of parameters that are neither arguments nor the context.
     dependencies: dict[str, Dependency]
 
 
 class Callee:
     """A function with its arguments as a struct; made by `bind`.
 
-    `call(raw, context)` decodes the arguments and calls the function with the context where it wants
-    one; of a coroutine function it gives the coroutine. It raises ArgumentsError, with a text for the
-    model, before the function runs. Schemas are shared: whoever changes one takes a copy.
+    `call(raw, context)` decodes the arguments and calls the function, with the context if it takes one. For a coroutine
+    function it returns the coroutine. It raises ArgumentsError, with a text for the model, before the function runs.
+    Schemas are shared and must not be changed.
     """
 
     def __init__(
@@ -100,7 +98,9 @@ class Callee:
         self.is_async = is_coroutine_function(function)
         kind = getattr(plan.make_context, "__self__", None)
         if self.is_async and getattr(kind, "is_for_threads", False):
-            raise RegistrationError(f"function {plan.name!r} is async: it takes a Context, and awaits what that does")
+            raise RegistrationError(
+                f"function {plan.name!r} is async; annotate the parameter as Context and await its methods"
+            )
         self._is_content = is_content
         self._plan = plan
         self._extra = plan.extra
@@ -109,16 +109,16 @@ class Callee:
             self._decode  # noqa: B018 - types that cannot be read are refused now, not in a request
         if plan.dependencies:
             self._invoke = _depending(called, plan, {} if overrides is None else overrides)
-            self.is_async = True  # whatever the function is, its dependencies are awaited
+            self.is_async = True  # dependencies are awaited
         else:
             self._invoke = _invoker(called, plan)
-        # Now, not in a request: pydantic takes its time when it is imported.
+        # At registration, because pydantic takes long to import.
         self._is_dumped = may_need_pydantic(plan.returns) and _is_stand_in(self.output_type)
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
 
-    # Made when they are first wanted: of a server's many tools most are listed, and few called.
+    # These are made when first used: most of a server's many tools are listed, and few are called.
 
     @functools.cached_property
     def _decode(self) -> Callable[[bytes | Raw], Struct]:
@@ -131,53 +131,39 @@ class Callee:
 
     @functools.cached_property
     def call(self) -> Callable[..., Any]:
-        """Decodes the arguments, and calls the function."""
+        """Decode the arguments and call the function."""
         call = _caller(self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
         return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
 
-    def read(self, raw: bytes | Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments in `raw` as (args, kwargs) for the function; the context goes in by name.
-
-        Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
-        """
-        if self._extra is not None:
-            values, extra = self._parser.from_json(raw)
-            return (), {**asdict(values), **extra}
-        try:
-            values = self._decode(raw)
-        except MALFORMED:
-            values, _ = self._parser.from_json(raw)
-        return (), asdict(values)
-
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
-        """Call the function with strings, as URI variables and prompt arguments are, made into what it takes.
+        """Call the function with strings, such as URI variables and prompt arguments, coerced to its types.
 
         Raises InvalidParams if they do not fit.
         """
         return self._invoke(*self._parser.from_strings(values), context)
 
     def call_values(self, values: dict[str, Any], context: Any = None) -> Any:
-        """Call the function with values that are what it takes already, by the names of its parameters."""
+        """Call the function with values of its types, by parameter name."""
         return self._invoke(self.arguments(**values), {}, context)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the arguments as callers write them; without the context and what **kwargs would take."""
+        """The names of the arguments as callers write them, without the context and those that **kwargs takes."""
         return self.arguments.__struct_encode_fields__
 
     @functools.cached_property
     def argument_list(self) -> tuple[Argument, ...]:
-        """The arguments one by one, described."""
+        """The arguments one by one, with their descriptions."""
         members = self.input_schema.get("properties", {})
         required = self.input_schema.get("required", ())
         return tuple(
-            Argument(name, _said(member, "title"), _said(member, "description"), name in required)
+            Argument(name, _text_of(member, "title"), _text_of(member, "description"), name in required)
             for name, member in members.items()
         )
 
     @functools.cached_property
     def argument_schema(self) -> dict[str, Any]:
-        """The JSON Schema by which arguments are repaired: it says of tuples and dates what the shown one cannot."""
+        """The JSON Schema for coercion. It has details of tuples and dates that the plain schema cannot express."""
         schema: dict[str, Any] = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
         return schema
 
@@ -189,17 +175,17 @@ class Callee:
 
     @functools.cached_property
     def has_output_schema(self) -> bool:
-        """Whether what comes back is data; not so for text, content, and what is not annotated."""
+        """Whether the result is data. It is not for text, content and missing annotations."""
         return self.output_type is not None
 
     @functools.cached_property
     def output_type(self) -> Any:
-        """What comes back, as a type that msgspec reads; None if it is no data."""
+        """The type of the result as msgspec reads it; None if it is not data."""
         return data_type(self.returns, self._is_content)
 
     @functools.cached_property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of what comes back, with a root of any type; None without `has_output_schema`."""
+        """The JSON Schema of the result, with a root of any type; None without `has_output_schema`."""
         return _schema().plain(_schema().output_schema(self.output_type), "output") if self.has_output_schema else None
 
     @property
@@ -209,14 +195,13 @@ class Callee:
 
     @property
     def description(self) -> str:
-        """The docstring without what it says of arguments and exceptions; "" if there is none."""
+        """The docstring without the parts about arguments and exceptions; "" without a docstring."""
         docstring = self._docstring
         others = [f"{name}: {text}" for name, text in docstring.parameters.items() if name not in self._plan.names]
         return "\n".join((f"{docstring.description}\n", *others)).strip() if others else docstring.description
 
     @functools.cached_property
     def _parser(self) -> ArgumentParser:
-        """What reads the arguments that are not JSON as msgspec wants it; many a process never sees such."""
         from mcpd.server.functions.arguments import ArgumentParser
 
         parser = ArgumentParser(self.arguments, self._extra, self.context_name, lambda: self.argument_schema)
@@ -237,23 +222,19 @@ def bind(
 ) -> Callee:
     """Read a function's signature: plain, async, method, partial or callable object.
 
-    The parameter annotated with the class that `context_type` gives, once the annotations are read, gets the caller's
-    context. `is_content` says of a
-    return type that its values are content already and no data. A function with dependencies has to be called with
-    an Exchange, and gives a coroutine; `overrides` are looked at then. Raises RegistrationError.
+    The parameter annotated with the class that `context_type` returns receives the caller's context. `is_content` says
+    whether a return type is content and not data. A function with dependencies must be called with an Exchange and
+    returns a coroutine; `overrides` are looked up at each call. Raises RegistrationError.
     """
     plain = plain_function(function)
     name: str = type(function).__name__ if call_method(function) else getattr(plain, "__name__", repr(plain))
     if isinstance(function, functools.partial):
-        name = vars(function).get("__name__", name)  # one that was given a name
+        name = vars(function).get("__name__", name)  # a partial with a name of its own
     where = f"function {name!r}"
-    plainly = read_plainly(function)
-    if plainly is not None:
-        return Callee(function, _plan(name, *plainly, context_type and context_type()), is_content, overrides)
     if not _is_function(function):
         raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise RegistrationError(f"{where}: it is a generator; return a list instead of yielding")
+        raise RegistrationError(f"{where}: it is a generator; return a list instead")
 
     hints = resolved(plain, where)
     try:
@@ -268,7 +249,7 @@ def bind(
 
 
 def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A partial without what `functools.update_wrapper` wrote on it, which hides the arguments that it holds."""
+    """Return a partial without the attributes of `functools.update_wrapper`, which hide the arguments that it holds."""
     if isinstance(function, functools.partial) and "__wrapped__" in vars(function):
         return functools.partial(function.func, *function.args, **function.keywords)
     return function
@@ -291,10 +272,10 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         where = f"function {name!r}, parameter {slot.name!r}"
         if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
             wraps = "; if a decorator returns this function, write @functools.wraps(…) above it there"
-            text = f"{where}: arguments come by name, so it cannot be positional only or *args"
+            text = f"{where}: arguments are passed by name, so it cannot be positional only or *args"
             raise RegistrationError(text + (wraps if slot.kind is Slot.VAR_POSITIONAL else ""))
         if slot.name.startswith("__"):
-            raise RegistrationError(f"{where}: names with two leading underscores belong to Python; rename it")
+            raise RegistrationError(f"{where}: names with two leading underscores are reserved; rename it")
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
@@ -333,7 +314,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
     )
 
 
-# The second look at hints that are more than plain types is loaded with the first of them.
+# Modules that read hints beyond plain types are loaded with the first such hint.
 
 
 def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
@@ -365,7 +346,7 @@ def _is_stand_in(kind: Any) -> bool:
 
 
 def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None:
-    """What finds a `Depends` in a parameter; None if nobody has written one in this process."""
+    """Return the function that finds a `Depends` in a parameter; None if none was written in this process."""
     module = sys.modules.get("mcpd.server.functions.dependencies")
     return None if module is None else module.dependency_of
 
@@ -373,7 +354,6 @@ def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None
 def _depending(
     function: Callable[..., Any], plan: _Plan, overrides: Overrides
 ) -> Callable[[Struct, dict[str, Any], Any], Any]:
-    """`_invoker` for a function with dependencies: gives a coroutine."""
     from mcpd.server.functions.dependencies import Calling  # few functions have any
 
     arguments = plan.arguments.__struct_fields__
@@ -389,16 +369,15 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
         return msgspec.defstruct(
             f"{name}_arguments",
             fields,
-            kw_only=True,  # so that a required parameter may follow one with a default
+            kw_only=True,  # a required parameter may follow an optional one
             forbid_unknown_fields=not is_open,
             gc=False,
         )
-    except ValueError as error:  # two names of one parameter
+    except ValueError as error:  # a name that is given twice
         raise RegistrationError(f"function {name!r}: {error}") from error
 
 
-def _said(member: dict[str, Any], key: str) -> str | None:
-    """What a schema says of itself, or the branch of it that is not null."""
+def _text_of(member: dict[str, Any], key: str) -> str | None:
     for node in (member, *member.get("anyOf", ())):
         if "$ref" not in node and key in node:
             text: str = node[key]
@@ -416,7 +395,6 @@ def _as_it_is(context: Any) -> Any:
 
 
 def _by_position(function: Callable[..., Any], plan: _Plan) -> Callable[..., Any]:
-    """A decorator's function that takes `*args` only, called by name like all others."""
     names = plan.names
 
     def call(**values: Any) -> Any:
@@ -426,7 +404,7 @@ def _by_position(function: Callable[..., Any], plan: _Plan) -> Callable[..., Any
 
 
 def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dict[str, Any], Any], Any]:
-    """How to call the function with (values, further arguments, context): by name, as decorators expect it."""
+    """Return a function (values, further arguments, context) that calls the function by name, as decorators expect."""
     name, make = plan.context_name, plan.make_context
     if name is None:
         return lambda values, extra, context: function(**asdict(values), **extra)
@@ -453,7 +431,7 @@ def _caller(
 
 
 def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:
-    """A caller whose results are written by pydantic, as their annotation says."""
+    """Return a caller whose results pydantic writes, by their annotation."""
 
     async def call_async(raw: bytes | Raw, context: Any = None) -> Any:
         return kind.dump(await call(raw, context))
@@ -462,7 +440,7 @@ def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callabl
 
 
 def _schema() -> Any:
-    # Most servers are asked for a schema only after they have answered; till then its code can wait.
+    # A server often answers its first requests before a schema is needed.
     from mcpd.server.functions import schema
 
     return schema

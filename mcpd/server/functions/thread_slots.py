@@ -1,18 +1,18 @@
-"""A limit on how many plain functions run in threads at once, with fair shares and a bounded wait.
+"""Limits how many plain functions run in threads at once, with fair shares and a bounded wait.
 
 Theory of operation. There are `threads` slots, and each running function holds one. A connection may begin another
-function while it holds less than twice as many slots as are free, a client that is known by a token less than eight
-times as many, and all clients of one address, whose tokens nobody may have checked, less than sixteen times. So
-one connection that holds all it can leaves a third of the slots free, two leave a fifth, however long their functions
-hang, and the next client finds a slot at once. A function that may not begin waits for `wait_seconds` at most; the
-connections that wait take turns.
+function while it holds less than twice as many slots as are free. A client known by a token may hold less than eight
+times as many, and all clients of one address, whose tokens may be unchecked, less than sixteen times. So one connection
+that holds all it can leaves a third of the slots free, two leave a fifth, however long their functions hang, and the
+next client finds a slot at once. A function that may not begin waits for at most `wait_seconds`; waiting connections
+take turns.
 
-A function that waits for its client's answer releases its slot meanwhile, as long as not too many do: each still has
-a thread. With the answer it reacquires one if its connection's share allows that. If not, it goes on without a slot,
-and is counted among those that wait for an answer until it is done: however many hang after their answer, they take
-no slot from others.
+A function that waits for its client's answer releases its slot, within limits, since each still holds a thread. After
+the answer it reacquires a slot if its connection's share allows it. Otherwise it continues without one, and is counted
+among the functions that wait for an answer until it ends. So functions that hang after their answer take no slot from
+others.
 
-Used on the event loop's thread only.
+Used on the event loop's thread only, except for `end_soon`.
 """
 
 from __future__ import annotations
@@ -45,39 +45,38 @@ _MOST_NAMED = 5
 
 
 class RunsFor(Protocol):
-    """The request that a function runs for: an exchange, or what says the same of another request."""
+    """The request that a function runs for."""
 
     @property
     def owner(self) -> tuple[object, str]:
-        """Its connection, and the client behind that."""
+        """Its connection, and the client behind it."""
 
     @property
     def subject(self) -> str:
-        """What is asked for, for the log."""
+        """The name or URI that it is about, for the log."""
 
 
 class Borrower(Struct, eq=False):
-    """What a slot is lent to: a function that runs for a request, or for None if it is the server's own,
-    which has no share to keep to.
+    """The holder of a slot: a function that runs for a request, or for None if it is the server's own.
 
-    Connection and client are looked up only when shares matter, which is seldom.
+    Connection and client are looked up only when shares matter, which is rare.
     """
 
     _exchange: RunsFor | None
 
     @property
     def connection(self) -> object:
-        """Its connection; None if it has no share to keep to."""
+        """Its connection; None for the server's own functions, which have no share."""
         return None if self._exchange is None else self._exchange.owner[0]
 
     @property
     def client(self) -> str:
-        """The client behind the connection; "" if it is not known."""
+        """The client behind the connection; "" if unknown."""
         return "" if self._exchange is None else self._exchange.owner[1]
 
     @property
     def name(self) -> str:
-        """What the function is, for the log."""
+        """The subject of the request, for the log."""
         return "" if self._exchange is None else self._exchange.subject
 
 
@@ -100,14 +99,14 @@ class ThreadSlots:
 
     def __init__(self, threads: int, wait_seconds: float) -> None:
         self.pool: ThreadPoolExecutor | None = None
-        """Where those run that have a slot, from the first of them on."""
+        """The threads, from the first function on."""
         self._at_end: AsyncGenerator[None, None] | None = None
         self._threads = threads
         self._wait_seconds = wait_seconds
         self._running: set[Borrower] = set()
-        """Those that hold a slot."""
+        """The functions that hold a slot."""
         self._without_slot: set[Borrower] = set()
-        """Those that run without one, after an answer of their client."""
+        """The functions that continue without a slot after their client's answer."""
         self._asking: Counter[object] = Counter()
         self._asking_in_all = 0
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
@@ -120,11 +119,11 @@ class ThreadSlots:
     # -- the threads -------------------------------------------------------------------------
 
     async def open_pool(self) -> None:
-        """Have threads, till the loop comes to its end."""
+        """Start the thread pool, which is closed with the event loop."""
         from concurrent.futures import ThreadPoolExecutor  # loaded with the first plain function
 
         self.pool = ThreadPoolExecutor(self._threads + _ASKING_IN_ALL, "mcpd-function")
-        # asyncio.run and its like end the generators of a loop before they close it.
+        # asyncio.run ends the asynchronous generators of a loop before it closes the loop.
         self._at_end = self._until_the_end()
         await anext(self._at_end)
 
@@ -135,7 +134,7 @@ class ThreadSlots:
             self.close_pool()
 
     def take_pool(self, other: ThreadSlots) -> None:
-        """Go on with the threads of others of this loop."""
+        """Use the thread pool of other slots of this loop."""
         self.pool, self._at_end = other.pool, other._at_end
 
     @property
@@ -144,8 +143,8 @@ class ThreadSlots:
         return self._at_end is not None
 
     def close_pool(self) -> None:
-        """Let all threads go, each when its function has returned."""
-        self._at_end = None  # it holds the loop
+        """Let all threads end, each after its function."""
+        self._at_end = None  # the generator refers to the loop
         if self.pool is not None:
             self.pool.shutdown(wait=False, cancel_futures=True)
 
@@ -153,11 +152,10 @@ class ThreadSlots:
 
     @property
     def free(self) -> int:
-        """How many slots nobody holds."""
+        """The number of free slots."""
         return self._threads - len(self._running)
 
     def _held(self) -> Counter[object]:
-        """How many slots each connection, client and address holds."""
         held: Counter[object] = Counter()
         for borrower in self._running:
             held.update(list(_shares(borrower)))
@@ -166,21 +164,21 @@ class ThreadSlots:
     def _may_begin(self, borrower: Borrower, held: Counter[object] | None = None) -> bool:
         running = len(self._running)
         free = self._threads - running
-        # The quick way: with a third of the slots held at most, no connection, client or address can be over its share.
+        # Quick check: as long as a third of the slots at most is held, nobody can exceed a share.
         if running < _TIMES_FREE * free or borrower.connection is None:
             return free > 0
         held = self._held() if held is None else held
         return all(held[key] < times * free for key, times in _shares(borrower).items())
 
     def try_acquire(self, borrower: Borrower) -> bool:
-        """Whether there is a slot without waiting; then it is taken."""
+        """Take a slot if one is available at once. Returns whether it was."""
         if self._waiting and borrower.connection in self._waiting or not self._may_begin(borrower):
             return False
         self._running.add(borrower)
         return True
 
     async def acquire(self, borrower: Borrower) -> None:
-        """Wait for a slot. Raises ThreadsBusy, with a text that says to try again, if none comes in time."""
+        """Wait for a slot. Raises ThreadsBusy, with a text that suggests a retry, if the wait takes too long."""
         if self.try_acquire(borrower):
             return
         loop = asyncio.get_running_loop()
@@ -194,7 +192,7 @@ class ThreadSlots:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():
-                self.release(borrower)  # its turn came while it was cancelled
+                self.release(borrower)  # the slot was assigned while the task was cancelled
                 raise
             self._leave(borrower, turn)
             task = asyncio.current_task()
@@ -208,7 +206,7 @@ class ThreadSlots:
             too_late.cancel()
 
     def release(self, borrower: Borrower) -> None:
-        """A function is done: the next may begin."""
+        """Release the slot of a function that has ended, and let the next one begin."""
         self._running.discard(borrower)
         if self._waiting:
             self._serve()
@@ -243,17 +241,17 @@ class ThreadSlots:
                 del self._waiting[borrower.connection]
 
     def _serve(self) -> None:
-        """Give free slots to those that wait, the connections in turn."""
+        """Assign free slots to waiting functions, connection by connection."""
         held = self._held()
         while self.free > 0:
             key = next((key for key, queue in self._waiting.items() if self._may_begin(queue[0][0], held)), self)
             if key is self:
-                return  # nobody who waits may have one
+                return  # no waiting function may have one
 
             queue = self._waiting.pop(key)
             borrower, turn = queue.popleft()
             if queue:
-                self._waiting[key] = queue  # behind the others
+                self._waiting[key] = queue  # to the end of the line
 
             if not turn.done():
                 self._running.add(borrower)
@@ -263,7 +261,7 @@ class ThreadSlots:
     # -- functions that ask their client -----------------------------------------------------
 
     def release_while_asking(self, borrower: Borrower) -> bool:
-        """A function begins to wait for its client: whether its slot is free for another meanwhile."""
+        """Release the slot of a function that waits for its client. Returns False if too many do."""
         key = borrower.connection
         if self._asking_in_all >= _ASKING_IN_ALL or self._asking[key] >= _ASKING_OF_ONE:
             return False
@@ -273,9 +271,9 @@ class ThreadSlots:
         return True
 
     def reacquire(self, borrower: Borrower) -> bool:
-        """It goes on, as it holds its thread anyway; whether in a slot of its share.
+        """Reacquire a slot after the client's answer. Returns whether the share allowed it.
 
-        If not, it stays counted among those that ask, until `end_without_slot`: it takes no slot from anybody.
+        Otherwise the function stays counted among the waiting ones until `end_without_slot`.
         """
         if not self._may_begin(borrower):
             self._without_slot.add(borrower)
@@ -285,24 +283,24 @@ class ThreadSlots:
         return True
 
     def end_without_slot(self, borrower: Borrower) -> None:
-        """A function is done that went on without a slot."""
+        """End a function that continued without a slot."""
         self._without_slot.discard(borrower)
         self._asks_no_more(borrower)
 
     def end_while_asking(self, borrower: Borrower) -> None:
-        """A function is done before anybody knew that it went on."""
+        """End a function that did not report the client's answer."""
         self._asks_no_more(borrower)
 
     def _asks_no_more(self, borrower: Borrower) -> None:
         self._asking_in_all -= 1
         self._asking[borrower.connection] -= 1
         if self._asking[borrower.connection] <= 0:
-            del self._asking[borrower.connection]  # connections come and go
+            del self._asking[borrower.connection]  # keeps no counters of closed connections
 
-    # -- what the log is told ----------------------------------------------------------------
+    # -- the log -----------------------------------------------------------------------------
 
     def _report(self) -> None:
-        """Say who holds the slots while others wait, but not all the time."""
+        """Log which functions hold the slots while others wait, once a minute at most."""
         loop = asyncio.get_running_loop()
         if self._reporter is not None:
             self._reporter.cancel()
@@ -324,9 +322,9 @@ class ThreadSlots:
 
 
 def _shares(borrower: Borrower) -> dict[object, int]:
-    """Of whom a function holds a slot, and how many times as many as are free each may hold; nobody for the server's.
+    """Return the groups that a function counts for, and how many times the free slots each may hold.
 
-    Without a token all programs of one machine look like one client: they share what an address may have.
+    Without a token all programs of one machine look like one client: they share the limit of the address.
     """
     if borrower.connection is None:
         return {}

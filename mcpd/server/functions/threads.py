@@ -1,10 +1,9 @@
-"""Plain functions run in worker threads, so that one that blocks holds up no other call. Nothing else
-starts threads for them.
+"""Plain functions run in worker threads, so that a blocking function holds up no other call.
 
-Theory of operation. How many run at once, and whose turn it is, is decided in `thread_slots`. A slot is released
-when the waiting task *and* the thread are done with it: a cancelled call leaves a thread behind that still runs.
-While a function waits for its client's answer, another may have its slot. With the answer it goes on at once, whether
-it gets a slot again or not: it holds its thread anyway, and would only be done the later.
+Theory of operation. `thread_slots` decides how many run at once, and in which order. A slot is released when both the
+waiting task and the thread have finished with it: a cancelled call leaves a thread that still runs. While a function
+waits for its client's answer, another function may use its slot. After the answer the function continues at once, with
+or without a slot, because it holds its thread anyway.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ this_thread = _ThisThread()
 
 
 class StepsFor(RunsFor, Protocol):
-    """The request that a `ThreadStep` is part of."""
+    """The request that a `ThreadStep` belongs to."""
 
     def end(self) -> None:
-        """It is over: what it still waits for will not come."""
+        """End the request: its unanswered questions are given up."""
 
 
 async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
-    """`function(*args)` in a thread; `exchange` is the request it runs for, whose client has a share of them.
+    """Return `function(*args)`, run in a thread. `exchange` is the request, whose client has a share of the threads.
 
-    A coroutine that comes back is awaited here: a decorator may hide that its function is async.
-    If the waiting task is cancelled, the thread is left to finish by itself: Python cannot stop it.
-    Raises ThreadsBusy if other functions hold the threads for too long.
+    A returned coroutine is awaited here, since a decorator may hide that its function is async. If the waiting task is
+    cancelled, the thread finishes on its own, because Python cannot stop it. Raises ThreadsBusy if other functions hold
+    the threads for too long.
     """
     loop = asyncio.get_running_loop()
     slots = _slots_of.get(loop)
@@ -55,7 +54,9 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Runs
     context = copy_context()
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None and sniffio.current_async_library_cvar in context:
-        context.run(sniffio.current_async_library_cvar.set, None)  # in the thread no loop runs, whatever says so here
+        context.run(
+            sniffio.current_async_library_cvar.set, None
+        )  # no event loop runs in the thread, whatever the variable says
 
     slot = _Slot(exchange, loop, slots, function, args, context, loop.create_future(), [True])
     if not slots.try_acquire(slot):
@@ -77,9 +78,9 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Runs
 
 
 def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
-    """Set for the running event loop how many plain functions run at once; before the first of them."""
+    """Set the number of plain functions that run at once in this event loop, before the first one runs."""
     for loop in [loop for loop in _slots_of if loop.is_closed()]:
-        # A function that was running when its loop was closed holds the loop, and so its slots would stay for ever.
+        # A function that was running when its loop was closed keeps the loop and its slots alive.
         _slots_of.pop(loop).close_pool()
     loop = asyncio.get_running_loop()
     slots = ThreadSlots(most, wait_seconds)
@@ -93,10 +94,10 @@ _slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDi
 
 
 class ThreadStep:
-    """One step of something that is opened, used and closed, in a thread, with a call's cancellation put off.
+    """One step of an object that is opened, used and closed in threads; a call's cancellation is delayed.
 
-    A step that has begun is waited for, though its call is cancelled: what it uses is closed after it. One that
-    `has_to_run` takes no slot, which others may hold for long, and runs although it was cancelled before it began.
+    A step that has begun is awaited even if its call is cancelled, because the object is closed after it. A step that
+    `has_to_run` takes no slot, which others may hold for long, and runs even if it was cancelled before it began.
     """
 
     def __init__(self, exchange: StepsFor, *, has_to_run: bool = False) -> None:
@@ -109,7 +110,9 @@ class ThreadStep:
         self._ended = asyncio.Event()
 
     async def run(self, function: Callable[..., Any], options: dict[str, Any], /, *args: Any) -> Any:
-        """`function(*args, **options)`, None if it `has_to_run`. Raises what it raises, or CancelledError after it."""
+        """Return `function(*args, **options)`, or None if it `has_to_run`. Raises its exception, or CancelledError
+        after it.
+        """
         if self._has_to_run:
             await self._run_surely(function, options, args)
             return None
@@ -119,31 +122,31 @@ class ThreadStep:
             with self._lock:
                 self._is_given_up = not self._has_begun
             if self._has_begun:
-                self._exchange.end()  # what it asks of the client meanwhile is not answered any more
+                self._exchange.end()  # its questions to the client are no longer answered
                 await self._ended.wait()
             raise
 
     async def _run_surely(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> None:
         import anyio.to_thread
 
-        # In a task of its own: cancelled, it would not begin.
+        # In its own task, because a cancelled task would not begin.
         work = anyio.to_thread.run_sync(self._run_caught, function, options, args, limiter=anyio.CapacityLimiter(1))
         task = asyncio.ensure_future(work)
         try:
             error = await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task])  # what it raises is not told: that the call was cancelled says more
+            await asyncio.wait([task])  # its exception is dropped in favour of the cancellation
             raise
         try:
             if error is not None:
                 raise error
         finally:
-            del error  # this frame is in its traceback
+            del error  # avoids a cycle with the traceback
 
     def _run_caught(
         self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]
     ) -> BaseException | None:
-        """What it raised. A task that raises SystemExit ends the event loop, whoever waits for it."""
+        """Return the exception instead of raising it: a task that raises SystemExit ends the event loop."""
         try:
             self._run(function, options, args)
         except BaseException as error:
@@ -160,14 +163,14 @@ class ThreadStep:
         finally:
             try:
                 self._loop.call_soon_threadsafe(self._ended.set)
-            except RuntimeError:  # the loop is closed, and nobody waits
+            except RuntimeError:  # the loop is closed, and nothing waits
                 pass
 
 
 class _Slot(Job, eq=False):
-    """The slot of one function, and the function as a job. Given back when the function has ended, or will never begin.
+    """The slot of one function, and the function as a job. Released when the function has ended, or will never begin.
 
-    A struct because these are made in C, one for each call.
+    A struct, because one is made for each call.
     """
 
     slots: ThreadSlots
@@ -176,7 +179,7 @@ class _Slot(Job, eq=False):
     context: Context
     ended: asyncio.Future[None]
     claim: list[bool]
-    """Whoever takes its one item decides: the thread that it runs, or the task that it never will."""
+    """The thread or the task takes its one item, and so decides whether the function runs or never will."""
     value: Any = None
     error: BaseException | None = None
     is_over: bool = False
@@ -186,7 +189,7 @@ class _Slot(Job, eq=False):
     # -- the job -----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Have it run. Raises RuntimeError if there is no thread for it."""
+        """Submit the function. Raises RuntimeError if no thread can be started."""
         pool = self.slots.pool
         assert pool is not None
         try:
@@ -194,15 +197,14 @@ class _Slot(Job, eq=False):
         except RuntimeError:
             if not self.slots.is_open:
                 raise
-            # Pools take nothing any more while Python waits for its last threads, of which this loop's may be one.
+            # Pools refuse work while Python waits for its last threads. This loop may run in one of them.
             threading.Thread(target=self.run, name="mcpd-function").start()
 
     def run(self) -> None:
-        """Call the function, in its thread."""
         try:
             self.claim.pop()
         except IndexError:
-            return  # cancelled before it began
+            return  # cancelled before the function began
         this_thread.slot = self
         try:
             self.value = self.context.run(self.function, *self.args)
@@ -213,19 +215,18 @@ class _Slot(Job, eq=False):
         self.slots.end_soon(self)
 
     def end(self) -> None:
-        """It has ended: the slot is free, and the task that waits goes on."""
+        """Release the slot and let the waiting task continue."""
         self._release()
-        if self.ended.done():  # the task was cancelled meanwhile
+        if self.ended.done():  # the task was cancelled
             self.drop()
         else:
             self.ended.set_result(None)
 
     def drop(self) -> None:
-        """Nobody takes what came of it; an error would keep itself, by the frame of `run` in its traceback."""
+        """Drop the value or the error. An error would keep itself alive through the frame of `run` in its traceback."""
         self.value = self.error = None
 
     def give_up(self) -> None:
-        """The task waits for the function no longer."""
         try:
             self.claim.pop()
         except IndexError:
@@ -247,31 +248,34 @@ class _Slot(Job, eq=False):
     # -- while it asks the client ------------------------------------------------------------
 
     def release(self) -> None:
-        """The function, in its thread, begins to wait for the client."""
-        self._tell(self._release_while_asking)
+        """Called by the function's thread before it waits for the client."""
+        self._call_soon(self._release_while_asking)
 
     def _release_while_asking(self) -> None:
         if not self.is_over and not self.is_without_slot:
             self.is_asking = self.slots.release_while_asking(self)
 
     def reacquire(self) -> None:
-        """It goes on."""
-        self._tell(self._reacquire)
+        """Called by the function's thread after the client's answer."""
+        self._call_soon(self._reacquire)
 
     def _reacquire(self) -> None:
         if not self.is_over and self.is_asking:
             self.is_asking = False
             self.is_without_slot = not self.slots.reacquire(self)
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _call_soon(self, step: Callable[[], None]) -> None:
         try:
             self.loop.call_soon_threadsafe(step)
         except RuntimeError:
-            pass  # the loop is closed, and nobody waits for a slot
+            pass  # the loop is closed, and nothing waits for a slot
 
 
 class ThreadCall:
-    """One coroutine that runs as a task of `loop`; the thread that made this waits for it in `result`.
+    """A coroutine that runs as a task of `loop`, for a thread that waits for it in `result`.
+
+    `asyncio.run_coroutine_threadsafe` leaves a reference cycle after each use, which would keep everything that the
+    call used until the garbage collector runs.
 
     Raises RuntimeError if the loop is closed.
     """
@@ -286,7 +290,7 @@ class ThreadCall:
         self._error: BaseException | None = None
         self._is_cancelled = False
         self._done = threading.Lock()
-        self._done.acquire()  # released when it is done: the cheapest thing to wait for
+        self._done.acquire()  # released at the end: the cheapest way to wait
 
         try:
             loop.call_soon_threadsafe(self._begin)
@@ -295,22 +299,22 @@ class ThreadCall:
             raise
 
     def result(self) -> Any:
-        """Wait for what the coroutine returns. Raises what it raises, or concurrent.futures.CancelledError."""
+        """Wait for the coroutine's result. Raises its exception, or concurrent.futures.CancelledError."""
         self._done.acquire()
         if self._error is None:
             return self._value
         try:
             raise self._error
         finally:
-            self._error = None  # else it would hold its traceback, that this frame, and this frame us
+            self._error = None  # the traceback refers to this frame, and the frame to this object
 
     def cancel(self) -> None:
-        """Give it up. Safe from any thread."""
+        """Cancel the coroutine. Safe from any thread."""
         self._is_cancelled = True
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:
-            pass  # the loop is closed, and nothing of it runs any more
+            pass  # the loop is closed, and nothing runs in it
 
     # -- on the event loop's thread ----------------------------------------------------------
 

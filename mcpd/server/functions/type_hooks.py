@@ -1,9 +1,9 @@
-"""Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
+"""Types that msgspec does not know: pydantic models, paths, plain classes and subclasses of built-in types.
 
-pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
-of its models, or a stand-in for another hint that it reads (`type_adapter`). Paths travel as strings. msgspec calls the
-three hooks for a type of its own accord, by way of `hooks`; `problem` finds, when a function is registered, the types
-for which no hook would help.
+msgspec calls `dec_hook`, `enc_hook` and `output_hook` through `results`. pydantic is never imported here: a class with
+`model_validate_json` and `model_json_schema` is one of its models, or a stand-in for a hint that it reads (`hints`).
+Paths are strings in JSON. Plain classes with annotated attributes are records, for results only, as in the official
+SDK. `problem` finds the types that no hook can read when a function is registered.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from mcpd.server.functions.annotations import written_annotations
 
 
 def attributes(value: Any) -> dict[str, Any] | None:
-    """The annotated public attributes that an object has; None if there are none, or its class is no such class."""
+    """Return the annotated public attributes that an object has; None if it has none or is of another kind of class."""
     kind: type = type(value)
     names = _annotated(kind)
     return {name: getattr(value, name) for name in names if hasattr(value, name)} or None
 
 
 def record_type(kind: Any) -> Any:
-    """A TypedDict of the attributes that such a class annotates; None for any other hint."""
+    """Return a TypedDict of the attributes that such a class annotates; None for any other hint."""
     names = _annotated(kind) if isinstance(kind, type) else ()
     if not names:
         return None
@@ -56,7 +56,7 @@ def record_type(kind: Any) -> Any:
 
 @cache
 def _annotated(kind: type) -> tuple[str, ...]:
-    # Classes of other metaclasses (enums, protocols, stand-ins, models) have a way of their own.
+    # Classes with another metaclass (enums, protocols, stand-ins, models) are handled elsewhere.
     if type(kind) is not type or issubclass(kind, (BaseException, dict, tuple)):
         return ()
     names: dict[str, None] = {}
@@ -78,16 +78,16 @@ _KNOWN = (
 )
 
 
-# How msgspec says that it cannot tell the members of a union apart, with a list of what is refused; what we say.
+# msgspec's message for a union whose members it cannot tell apart, with a list of the refused types; then ours.
 _UNION = r"(?s)((?:If a t|T)ype union.*) - type `(.*)` is not supported"
 UNION = "the members of the union"
 ANYTHING = "$mcpd-anything"
-"""What stands for an empty schema while schemas are made."""
+"""Marks an empty schema while schemas are generated."""
 _TAG = "give each Struct a tag, as in class Dog(Struct, tag=True)"
 _FIELD = "take one class with all their fields, or two parameters"
 
-# msgspec writes these classes themselves, and not what is derived from them. Called on the class, so that no method
-# of the subclass has a say: they are what is written for the value, not what it looks like.
+# msgspec writes these classes, but not their subclasses. The base class's method is called, because the value counts,
+# not how the subclass shows itself.
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     bytes: memoryview,
@@ -102,7 +102,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
-# msgspec writes these itself, but as keys of a dict: only those it asks about.
+# msgspec writes these, except as keys of a dict; then it calls the hook.
 _NEVER_KEYS = frozenset((tuple, list, dict, set, frozenset))
 
 
@@ -111,7 +111,7 @@ def _is_model(kind: Any) -> bool:
 
 
 def _is_by_alias(kind: Any) -> bool:
-    """Whether a model is written with its aliases: by default here, unless it says otherwise."""
+    """Return whether a model is written with its aliases, the default here."""
     return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
 
 
@@ -131,12 +131,12 @@ def _kind_of(value: object) -> str:
 
 
 class StandIn(type):
-    """The class of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic makes."""
+    """The metaclass of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic returns."""
 
     adapter: Any
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return True  # the adapter has said so
+        return True  # the adapter has checked it
 
     def model_validate_json(cls, text: bytes) -> Any:
         return cls.adapter.validate_json(text)
@@ -145,20 +145,20 @@ class StandIn(type):
         return cls.adapter.json_schema(**options)
 
     def dump(cls, value: Any) -> Any:
-        """A value as what JSON has, by its declared type; itself if it is none of that type."""
+        """Return a value as JSON types, by its declared type; unchanged if it is not of that type."""
         try:
             return cls.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-        except Exception:  # pydantic's, or a serializer's of the author: then it is written as any other value
+        except Exception:  # an error of pydantic or of an author's serializer: written as any other value
             return value
 
     @property
     def has_functions(cls) -> bool:
-        """Whether code of the author's has a say, so that what goes out may be no input."""
+        """Whether the author's code validates or serializes, so that a result may not be a valid input."""
         return "'type': 'function-" in repr(cls.adapter.core_schema)
 
 
 def is_pydantic_here() -> bool:
-    """Whether pydantic can be imported."""
+    """Return whether pydantic can be imported."""
     if "pydantic" in sys.modules:
         return True
     from importlib.util import find_spec  # where it is needed at all
@@ -167,10 +167,10 @@ def is_pydantic_here() -> bool:
 
 
 def dec_hook(kind: Any, value: Any) -> Any:
-    """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
+    """Make a `kind` of decoded JSON. Raises ValueError, with a text for the model, if it does not fit."""
     if _is_model(kind):
         try:
-            # As JSON, not as Python objects: strict models take "2026-01-01" for a date only there.
+            # As JSON, because strict models accept "2026-01-01" as a date only there.
             return kind.model_validate_json(msgspec.json.encode(value))
         except ValueError as error:
             raise ValueError(_model_errors(error)) from error
@@ -182,10 +182,10 @@ def dec_hook(kind: Any, value: Any) -> Any:
 
 
 def output_hook(kind: Any, value: Any) -> Any:
-    """`dec_hook` for a check of what goes out. ValueError if it does not fit.
+    """`dec_hook` for a check of a result. Raises ValueError if it does not fit.
 
-    A model that writes itself otherwise than it reads itself (aliases, computed fields) cannot read that again:
-    what its schema requires has to be there.
+    A model whose output differs from its input (aliases, computed fields) cannot be read again; only its required
+    members are checked.
     """
     if _is_model(kind):
         required = _required_output(kind)
@@ -195,38 +195,38 @@ def output_hook(kind: Any, value: Any) -> Any:
             missing = [name for name in required if not isinstance(value, dict) or name not in value]
             if missing:
                 raise ValueError(f"missing: {', '.join(missing)}")
-            return kind.model_construct()  # any instance will do
+            return kind.model_construct()  # any instance is accepted
     return dec_hook(kind, value)
 
 
 @cache
 def _required_output(kind: Any) -> Sequence[str] | None:
-    """What the output of a model has to have; None if a model takes what it gives."""
+    """Return the members that a model's output must have; None if a model accepts its own output."""
     try:
         read = kind.model_json_schema(mode="validation")
         options = {} if _is_by_alias(kind) else {"by_alias": False}
         written = kind.model_json_schema(mode="serialization", **options)
-    except Exception:  # such a model is shown as any object
+    except Exception:  # the model is shown as any object
         return ()
     return None if read == written else written.get("required", ())
 
 
 def _model_errors(error: ValueError) -> str:
-    """pydantic's findings in one line, without its links and its echo of the input."""
+    """Return pydantic's errors in one line, without its links and its echo of the input."""
     if not hasattr(error, "errors"):
         return str(error)
     lines = []
     for entry in error.errors():
-        # pydantic names the parts of its own schema among them, such as "function-wrap[…]".
+        # pydantic includes parts of its own schema, such as "function-wrap[…]".
         where = ".".join(str(step) for step in entry.get("loc", ()) if "[" not in str(step) or "-" not in str(step))
         lines.append(f"{where}: {entry.get('msg')}" if where else str(entry.get("msg")))
     return "; ".join(lines)
 
 
 def enc_hook(value: Any) -> Any:
-    """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    """Return what msgspec writes for a type it does not know. Raises TypeError if there is nothing sensible."""
     if value is None or value is True or value is False:
-        return {None: "null", True: "true", False: "false"}[value]  # asked about keys only: as json.dumps writes them
+        return {None: "null", True: "true", False: "false"}[value]  # only for keys: written as json.dumps does
     if isinstance(value, _CALLABLES):
         raise TypeError(f"{value.__name__} is {_kind_of(value)}, not a value: a call may lack its parentheses")
     if hasattr(value, "model_dump") and _is_model(type(value)):
@@ -241,7 +241,7 @@ def enc_hook(value: Any) -> Any:
     for kind in type(value).__mro__:
         if kind in _PLAIN:
             return _PLAIN[kind](value)
-    if hasattr(value, "tolist"):  # arrays and numbers of numpy and its like
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy and similar libraries
         plain = value.tolist()
         if type(plain) is not type(value):
             return plain
@@ -254,7 +254,7 @@ def enc_hook(value: Any) -> Any:
         return record
 
     if isinstance(value, CoroutineType):
-        value.close()  # Python would warn of it later, at a line that has nothing to do with it
+        value.close()  # otherwise Python warns later, at an unrelated line
         raise TypeError(f"{value.__qualname__}() was not awaited: write await before it, in an async function")
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
         raise TypeError(f"{value.__qualname__}() is a generator: return a list of what it yields")
@@ -262,10 +262,10 @@ def enc_hook(value: Any) -> Any:
 
 
 class Definitions:
-    """The `$defs` that pydantic models bring into a schema; `hook` is msgspec's `schema_hook`.
+    """Collects the `$defs` that pydantic models bring into a schema; `hook` is msgspec's `schema_hook`.
 
-    `mode` is "validation" for what comes in, "serialization" for what goes out. Two models of one
-    name, or a model named like one of `taken`, get their module's name in front.
+    `mode` is "validation" for arguments, "serialization" for results. If two models have one name, or a model has a
+    name in `taken`, the name gets the module's name in front.
     """
 
     def __init__(self, mode: Literal["validation", "serialization"], taken: frozenset[str] = frozenset()) -> None:
@@ -289,7 +289,7 @@ class Definitions:
             return {"type": "object"}
 
         self.found.update(definitions)
-        return schema or {ANYTHING: True}  # msgspec takes no empty schema from a hook
+        return schema or {ANYTHING: True}  # msgspec refuses an empty schema from a hook
 
     def _is_other(self, name: str, schema: Any) -> bool:
         return name in self._taken or (name in self.found and self.found[name] != schema)
@@ -299,7 +299,7 @@ class Definitions:
         options = {} if is_by_alias else {"by_alias": False}
         schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode, **options)
         definitions = {prefix + name: value for name, value in schema.pop("$defs", {}).items()}
-        # A model that contains itself is a reference into its own $defs. Of stand-ins, records alone have a name.
+        # A recursive model is a reference into its own $defs. Only stand-ins for records have a name.
         if schema.keys() == {"$ref"} or (isinstance(kind, StandIn) and "properties" not in schema):
             return schema, definitions
         name = prefix + re.sub(r"[^\w.-]", "_", kind.__name__)
@@ -307,15 +307,15 @@ class Definitions:
 
 
 def problem(hint: Any) -> str | None:
-    """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
+    """Return why values of this type cannot be read from JSON or shown in a schema; None if they can."""
     try:
         for found in parts_of(types.type_info(hint), set()):
             if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
                 return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
             if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
-                # msgspec's schemas show defaults, and it would fail on this one when they are asked for.
+                # msgspec's schemas include defaults, so this one must be encodable.
                 msgspec.to_builtins(found.default, str_keys=True)
-        # What type_info lets pass: some unions.
+        # type_info accepts some unions that a decoder does not.
         msgspec.json.Decoder(hint, dec_hook=dec_hook)
     except NameError as error:
         return f"the name {error.name!r} in its definition is not defined"
@@ -330,7 +330,7 @@ def problem(hint: Any) -> str | None:
 
 
 def parts_of(found: Any, seen: set[Any]) -> Iterator[Any]:
-    """A type as msgspec sees it, and all types and fields inside it."""
+    """Yield a type as msgspec sees it, and all types and fields inside it."""
     yield found
     if isinstance(found, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
         if found.cls in seen:
@@ -347,7 +347,11 @@ _LEAVES = frozenset((str, int, float, bool, bytes, type(None)))
 
 
 def needs_completion(hint: Any) -> bool:
-    """Whether a value of a hint that msgspec reads may hold a dataclass with such defaults."""
+    """Return whether a value that msgspec decodes may hold a dataclass whose defaults msgspec does not set.
+
+    msgspec leaves defaults that the class has as attributes unset. Such an argument would lose its defaults when it is
+    returned, stored or shown by `vars`.
+    """
     if not any(map(_has_fields, _classes(hint))):
         return False
     return any(
@@ -357,7 +361,7 @@ def needs_completion(hint: Any) -> bool:
 
 
 def completed(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A decoder whose values have their defaults."""
+    """Return a decoder whose values have their defaults."""
 
     def decode_and_complete(raw: Any) -> Any:
         value = decode(raw)
@@ -368,7 +372,7 @@ def completed(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def complete(value: Any) -> None:
-    """Give the dataclasses in a value that was just decoded their defaults; these themselves are left alone."""
+    """Set the defaults of the dataclasses in a decoded value. Default values themselves are not changed."""
     kind = value.__class__
     if kind in _LEAVES:
         return
@@ -384,13 +388,13 @@ def complete(value: Any) -> None:
             complete(getattr(value, name))
     elif hasattr(value, "__dataclass_fields__"):
         own = getattr(value, "__dict__", {})
-        # Only what was given is looked into: a default may be shared, and stays as it is.
+        # Only given values are examined: a default may be shared and must not change.
         given = list(own.values())
         for name, default in _defaults(kind):
             own.setdefault(name, default)
         for item in given:
             complete(item)
-    elif isinstance(value, tuple):  # a NamedTuple
+    elif isinstance(value, tuple):  # NamedTuple
         for item in value:
             complete(item)
 
@@ -399,7 +403,7 @@ def complete(value: Any) -> None:
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     if not hasattr(kind, "__dict__") or "__slots__" in vars(kind) or not hasattr(kind, "__dataclass_fields__"):
         return ()
-    import dataclasses  # whoever has such a class has loaded it; for all others it costs start-up
+    import dataclasses  # loaded with the author's dataclass
 
     fields = dataclasses.fields(kind)
     return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)

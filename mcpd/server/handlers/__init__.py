@@ -1,5 +1,5 @@
-"""Handlers of requests, one function for each method of the specification, and the wrappers around them.
+"""The handlers of requests, one function for each method of the specification, and the wrappers around them.
 
-They know the newest protocol version only; `protocol/versions` translates for older clients.
-Start reading in `methods.py` (the handlers) and `table.py` (which handler serves which method).
+They know the newest protocol version only; `protocol/versions` translates for older clients. Start reading in
+`methods.py` (the handlers) and `table.py` (which handler serves which method).
 """

@@ -1,4 +1,9 @@
-"""A limit on how often one caller calls one tool: a token bucket for each pair."""
+"""Middleware with limits: `RateLimit` for calls, `ResultLimit` for the size of results.
+
+A result that was cut is kept for a while and can be read whole by its caller. Kept results count towards the memory
+budget, and all together never exceed a given size. If they would, the oldest result of the caller with the most is
+dropped, so that one caller cannot push out another's results.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +30,25 @@ from mcpd.protocol.types.content import (
 )
 from mcpd.protocol.types.resources import ReadResourceResult
 from mcpd.protocol.types.tools import AnyValue, CallToolResult
-from mcpd.server.handlers.middleware import CallNext, MiddlewareRequest, Piece
+from mcpd.server.handlers.middleware import BuiltInMiddleware, CallNext, MiddlewareRequest
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 
 MOST_BUCKETS = 16_384
-"""How many pairs of a caller and a tool are told apart; beyond them the caller who called longest ago is forgotten."""
+"""The maximum number of token buckets. Beyond it the caller that called longest ago is forgotten."""
 
 MOST_TOOLS = 1024
-"""How many tools of one caller are, whether there are such or not; all others share one bucket."""
+"""The maximum number of buckets of one caller, for known and unknown tools; all others share one."""
 
 
-class RateLimit(Piece):
-    """A middleware: each caller may call each tool `calls` times in `per` seconds: `server.middleware(RateLimit(60))`.
+class RateLimit(BuiltInMiddleware):
+    """Middleware that lets each caller call each tool `calls` times in `per` seconds:
+    `server.middleware(RateLimit(60))`.
 
-    `burst` is how many calls may come at once, by default `calls`; `tools` names those that are limited, None is all.
-    A caller is a principal, without one an address, without that a connection. What is too much gets the error 429,
-    whose data has `retryAfter` in seconds. Each round of a request in 2026-07-28 is a call. Raises RegistrationError
-    for numbers that are none.
+    `burst` is the number of calls that may come at once, by default `calls`. `tools` are the limited tools; None means
+    all. A caller is a principal, otherwise an address, otherwise a connection. Excess calls get the error 429, whose
+    data has `retryAfter` in seconds. Each round of a request in 2026-07-28 is a call. Raises RegistrationError for
+    invalid numbers.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("tools/call",)
@@ -53,21 +59,23 @@ class RateLimit(Piece):
         most = calls if burst is None else burst
         if not (0 < calls < math.inf and 0 < per < math.inf and 1 <= most < math.inf):
             raise RegistrationError(
-                "RateLimit: calls and per are more than 0, and burst, or without it calls, is at least 1"
+                "RateLimit: calls and per must be more than 0, and burst (by default calls) at least 1"
             )
         if isinstance(tools, str):
-            raise RegistrationError(f"RateLimit: tools are several names; write tools=[{tools!r}]")
+            raise RegistrationError(f"RateLimit: tools is a list of names; use tools=[{tools!r}]")
         self._most = float(most)
         self._per_second = calls / per
         self._tools = None if tools is None else frozenset(tools)
         self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
-        """By caller, the one who called last at the end: by tool how many calls are left, and as of when."""
+        """The buckets by caller, in order of the last call; by tool the remaining calls, and
+        the time of that number.
+        """
         self._count = 0
         self._swept: dict[str, float] = {}
-        """When the full buckets of a caller with too many tools were taken away last."""
+        """When the full buckets of a caller with too many tools were last removed."""
 
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
-        """Let it through, or raise RateLimited."""
+        """Pass the request on, or raise RateLimited."""
         tool: str = request.params.name
         if self._tools is None or tool in self._tools:
             self._take(request.caller, tool)
@@ -80,7 +88,7 @@ class RateLimit(Piece):
         before = len(buckets)
         if tool not in buckets and before >= MOST_TOOLS:
             self._sweep(caller, buckets, now)
-            # Names that a caller invents are treated as those that there are: nobody learns what is hidden from them.
+            # Unknown names are treated like known ones, so that hidden tools stay hidden.
             if len(buckets) >= MOST_TOOLS:
                 tool = ""
 
@@ -96,7 +104,7 @@ class RateLimit(Piece):
             raise RateLimited((1 - left) / self._per_second)
 
     def _sweep(self, caller: str, buckets: dict[str, tuple[float, float]], now: float) -> None:
-        """Take away the buckets that are full again; not at each call of one who invents names, as there are many."""
+        """Remove full buckets, but not at each call of a caller that invents names."""
         if now - self._swept.get(caller, -math.inf) < max(1 / self._per_second, 0.1):
             return
         self._swept[caller] = now
@@ -109,7 +117,7 @@ class RateLimit(Piece):
 
 
 PREFIX = "mcpd-result:///"
-"""What the URIs of kept results begin with; the rest cannot be guessed."""
+"""The prefix of the URIs of kept results; the rest cannot be guessed."""
 
 _OVERHEAD = 1024
 
@@ -123,7 +131,7 @@ class _Kept(Struct, weakref=True):
 
 
 class KeptResults:
-    """`seconds` is how long each is kept, `most` how many bytes all have together. Safe from any thread."""
+    """Keeps results. `seconds` is the time for each, `most` the size of all together in bytes. Safe from any thread."""
 
     def __init__(self, seconds: float, most: int) -> None:
         self._seconds = seconds
@@ -134,8 +142,8 @@ class KeptResults:
         self._lock = Lock()
 
     def put(self, owner: str, client: str, contents: list[Any], size: int) -> str | None:
-        """Keep the contents of a result, of about `size` bytes: gives the URI, which they get; None if there is no
-        memory for them.
+        """Keep the contents of a result of about `size` bytes. Returns the URI that they get, or None without memory
+        for them.
         """
         size += _OVERHEAD
         with self._lock:
@@ -155,19 +163,19 @@ class KeptResults:
             self._kept[uri] = _Kept(owner, contents, size, asyncio.get_running_loop().time() + self._seconds, charge)
             self._sizes[owner] += size
             self._total += size
-        # Of what nobody asks for any more the memory is given back too.
+        # Frees memory also if nothing is requested any more.
         asyncio.get_running_loop().call_later(self._seconds + 0.01, self.expire)
         return uri
 
     def get(self, owner: str, uri: str) -> list[TextResourceContents | BlobResourceContents] | None:
-        """The contents of a result; None if there is none, any more, or it is somebody else's."""
+        """Return the contents of a result; None if it has expired or belongs to another caller."""
         with self._lock:
             self._expire()
             kept = self._kept.get(uri)
             return None if kept is None or kept.owner != owner else kept.contents
 
     def expire(self) -> None:
-        """Forget what was kept long enough."""
+        """Drop results that have expired."""
         with self._lock:
             self._expire()
 
@@ -191,17 +199,16 @@ KEEP_SECONDS = 600.0
 """How long a result that was cut can be read."""
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
-"""How much all of them have together."""
+"""The size of all kept results together."""
 
 
-class ResultLimit(Piece):
-    """A middleware: results of tools show no more than `most_bytes`: `server.middleware(ResultLimit(100_000))`.
+class ResultLimit(BuiltInMiddleware):
+    """Middleware that limits results of tools to `most_bytes`: `server.middleware(ResultLimit(100_000))`.
 
-    A larger one is cut: texts to what fits, with a line that says so and a link to the whole, which only the same
-    principal can read, for `keep_seconds`, by `resources/read`. All that is kept has `keep_bytes` together. Structured
-    content that is larger is left out, and the result of a tool with an output schema is an error then, since what
-    would be left does not fit the schema. `tools` names those that are limited, None is all. Raises RegistrationError
-    for numbers that are none.
+    A larger result is cut. Its text is cut to the limit and followed by a notice and a link to the whole, which only
+    the same principal can read with `resources/read`, for `keep_seconds`. All kept results share `keep_bytes`. Larger
+    structured content is dropped; for a tool with an output schema the result then becomes an error, as it no longer
+    fits the schema. `tools` are the limited tools; None means all. Raises RegistrationError for invalid numbers.
     """
 
     methods: ClassVar[tuple[str, ...]] = ("tools/call", "resources/read")
@@ -216,22 +223,22 @@ class ResultLimit(Piece):
     ) -> None:
         if not (most_bytes > 0 and 0 < keep_seconds < math.inf and keep_bytes >= 0):
             raise RegistrationError(
-                "ResultLimit: most_bytes and keep_seconds are more than 0, and keep_bytes is not negative"
+                "ResultLimit: most_bytes and keep_seconds must be more than 0, and keep_bytes at least 0"
             )
         if isinstance(tools, str):
-            raise RegistrationError(f"ResultLimit: tools are several names; write tools=[{tools!r}]")
+            raise RegistrationError(f"ResultLimit: tools is a list of names; use tools=[{tools!r}]")
         self._most = most_bytes
         self._keep_seconds = keep_seconds
         self._tools = None if tools is None else frozenset(tools)
         self._kept = KeptResults(keep_seconds, keep_bytes)
 
     def attach(self, catalog: Catalog) -> None:
-        """The server offers resources from now on: what is kept is read as one."""
+        """Offer resources from now on, because kept results are read as resources."""
         super().attach(catalog)
         catalog.offer("resources")
 
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
-        """The result, or as much of it as may be; or what is kept of an earlier one. Raises ResourceNotFound."""
+        """Return the result, cut if necessary, or a kept one. Raises ResourceNotFound."""
         if request.method == "resources/read":
             uri: str = request.params.uri
             if not uri.startswith(PREFIX):
@@ -239,7 +246,7 @@ class ResultLimit(Piece):
             contents = self._kept.get(_owner(request), uri)
             if contents is None:
                 raise ResourceNotFound(uri)
-            # Whatever the server says of its resources: nobody else may have it.
+            # Always private, whatever the server's hints say.
             return ReadResourceResult(contents=list(contents), ttl_ms=0, cache_scope="private")
 
         result = await call_next(request)
@@ -264,10 +271,10 @@ class ResultLimit(Piece):
         shown = self._beginning(result.content, sizes)
         size = max(sum(sizes), len(data))
         if uri is None:
-            note = f"The result of {name} is cut: it has {size} bytes, of which {self._most} are shown at most. "
-            shown.append(TextContent(f"{note}The rest is not kept; ask for less at a time."))
+            note = f"The result of {name} was cut: it has {size} bytes, and the limit is {self._most}. "
+            shown.append(TextContent(f"{note}The rest was not kept; request less at a time."))
         else:
-            note = f"The result of {name} is cut: it has {size} bytes. The whole can be read "
+            note = f"The result of {name} was cut: it has {size} bytes. The whole result can be read "
             shown.append(TextContent(f"{note}for {self._keep_seconds:g} s as the resource {uri}"))
             kind = whole[0].mime_type if len(whole) == 1 else None
             shown.append(ResourceLink(uri=uri, name=f"result of {name}", mime_type=kind, size=total))
@@ -278,7 +285,6 @@ class ResultLimit(Piece):
         return structs.replace(result, content=shown, structured_content=UNSET, is_error=is_error)
 
     def _beginning(self, blocks: list[ContentBlock], sizes: list[int]) -> list[ContentBlock]:
-        """As many blocks as fit, the last text of them cut."""
         left = self._most
         shown: list[ContentBlock] = []
         for block, size in zip(blocks, sizes, strict=True):
@@ -286,7 +292,7 @@ class ResultLimit(Piece):
                 shown.append(block)
                 left -= size
             elif isinstance(block, TextContent) and left:
-                # A character that is cut through is left out.
+                # A character that would be cut is left out.
                 text = block.text.encode("utf-8", "replace")[:left].decode("utf-8", "ignore")
                 shown.append(structs.replace(block, text=text))
                 left = 0
@@ -302,7 +308,7 @@ def _owner(request: MiddlewareRequest) -> str:
 
 
 def _size_of(block: Any) -> int:
-    """The bytes of a block that count; of a binary one as base64 has them."""
+    """Return the size of a block in bytes; binary data count as base64."""
     if isinstance(block, EmbeddedResource):
         block = block.resource
     if isinstance(block, dict):
@@ -315,7 +321,6 @@ def _size_of(block: Any) -> int:
 
 
 def _json_of(content: Any) -> bytes:
-    """Structured content as JSON; empty for none."""
     if content is UNSET:
         return b""
     if isinstance(content, AnyValue):
@@ -324,12 +329,12 @@ def _json_of(content: Any) -> bytes:
 
 
 def _contents_of(block: ContentBlock) -> TextResourceContents | BlobResourceContents | None:
-    """A block as the content of a resource; None for a link, which is shown, or can be had, by itself."""
+    """Return a block as the content of a resource; None for a link."""
     if isinstance(block, TextContent):
         return TextResourceContents("", block.text, "text/plain")
     if isinstance(block, EmbeddedResource):
         inner: Any = block.resource
-        if isinstance(inner, dict):  # of an author, or of another server
+        if isinstance(inner, dict):  # from an author or another server
             inner = convert(inner, BlobResourceContents if "blob" in inner else TextResourceContents)
         copy: TextResourceContents | BlobResourceContents = structs.replace(inner)
         return copy

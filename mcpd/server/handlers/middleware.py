@@ -1,8 +1,8 @@
-"""Middleware: an author's functions round the handlers of all methods, composed once, when they are registered.
+"""Middleware: an author's functions around the handlers, composed once when they are registered.
 
-They see requests in the newest vocabulary, whatever version the client speaks: what an older client sent was read into
-it before, and what they answer is shaped for that client after. As in Starlette, the first one added is the outermost.
-A method that no middleware names has its handler as it is.
+They see requests in the newest vocabulary: older clients' requests were translated before, and results are translated
+after. As in Starlette, the first middleware is the outermost. The handler of a method without middleware is not
+wrapped.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _decode_arguments = Decoder(dict[str, Any] | None).decode
 
 
 class MiddlewareRequest:
-    """A request on its way to its handler; all middleware of a request has the same one.
+    """A request on its way to its handler, the same object for all middleware.
 
-    `params` is the struct of its method, as `types.tools.CallToolParams`; assign another one, or change it, before
-    `call_next`. The `arguments` in it are still the JSON bytes that came.
+    `params` is the struct of its method, such as `types.tools.CallToolParams`; replace or change it before `call_next`.
+    Its `arguments` are still the JSON bytes as received.
     """
 
     __slots__ = ("_context", "_exchange", "method", "params")
@@ -52,15 +52,15 @@ class MiddlewareRequest:
 
     @property
     def context(self) -> Context:
-        """What a tool would be given: who asks, in which version, and ways to talk back."""
+        """The Context that a tool would receive."""
         if self._context is None:
             self._context = Context(self._exchange)
         return self._context
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments of a tool or prompt, decoded anew each time; {} where there are none. Assign others to change
-        them. Raises InvalidParams for what is no object.
+        """The arguments of a tool or prompt, decoded anew each time; {} without any. Assign others to change them.
+        Raises InvalidParams if they are not an object.
         """
         raw = getattr(self.params, "arguments", None)
         if raw is None or raw is NO_JSON:
@@ -79,9 +79,10 @@ class MiddlewareRequest:
 
     @property
     def caller(self) -> str:
-        """A text that is the same for all requests of one caller: its principal, else its address, else its
-        connection. Of an IPv6 address the first half counts. Over HTTP and WebSocket all whose address is not known,
-        as behind a proxy on a unix socket, are one caller: they may open as many connections as they like.
+        """A text that identifies the caller: its principal, otherwise its address, otherwise its connection.
+
+        Of an IPv6 address the first half counts. Over HTTP and WebSocket all callers with an unknown address, such as
+        those behind a proxy on a unix socket, are one caller, since they can open any number of connections.
         """
         session = self._exchange.call.session
         known = session.principal or client_of(session.peer)
@@ -91,38 +92,38 @@ class MiddlewareRequest:
 
 
 class CallNext(Protocol):
-    """What is inside: the next middleware, at last the handler. Gives the result, or raises the error answer."""
+    """The next middleware, and finally the handler. Returns the result, or raises the error response."""
 
     def __call__(self, request: MiddlewareRequest, /) -> Awaitable[Result]:
-        """Go on with the request; more than once if it is to be tried again."""
+        """Continue with the request; call it again to retry."""
 
 
 Middleware: TypeAlias = Callable[[MiddlewareRequest, CallNext], Coroutine[Any, Any, Result]]
 
 
-class Piece(ABC):
-    """A middleware of ours: says which methods it is for, and is told what the server offers."""
+class BuiltInMiddleware(ABC):
+    """Middleware that comes with mcpd: it has methods of its own and knows the catalog."""
 
     methods: ClassVar[tuple[str, ...]] = ()
 
     catalog: Catalog | None = None
 
     def attach(self, catalog: Catalog) -> None:
-        """Called once, when it is added to a server. Raises RegistrationError if it has one already."""
+        """Called once, when it is added to a server. Raises RegistrationError if it belongs to one already."""
         if self.catalog is not None:
-            raise RegistrationError(f"{type(self).__name__}: it belongs to a server already; make another one")
+            raise RegistrationError(f"{type(self).__name__}: it belongs to a server already; create another one")
         self.catalog = catalog
 
     @abstractmethod
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
-        """What any middleware does."""
+        """Handle a request, as any middleware does."""
 
 
 M = TypeVar("M", bound=Middleware)
 
 
 def check_methods(handlers: HandlerTable, methods: Collection[str]) -> None:
-    """Raise RegistrationError for what is no method of the specification, and none of an extension's."""
+    """Raise RegistrationError for a method that neither the specification nor an extension has."""
     for method in methods:
         if method not in METHODS and method not in handlers and "." not in method.partition("/")[0]:
             raise RegistrationError(
@@ -131,18 +132,17 @@ def check_methods(handlers: HandlerTable, methods: Collection[str]) -> None:
             )
 
 
-def put_round(handlers: HandlerTable, catalog: Catalog, function: M, methods: Collection[str] = ()) -> M:
-    """Put a middleware round the handlers of these methods, or of all, inside of those that were there before.
-
-    Raises RegistrationError.
-    """
+def add_middleware(handlers: HandlerTable, catalog: Catalog, function: M, methods: Collection[str] = ()) -> M:
+    """Wrap the handlers of these methods, or all, inside earlier middleware. Raises RegistrationError."""
     name = getattr(function, "__qualname__", repr(function))
     if not (iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)):
         raise RegistrationError(f"middleware {name}: write it as async def {name}(request, call_next)")
-    if isinstance(function, Piece):
+    if isinstance(function, BuiltInMiddleware):
         if any(method not in function.methods for method in methods):
             known = ", ".join(function.methods)
-            raise RegistrationError(f"middleware: {type(function).__name__} is for {known}; add it without a method")
+            raise RegistrationError(
+                f"middleware: {type(function).__name__} is only for {known}; add it without a method"
+            )
         methods = function.methods
         function.attach(catalog)
 
@@ -157,7 +157,7 @@ _Enter: TypeAlias = Callable[[MiddlewareRequest], Coroutine[Any, Any, Result]]
 
 
 class _Chain:
-    """A handler that is called through middleware: the request is made once, and handed on by each."""
+    """A handler with middleware: the request object is made once and passed on."""
 
     __slots__ = ("enter", "method")
 
@@ -170,7 +170,7 @@ class _Chain:
 
 
 def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) -> BoundHandler:
-    """A handler that is called through one middleware more. What fails as a tool does becomes the result of a tool."""
+    """Wrap a handler in one more middleware. A ToolError becomes the result of a tool."""
     call_next = handler.enter if isinstance(handler, _Chain) else _innermost(method, handler)
     usual: type[Result] | None = None
 
@@ -182,12 +182,10 @@ def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) 
             if method != "tools/call":
                 raise
             return failed(str(error))
-        # A method has one or two kinds of results, and `isinstance` is dear for structs.
+        # A method has one or two kinds of results, and `isinstance` is slow for structs.
         if result.__class__ is not usual:
             if not isinstance(result, Result):
-                raise TypeError(
-                    f"middleware {name} answered {method} with {type(result).__qualname__}, not with a Result"
-                )
+                raise TypeError(f"middleware {name} returned {type(result).__qualname__} for {method}, not a Result")
             usual = result.__class__
         return result
 
@@ -208,7 +206,7 @@ def _innermost(method: str, handler: BoundHandler) -> _Enter:
 
 
 def _never_public(enter: _Enter) -> _Enter:
-    """What a resource says of itself is not said of what a middleware has made of it, perhaps for this caller only."""
+    """Make a resource's result private if middleware has changed it, perhaps for this caller only."""
 
     async def enter_read(request: MiddlewareRequest) -> Result:
         result: Any = await enter(request)

@@ -49,7 +49,7 @@ class HandlerTable(dict[str, BoundHandler]):
             self[method] = self._wrapped(method, handler)
         self._update_copy()
 
-    def become(self, other: HandlerTable) -> None:
+    def adopt(self, other: HandlerTable) -> None:
         """Have the handlers of another table from now on. Safe from any thread.
 
         Methods that both tables have are available all the time.

@@ -1,4 +1,8 @@
-"""How long clients may keep what they got: hints for lists and resources, and where `public` would say too much.
+"""Cache hints for lists and resources: how long, and by whom, results may be kept.
+
+A page of a list is one object for all clients that see the same, so a hint is written into it once. "public" is only
+kept for the catalog's own pages and contents that are the same for every caller. A result that depends on visibility
+rules, conditions or middleware stays private, whatever its author set.
 
 Spec: 2026-07-28 server/utilities/caching; rules S26-128 to S26-132. Older versions have no such members.
 """
@@ -24,14 +28,14 @@ CacheableMethod: TypeAlias = Literal[
 ]
 
 CACHEABLE = tuple(method for method, row in METHODS.items() if row.is_cacheable)
-"""The methods whose results have a hint."""
+"""The methods whose results can have a hint."""
 
 _MOST_SECONDS = 2**53 // 1000
 
 
 class CacheHint(Struct, frozen=True):
-    """A result is fresh for `ttl` seconds. `scope` is who may keep it: "private" for the one who asked, "public" for
-    everybody, shared caches too. What depends on who asks is never sent as public.
+    """A result is fresh for `ttl` seconds. `scope` says who may keep it: "private" only the caller, "public" everybody,
+    including shared caches. Results that depend on the caller are never sent as public.
     """
 
     ttl: float
@@ -39,7 +43,7 @@ class CacheHint(Struct, frozen=True):
 
 
 def checked_hint(hint: Any, where: str) -> CacheHint | None:
-    """A hint as it was given; None for none. Raises RegistrationError."""
+    """Return a valid hint, or None for None. Raises RegistrationError."""
     if hint is None:
         return None
     if not isinstance(hint, CacheHint):
@@ -53,7 +57,7 @@ def checked_hint(hint: Any, where: str) -> CacheHint | None:
 
 
 def checked_hints(given: CacheHint | Mapping[Any, CacheHint] | None, where: str) -> dict[str, CacheHint]:
-    """Hints by method; one alone is for all lists and for `server/discover`. Raises RegistrationError."""
+    """Return hints by method; a single hint applies to all lists and to `server/discover`. Raises RegistrationError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -78,7 +82,7 @@ def apply_hint(result: CacheableResult, hint: CacheHint) -> None:
 
 
 def as_private(result: CacheableResult) -> CacheableResult:
-    """The result for nobody but the one who asked."""
+    """Return the result with the scope "private"."""
     return replace(result, cache_scope="private") if result.cache_scope == "public" else result
 
 
@@ -88,7 +92,7 @@ _Handler: TypeAlias = Callable[[Exchange, Any], Any]
 def put_hints(
     wrap: Callable[[Callable[[str, _Handler], _Handler]], None], catalog: Catalog, hints: Mapping[str, CacheHint]
 ) -> None:
-    """Write hints into results; call it once, before any middleware is added."""
+    """Wrap handlers so that they write hints into results. Must be called once, before middleware is added."""
 
     def wrapped(method: str, handler: _Handler) -> _Handler:
         hint = hints.get(method)
@@ -118,12 +122,11 @@ def _hinted(catalog: Catalog, hint: CacheHint | None, handler: _Handler) -> _Han
 
 
 def _is_for_all(catalog: Catalog, exchange: Exchange, result: CacheableResult) -> bool:
-    """Whether every caller would get this."""
     if catalog.rules is not None or catalog.conditions:
         return False
     if isinstance(result, ReadResourceResult):
         own = exchange.own_result
-        return own is None or own is result  # its author said so, and no middleware has changed it
+        return own is None or own is result  # set by its author, and unchanged by middleware
     return any(
         listing.is_for_all(result) for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
     )

@@ -28,30 +28,31 @@ _NONE_ACTIVE: ActiveExtensions = frozenset()
 
 
 class Catalog:
-    """The registries of one server. `extension_filters` says for each extension whether it is active for a client."""
+    """The lists of one server's entries. `extension_filters` says for each extension whether
+    it is active for a client.
+    """
 
     is_guarded = False
-    """Whether it is asked what those may do who send requests."""
+    """Whether scopes of authenticated users are checked."""
     has_anonymous = False
-    how_to_ask = "start the server with --issuer URL or --tokens-file FILE"
-    """What those may do who serve and ask nobody for a token."""
-    """Whether an entry is for those too who do not say who they are."""
+    authentication_hint = "start the server with --issuer URL or --tokens-file FILE"
+    """How an operator of this server enables authentication, for error messages."""
     protection: Protection | None = None
-    """What protects the server, if that speaks OAuth."""
+    """The server's authenticator, if it speaks OAuth."""
     known_scopes: Collection[str] = ()
-    """The scopes of all entries that name theirs."""
-    is_decided_outside = False
-    """Whether the server said that lists are others, though the same entries are in them."""
+    """The scopes that entries name."""
+    has_external_rules = False
+    """Whether the server announced changes of lists whose entries have not changed."""
     on_guard: Callable[[], None] | None = None
-    """Called when it becomes guarded."""
+    """Called when the first entry or authenticator is guarded."""
 
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
         self.instructions = instructions
         self.offers: set[str] = set()
-        """The capabilities in use: tools, resources … Once offered, a capability stays."""
+        """The capabilities in use: tools, resources and so on. A capability that was offered stays."""
         self.on_offer: Callable[[], None] | None = None
-        # One lock for all four: `replace` changes them together. Its holder may take it again.
+        # One reentrant lock for all four lists, because `replace` changes them together.
         self._lock = RLock()
         self.tools: Listing[ToolEntry] = Listing(
             "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size, self._lock
@@ -73,41 +74,41 @@ class Catalog:
         )
 
         self.completers: dict[tuple[str, str], Completer] = {}
-        """(name of a prompt or URI of a template, argument) -> what completes it."""
+        """The completers by (name of a prompt or URI of a template, argument)."""
 
         self.tools.on_change = lambda: self._changed("tools")
         self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
         self.prompts.on_change = lambda: self._changed("prompts")
         self._has_parts = False
-        """Whether resources are parts of tools, and there only with them."""
+        """Whether some resources are parts of tools, and exist only with them."""
         self.on_change: Callable[[Kind], None] | None = None
-        """Called with the kind of list that is another one now."""
+        """Called with the kind of list that has changed."""
 
         self.switches: Switches | None = None
-        """What was enabled or disabled."""
+        """The entries that were enabled or disabled."""
         self.rules: list[VisibilityRule] | None = None
-        """What is asked about every entry; None: everybody sees everything, and no entry has a rule of its own."""
+        """The visibility rules; None if neither the server nor an entry has one."""
         self.on_rules: Callable[[], None] | None = None
-        """Called with the first rule."""
+        """Called when the first rule is added."""
         self.source_problems: dict[str, Sequence[Problem]] = {}
-        """What sources could not use, by owner."""
+        """The problems of sources, by owner."""
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
-        """Dependencies, and the functions that are called instead of them."""
+        """Replacements of dependencies."""
 
         self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
-        """Extension id -> the settings this server announces for it."""
+        """The settings that this server announces, by extension id."""
 
         self.registered_uri: Callable[[str], str | None] | None = None
-        """For a URI under which nothing is registered: the one that is meant, if it is another form of that."""
+        """Returns the registered URI that another form of it means, or None."""
         self.shows_errors = False
         """Whether the texts of all exceptions reach the client."""
         self.tool_timeout: float | None = None
-        """How many seconds tools may take that say nothing of it themselves."""
+        """The default time limit of tools in seconds."""
         self._conditions: list[Condition] | None = None
 
     def listings(self, kind: Kind) -> list[Listing[Any]]:
-        """Those whose change is one of that kind."""
+        """Return the lists that belong to a kind."""
         match kind:
             case "tools":
                 return [self.tools]
@@ -117,14 +118,14 @@ class Catalog:
                 return [self.prompts]
 
     def active_extensions(self, exchange: Exchange | Context) -> ActiveExtensions:
-        """The ids of the extensions that are active for this request."""
+        """Return the ids of the extensions that are active for this request."""
         if not self.extension_filters:
             return _NONE_ACTIVE
         client = exchange.client
         return frozenset([name for name, admits in self.extension_filters.items() if admits(client)])
 
     async def active_in_lists(self, exchange: Exchange, active: ActiveExtensions) -> ActiveExtensions:
-        """`active` with the keys of the conditions that hold now, on which the list of tools depends."""
+        """Add the keys of the conditions that hold now, on which the list of tools depends."""
         if not self.conditions:
             return active
         from mcpd.server.registry.rules import with_conditions  # few servers have any
@@ -140,7 +141,7 @@ class Catalog:
         return self._conditions
 
     def find_resource(self, uri: str, active: ActiveExtensions) -> ResourceEntry | None:
-        """The resource with that URI, None if there is none with those extensions."""
+        """Return the resource with this URI, or None if it does not exist with these extensions."""
         entry = self.resources.get(uri, active)
         if entry is None and self.registered_uri is not None:
             registered = self.registered_uri(uri)
@@ -149,7 +150,7 @@ class Catalog:
         return entry
 
     def has_resource(self, uri: str, active: ActiveExtensions) -> bool:
-        """Whether a resource can be read under that URI."""
+        """Return whether a resource can be read under this URI."""
         if self.find_resource(uri, active) is not None:
             return True
         return any(
@@ -158,8 +159,8 @@ class Catalog:
             if template.requires is None or template.requires in active
         )
 
-    def ask_rules(self) -> list[VisibilityRule]:
-        """The rules of who sees what, which are asked from now on."""
+    def use_rules(self) -> list[VisibilityRule]:
+        """Return the list of visibility rules, which are applied from now on."""
         if self.rules is None:
             self.rules = []
             if self.on_rules is not None:
@@ -167,7 +168,7 @@ class Catalog:
         return self.rules
 
     def guard(self, needs: Needs | None = None, protection: Protection | None = None) -> None:
-        """From now on it is asked what those may do who send requests: an entry needs something, or all do."""
+        """Check scopes from now on, because an entry has needs or an authenticator was set."""
         if protection is not None:
             self.protection = protection
         if needs is not None:
@@ -182,7 +183,7 @@ class Catalog:
                 self.on_guard()
 
     def switch(self, turn: Callable[[Switches], None]) -> None:
-        """Enable and disable entries, with one `on_change` for each kind of list that is another one now."""
+        """Enable and disable entries, with one `on_change` per kind of list that has changed."""
         with self._lock:
             if self.switches is None:
                 from mcpd.server.registry.rules import Switches  # few servers disable anything
@@ -201,7 +202,7 @@ class Catalog:
             self._changed(kind)
 
     def add_part(self, entry: ResourceEntry) -> None:
-        """Add a part of a tool (`of_tool`), in the place of what had its URI: it is there as long as the tool is."""
+        """Add a part of a tool (`of_tool`), replacing the resource with its URI. It exists as long as the tool does."""
         self._has_parts = True
         self.resources.is_on = self._is_resource_on
         self.resources.add(entry, replace=True)
@@ -212,14 +213,14 @@ class Catalog:
         return entry.is_enabled if self.switches is None else self.switches.is_on("resource", entry)
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
-        """Replace all that `owner` offers, at once, with one `on_change` for each kind of list that changed.
+        """Replace all entries of `owner` at once, with one `on_change` per kind of list that has changed.
 
-        Gives the URIs of the resources and templates that came, went or are others now, and whether they went.
-        Raises RegistrationError, and changes nothing, for a key that another owner has, or that is there twice.
-        Safe from any thread.
+        Returns the URIs of the resources and templates that were added, removed or changed, and whether they were
+        removed. Raises RegistrationError, and changes nothing, for a key that another owner has or that occurs twice.
+        Safe to call from any thread.
         """
         with self._lock:
-            # First all are checked: from then on nothing fails.
+            # All checks come first: nothing fails after them.
             self.tools.check(owner, entries.tools or ())
             self.resources.check(owner, entries.resources or ())
             self.templates.check(owner, entries.templates or ())
@@ -231,7 +232,7 @@ class Catalog:
             prompts = self.prompts.exchange(owner, entries.prompts or ())
             self.source_problems[owner] = entries.problems
 
-        # Told outside the lock: who hears of it may look at the lists.
+        # Notifies outside the lock, because listeners may read the lists.
         has_resources = entries.resources is not None or entries.templates is not None
         self._replaced("tools", tools, is_offered=entries.tools is not None)
         self._replaced("resources", resources, is_offered=has_resources)
@@ -255,7 +256,7 @@ class Catalog:
             self._changed("resources")
 
     def offer(self, capability: str) -> None:
-        """From now on this server offers a capability."""
+        """Offer a capability from now on."""
         if capability not in self.offers:
             self.offers.add(capability)
             if self.on_offer is not None:

@@ -1,6 +1,7 @@
-"""From Python values to content blocks and resource contents, and short names for building them.
+"""Converts Python values to content blocks and resource contents.
 
-Spec: 2026-07-28 server/tools (tool result), server/resources.
+Also has the short functions that authors use to build blocks. Spec: 2026-07-28 server/tools (tool result),
+server/resources.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
 _IMAGE_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _IMAGE_BEGINNINGS |= {b"RIFF....WEBP": "image/webp"}
 _AUDIO_BEGINNINGS = {b"RIFF....WAVE": "audio/wav", b"ID3": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"}
-"""What files of a type begin with; four dots are the file's size."""
+"""The first bytes of each type of file; four dots are the file's size."""
 _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
 
 
 def is_content(kind: object) -> bool:
-    """Whether a return type is content already: such a tool has no output schema."""
+    """Return whether a return type is content already; such a tool has no output schema."""
     return kind in BLOCKS or (isinstance(kind, type) and issubclass(kind, CallToolResult))
 
 
 def text(value: str) -> TextContent:
-    """A text block, for results and prompts that mix kinds; alone, a plain str will do.
+    """Return a text block, for results and prompts that mix kinds. A str alone needs none.
 
     Spec: 2026-07-28 server/tools, text content.
     """
@@ -56,10 +57,10 @@ def text(value: str) -> TextContent:
 
 
 def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageContent:
-    """An image block, from bytes or from a file (a path, as str or Path), which is read at once.
+    """Return an image block from bytes, or from a file (a path as str or Path), which is read at once.
 
-    `mime_type`, such as `image/png`, is told by the names .png .jpg .jpeg .gif .webp .svg, and by what PNG, JPEG, GIF
-    and WebP begin with; else it has to be given. Raises ValueError if it is not, OSError if the file cannot be read.
+    `mime_type`, such as `image/png`, is known for the extensions .png .jpg .jpeg .gif .webp .svg, and from the first
+    bytes of PNG, JPEG, GIF and WebP. Raises ValueError if it is needed and missing, OSError if the file cannot be read.
     Spec: 2026-07-28 server/tools, image content.
     """
     content, guessed = _load(data, _IMAGE_TYPES)
@@ -67,21 +68,21 @@ def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageCon
 
 
 def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
-    """A sound block, from bytes or from a file (a path, as str or Path), which is read at once.
+    """Return an audio block from bytes, or from a file (a path as str or Path), which is read at once.
 
-    `mime_type`, such as `audio/wav`, is told by the names .wav .mp3 .ogg .flac, and by what such files begin with; else
-    it has to be given. Raises ValueError if it is not, OSError if the file cannot be read. Clients older than
-    2025-03-26, which have no sound, get a line of text. Spec: 2026-07-28 server/tools, audio content.
+    `mime_type`, such as `audio/wav`, is known for the extensions .wav .mp3 .ogg .flac, and from the first bytes of such
+    files. Raises ValueError if it is needed and missing, OSError if the file cannot be read. Clients older than
+    2025-03-26, which have no audio, receive a line of text. Spec: 2026-07-28 server/tools, audio content.
     """
     content, guessed = _load(data, _AUDIO_TYPES)
     return AudioContent(content, mime_type or guessed or _type_of(content, _AUDIO_BEGINNINGS, data))
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
-    """A resource's content inside a result; its URI need not be one that is listed.
+    """Return a block with a resource's content inside; the resource need not be listed.
 
-    Without `mime_type` a str is `text/plain` and bytes are `application/octet-stream`.
-    Spec: 2026-07-28 server/tools, embedded resources.
+    Without `mime_type` a str is `text/plain` and bytes are `application/octet-stream`. Spec: 2026-07-28 server/tools,
+    embedded resources.
     """
     if isinstance(content, str):
         return EmbeddedResource(TextResourceContents(uri, content, mime_type or "text/plain"))
@@ -97,16 +98,16 @@ def link(
     mime_type: str | None = None,
     size: int | None = None,
 ) -> ResourceLink:
-    """A pointer to a resource that the client may read; it need not be one that is listed. `size` is in bytes.
+    """Return a link to a resource that the client may read; the resource need not be listed. `size` is in bytes.
 
-    Clients older than 2025-06-18, which have no links, get a line of text.
-    Spec: 2026-07-28 server/tools, resource links.
+    Clients older than 2025-06-18, which have no links, receive a line of text. Spec: 2026-07-28 server/tools, resource
+    links.
     """
     return ResourceLink(uri=uri, name=name, title=title, description=description, mime_type=mime_type, size=size)
 
 
 class Unwritable(TypeError):
-    """A result that is no content and cannot be written as JSON; the text is for its author."""
+    """A result that is not content and cannot be written as JSON. The text is for the tool's author."""
 
 
 def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
@@ -125,7 +126,6 @@ def _type_of(content: bytes, beginnings: dict[bytes, str], data: object) -> str:
 
 
 def _guessed(content: bytes, beginnings: dict[bytes, str]) -> str:
-    """The MIME type of what bytes begin with; "" if it is not known."""
     sized = content[:4] + b"...." + content[8:12]
     for beginning, mime_type in beginnings.items():
         if content.startswith(beginning) or (sized.startswith(beginning) and beginning.startswith(b"RIFF")):
@@ -134,11 +134,10 @@ def _guessed(content: bytes, beginnings: dict[bytes, str]) -> str:
 
 
 def _block(value: Any) -> Any:
-    """One item of a result as content: data as their JSON, bytes as an image, a sound or a resource."""
     if isinstance(value, BLOCKS):
         return value
     if isinstance(value, str):
-        # Subclasses of str are written as what they hold: msgspec does not know them.
+        # msgspec does not know subclasses of str, so they become plain strings.
         return TextContent(str.__str__(value))
     if isinstance(value, _BYTES):
         return _block_of_bytes(bytes(value))
@@ -146,7 +145,7 @@ def _block(value: Any) -> Any:
 
 
 def _block_of_bytes(data: bytes) -> ImageContent | AudioContent | EmbeddedResource:
-    """Bytes by what they begin with; others are a resource, whose URI is the digest of what it holds."""
+    """Return bytes as a block by their first bytes. Unknown types become a resource with a digest as its URI."""
     if mime_type := _guessed(data, _IMAGE_BEGINNINGS):
         return ImageContent(data, mime_type)
     if mime_type := _guessed(data, _AUDIO_BEGINNINGS):
@@ -169,7 +168,7 @@ def _json(value: Any) -> bytes:
 
 
 def _place(value: Any, depth: int = 20) -> str:
-    """Where in a value the part is that cannot be written, as `["beds"][2]`; "" for the value itself."""
+    """Return the path of the part that cannot be written, such as `["beds"][2]`; "" for the value itself."""
     members: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         members = value.items()
@@ -194,12 +193,12 @@ def _is_content_list(value: Any, gives_blocks: bool) -> bool:
 
 
 def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> CallToolResult:
-    """What a tool returned, as its result.
+    """Convert a tool's return value to a result.
 
-    A str, bytes or content blocks are content, and so is a list of strings or with a block in it. Anything else is
-    data: its JSON as text for every client, a string without quotes, and as structured content if the tool has an
-    output schema or the data are an object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no
-    content.
+    A str, bytes and content blocks are content, and so is a list of strings or one that contains a block. Anything else
+    is data: its JSON is the text, a string without quotes. It is also the structured content if the tool has an output
+    schema or the data are an object. `gives_blocks` means that the tool promises a list of blocks, so an empty list
+    becomes an empty result.
     """
     if value.__class__ is str and not has_schema:
         return CallToolResult(content=[TextContent(value)])
@@ -218,13 +217,13 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
 
     raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
-    # A string among data, as a date or a choice, is shown without quotes: models would often quote them back.
+    # A string such as a date or a choice has no quotes, because models often repeat them.
     shown = _decode_text(raw) if raw[:1] == b'"' else raw.decode()
     return CallToolResult(content=[TextContent(shown)], structured_content=structured)
 
 
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
-    """What a resource function returned, as `contents`: text, bytes, data (as JSON), or contents made by hand."""
+    """Convert a resource function's return value to `contents`: text, bytes, data (as JSON) or finished contents."""
     if isinstance(value, str):
         return [TextResourceContents(uri, str.__str__(value), mime_type or "text/plain")]
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -240,5 +239,5 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
         return value
 
     if value is None:
-        raise InternalError("The resource gave nothing to read")
+        raise InternalError("The resource returned None")
     return [TextResourceContents(uri, _json(value).decode(), mime_type or "application/json")]

@@ -1,8 +1,8 @@
-"""What the catalog holds: protocols, so that an entry may be backed by a function, a file or another server.
+"""The entries of the catalog, as protocols: a function, a file or another server may be behind one.
 
-Functions are `tools.FunctionTool`, `resources.FunctionResource`, `resources.FunctionTemplate` and
-`prompts.FunctionPrompt`. A class that derives from one of the protocols has its
-defaults: an entry for every client, to which no extension adds anything.
+`tools.FunctionTool`, `resources.FunctionResource`, `resources.FunctionTemplate` and `prompts.FunctionPrompt` are
+entries with functions. A class that derives from one of the protocols inherits defaults: visible to every client,
+without additions of extensions.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from mcpd.protocol.types.resources import ReadResourceResult, Resource, Resource
 from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.listing import ActiveExtensions, Entry
-from mcpd.server.registry.tools import FunctionTool, ToolMeta
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
     from mcpd.protocol.wire.headers import Mirror
-    from mcpd.server.registry.rules import EntryRule, Needs
+    from mcpd.server.registry.rules import Condition
 
 
 class Problem(Struct, frozen=True):
-    """One problem. An error will fail some client; a warning is worth correcting."""
+    """A problem of an entry, in words for its author; printed by `mcpd check`.
+
+    An error fails for some client, a warning is worth fixing.
+    """
 
     where: str
-    """What it is about, e.g. `tool forecast`."""
+    """The entry or place, e.g. `tool forecast`."""
     text: str
     is_error: bool = True
 
@@ -39,61 +41,61 @@ class Problem(Struct, frozen=True):
 
 T = TypeVar("T")
 Later: TypeAlias = T | Coroutine[Any, Any, T]
-"""A result, or a coroutine of it."""
+"""A result or a coroutine of one."""
+
+
+class ToolMeta(Protocol):
+    """The `_meta` that one extension adds to a tool."""
+
+    condition: Condition | None
+    """A condition for `meta`, beside the extension; its key is among the active extensions if it holds."""
+
+    def meta(self, active: ActiveExtensions) -> Mapping[str, Any]:
+        """Return the `_meta` that only clients with this extension see."""
 
 
 class ToolEntry(Entry, Protocol):
     """A tool; `key` is its name."""
 
-    requires: str | None = None
-    tags: frozenset[str] = frozenset()
-    is_enabled: bool = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
-
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
-        """What extensions add to the tool, by the extension's id."""
+        """The additions of extensions, by the extension's id."""
         return {}
 
     @property
     def mirrors(self) -> Sequence[Mirror]:
-        """The arguments that HTTP headers repeat, by the `x-mcp-header` of its input schema."""
+        """The arguments that HTTP headers repeat, by `x-mcp-header` in the input schema."""
         return ()
 
     def listed(self, active: ActiveExtensions) -> Tool:
-        """The tool as `tools/list` shows it where those extensions are active."""
+        """Return the tool as `tools/list` shows it with these extensions active."""
 
     def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
-        """Call it. `arguments` are the JSON as it came, or empty (`types.base.NO_JSON`) if there were none."""
+        """Call the tool. `arguments` are the JSON as received, or `types.base.NO_JSON` if there were none."""
 
 
 class ResourceEntry(Entry, Protocol):
     """A resource; `key` is its URI."""
 
-    requires: str | None = None
-    tags: frozenset[str] = frozenset()
-    is_enabled: bool = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
     of_tool: str | None = None
-    """The tool that it is a part of: whoever sees that tool sees it, and nobody else, whatever rules say of resources.
-    `""` is a part of several that tells of none of them: everybody sees it."""
+    """The tool that it is a part of: visible to everybody who sees that tool, regardless of rules for resources. `""`
+    is a part of several tools that is visible to everybody.
+    """
 
     @property
     def extension_data(self) -> Mapping[str, Any]:
-        """What extensions know of the resource beside what is listed, by the extension's id."""
+        """Data of extensions about the resource, beside what is listed, by the extension's id."""
         return {}
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The resource as `resources/list` shows it where those extensions are active."""
+        """Return the resource as `resources/list` shows it with these extensions active."""
 
     def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
-        """Read it. `uri` is what the client asked for. Raises ResourceNotFound."""
+        """Read the resource. `uri` is the URI that the client sent. Raises ResourceNotFound."""
 
 
 class Completing(Protocol):
-    """What has arguments that clients complete; `Server.completion` goes before what is said here."""
+    """An entry with arguments that clients complete. `Server.completion` goes before its own completion."""
 
     @property
     def arguments(self) -> Collection[str]:
@@ -101,7 +103,7 @@ class Completing(Protocol):
         return ()
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
+        """Return suggestions for an argument that begins with `value`; `others` are the arguments known so far."""
         from mcpd.protocol.types.interaction import Completion  # few clients ask
 
         return Completion(values=[])
@@ -110,19 +112,13 @@ class Completing(Protocol):
 class TemplateEntry(Entry, Completing, Protocol):
     """A family of resources; `key` is its URI template."""
 
-    requires: str | None = None
-    tags: frozenset[str] = frozenset()
-    is_enabled: bool = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
-
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        """The template as `resources/templates/list` shows it where those extensions are active."""
+        """Return the template as `resources/templates/list` shows it with these extensions active."""
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in a URI of this family; None if it is none of it.
+        """Return the values of the variables in a URI, or None if the URI does not match.
 
-        Raises InvalidParams for values that are not to be had, as `..` in a path.
+        Raises InvalidParams for forbidden values, such as `..` in a path.
         """
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
@@ -132,30 +128,23 @@ class TemplateEntry(Entry, Completing, Protocol):
 class PromptEntry(Entry, Completing, Protocol):
     """A prompt; `key` is its name."""
 
-    requires: str | None = None
-    tags: frozenset[str] = frozenset()
-    is_enabled: bool = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
-
     def listed(self, active: ActiveExtensions) -> Prompt:
-        """The prompt as `prompts/list` shows it where those extensions are active."""
+        """Return the prompt as `prompts/list` shows it with these extensions active."""
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
-        """Its messages; an argument that is None was left empty. Raises InvalidParams for a missing or unknown one."""
+        """Return its messages. An argument that is None was left empty. Raises InvalidParams for a missing or unknown
+        one.
+        """
 
 
 class Entries(Struct, frozen=True, kw_only=True):
-    """All that one owner offers, for `Server.replace`. None: none of that kind, now and later; `()`: none for now."""
+    """All entries of one owner, for `Server.replace`. None means none of that kind, now and
+    later; `()` means none now.
+    """
 
     tools: Sequence[ToolEntry] | None = None
     resources: Sequence[ResourceEntry] | None = None
     templates: Sequence[TemplateEntry] | None = None
     prompts: Sequence[PromptEntry] | None = None
     problems: Sequence[Problem] = ()
-    """What is left out of it, and why; `mcpd check` names it."""
-
-
-def metadata_of(entry: ToolEntry) -> Tool:
-    """The tool without what extensions add, and without its schemas, which may be such that they cannot be made."""
-    return entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
+    """The items that were left out, with reasons, for `mcpd check`."""

@@ -1,7 +1,7 @@
-"""Ordered collections that are listed in pages, with opaque cursors.
+"""Ordered collections that are listed in pages with opaque cursors.
 
-Spec: 2026-07-28 server/utilities/pagination. Entries are numbered as they come, and a cursor is the number of
-the last entry of its page: what comes and goes, that entry itself included, makes no page repeat or skip another.
+Entries are numbered in order of arrival, and a cursor is the number of the last entry of its page. So no page repeats
+or skips an entry when others come and go, including that last one. Spec: 2026-07-28 server/utilities/pagination.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from mcpd.server.registry.rules import EntryRule, Needs
 
 ActiveExtensions = frozenset[str]
-"""The ids of the extensions that are active for one request; in lists, the keys of the conditions that hold too."""
+"""The ids of the extensions that are active for one request; in lists, also the keys of the conditions that hold."""
 
 
 DECORATORS: Final = "decorators"
-"""The owner of all that programs register themselves: with decorators, `add_tool` and their like."""
+"""The owner of everything that programs register with decorators, `add_tool` and the like."""
 
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 _MOST_PAGES: Final = 1024
-"""How many pages are kept; beyond them the oldest is made anew when it is asked for."""
+"""The maximum number of cached pages; the oldest is dropped."""
 
 _MOST_SEEN: Final = 64
-"""How many pages are kept, if they are those of some callers only: their bytes are kept too."""
+"""The maximum number of cached pages for callers with hidden entries, whose bytes are cached too."""
 
 
 class Entry(Protocol):
-    """One thing that is listed; for clients with the extension that it `requires`, None for all."""
+    """One item of a list, for clients with the extension that it `requires`; None means all."""
 
     key: str
-    requires: str | None
-    tags: frozenset[str]
-    is_enabled: bool
-    """Whether it is there, if nothing was enabled or disabled since that concerns it."""
-    visible: EntryRule | None
-    """Who sees it; None: everybody."""
-    needs: Needs | None
-    """What those have to have who use it; None: nothing."""
+    requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled: bool = True
+    """Whether it is enabled, unless `Server.enable` or `disable` changed that."""
+    visible: EntryRule | None = None
+    """Its own visibility rule; None shows it to everybody."""
+    needs: Needs | None = None
+    """What callers need to use it; None means nothing."""
 
     def listed(self, active: ActiveExtensions) -> Any:
-        """The item as clients with those extensions see it."""
+        """Return the item as clients with these extensions see it."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -56,8 +56,8 @@ E = TypeVar("E", bound=Entry)
 class Listing(Generic[E]):
     """Entries by key, in order of registration. `make_page(items, next_cursor)` builds a list result.
 
-    Entries may come and go from any thread; pages are asked for in the event loop's. The same page is the
-    same object until something changes, so that its bytes can be kept.
+    Entries may change from any thread; pages are requested on the event loop's thread. Until something changes the same
+    page is the same object, so that its bytes can be cached.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class Listing(Generic[E]):
         page_size: int,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
-        """`lock` may be shared with others that change together, and is one that its holder can take again."""
+        """`lock` is reentrant, and may be shared with lists that change together."""
         self.what = what
         self.page_size = page_size
         self._make_page = make_page
 
         self._entries: dict[str, E] = {}
-        """All that are registered."""
+        """All registered entries."""
         self._offered = self._entries
-        """Those of them that are enabled; the same object while all are."""
+        """The enabled entries; the same object if all are enabled."""
         self._numbers: dict[str, int] = {}
         self._owners: dict[str, str] = {}
-        """Who owns an entry, by its key; those of DECORATORS are not here."""
+        """The owners of entries by key, except DECORATORS."""
         self._next_number = 1
 
         self._pages: dict[tuple[ActiveExtensions, str | None, frozenset[str]], Any] = {}
@@ -87,11 +87,11 @@ class Listing(Generic[E]):
 
         self.on_change: Callable[[], None] | None = None
         self.on_listed: Callable[[], None] | None = None
-        """Called once, when the next page is made: a client wants to see what there is."""
+        """Called once, when the next page is made."""
         self.is_on: Callable[[E], bool] | None = None
-        """Says of an entry that it is enabled; None: as it was registered."""
+        """Returns whether an entry is enabled; None means as it was registered."""
         self.is_unlisted: Callable[[E], bool] | None = None
-        """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""
+        """Returns whether an entry can be used but is never listed. Must be set before the first page is requested."""
 
     def __len__(self) -> int:
         return len(self._offered)
@@ -101,30 +101,30 @@ class Listing(Generic[E]):
 
     @property
     def generation(self) -> int:
-        """Another one whenever an entry came, went or may be listed otherwise."""
+        """A number that changes whenever an entry came, went or may be listed differently."""
         return self._generation
 
     @property
     def registered(self) -> list[E]:
-        """All entries, those that are disabled too."""
+        """All entries, including disabled ones."""
         return list(self._entries.values())
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
     def get(self, key: str, active: ActiveExtensions = frozenset()) -> E | None:
-        """The entry of that key, None if there is none with those extensions."""
+        """Return the entry with this key, or None if it does not exist with these extensions."""
         entry = self._offered.get(key)
         if entry is None or (entry.requires is not None and entry.requires not in active):
             return None
         return entry
 
     def find(self, key: str) -> E | None:
-        """The entry of that key, whoever may see it; also one that is disabled."""
+        """Return the entry with this key, even a disabled one."""
         return self._entries.get(key)
 
     def offered(self, key: str) -> E | None:
-        """The entry of that key, whoever may see it, unless it is disabled."""
+        """Return the entry with this key, unless it is disabled."""
         return self._offered.get(key)
 
     def add(self, entry: E, *, replace: bool = False) -> None:
@@ -142,7 +142,7 @@ class Listing(Generic[E]):
             self.changed()
 
     def remove(self, key: str) -> bool:
-        """Remove an entry; False if there was none."""
+        """Remove an entry. Returns False if there was none."""
         with self._lock:
             if self._entries.pop(key, None) is None:
                 return False
@@ -154,7 +154,7 @@ class Listing(Generic[E]):
         return True
 
     def check(self, owner: str, entries: Iterable[E]) -> None:
-        """Raise RegistrationError if these could not be all that `owner` has."""
+        """Raise RegistrationError if `owner` cannot have these entries."""
         seen = set()
         for entry in entries:
             if entry.key in seen or (entry.key in self._entries and self._owner(entry.key) != owner):
@@ -162,15 +162,15 @@ class Listing(Generic[E]):
             seen.add(entry.key)
 
     def exchange(self, owner: str, entries: Iterable[E]) -> dict[str, bool]:
-        """Replace all entries of `owner`; gives the keys that are new, removed or changed, and whether removed.
+        """Replace all entries of `owner`. Returns the keys that were added, removed or changed, and whether removed.
 
-        What stays keeps its place. Equal entries change nothing. `on_change` is not called; `check` comes first.
+        Remaining entries keep their place; equal entries change nothing. Does not call `on_change`. Call `check` first.
         """
         new = {entry.key: entry for entry in entries}
         touched: dict[str, bool] = {}
 
         with self._lock:
-            # A new dict, put in place whole: whoever walks the entries meanwhile sees the old ones.
+            # A new dict replaces the old one at once, for threads that iterate over the entries.
             found: dict[str, E] = {}
             for key, entry in self._entries.items():
                 if self._owner(key) != owner:
@@ -199,7 +199,7 @@ class Listing(Generic[E]):
         return touched
 
     def switched(self) -> bool:
-        """What is enabled may be something else now; whether it is. `on_change` is not called."""
+        """Decide again which entries are enabled. Returns whether that changed. Does not call `on_change`."""
         with self._lock:
             before = list(self._offered)
             self._choose()
@@ -225,23 +225,25 @@ class Listing(Generic[E]):
 
     def _taken(self, key: str) -> RegistrationError:
         owner = self._owner(key)
-        whose = "" if owner == DECORATORS else f" ({owner} has it)"
-        return RegistrationError(f"There is a {self.what} {key!r} already{whose}; names are unique per server")
+        whose = "" if owner == DECORATORS else f" by {owner}"
+        return RegistrationError(f"{self.what} {key!r} is already registered{whose}; names are unique per server")
 
     def changed(self) -> None:
-        """Forget the pages made so far, and tell whoever announces changes."""
+        """Drop cached pages and call `on_change`."""
         self.forget_pages()
         if self.on_change is not None:
             self.on_change()
 
     def forget_pages(self) -> None:
-        """The next page is made anew."""
+        """Drop cached pages."""
         with self._lock:
             self._generation += 1
             self._pages.clear()
 
     def page(self, active: ActiveExtensions, cursor: str | None, hidden: frozenset[str] = _NOTHING) -> Any:
-        """One page, without what is `hidden`. Raises InvalidParams for a cursor that is not ours, `""` as well."""
+        """Return one page, without `hidden` entries. Raises InvalidParams for a cursor that is not ours, including
+        `""`.
+        """
         page = self._pages.get((active, cursor, hidden))
         if page is None:
             generation = self._generation
@@ -250,7 +252,7 @@ class Listing(Generic[E]):
                 told()
             page = self._build(active, cursor, hidden)
             with self._lock:
-                # Not if an entry came or went meanwhile, from another thread.
+                # Not if an entry changed meanwhile in another thread.
                 if generation == self._generation:
                     kept = [key for key in self._pages if key[2]] if hidden else list(self._pages)
                     if len(kept) >= (_MOST_SEEN if hidden else _MOST_PAGES):
@@ -260,11 +262,11 @@ class Listing(Generic[E]):
 
     @property
     def has_pages(self) -> bool:
-        """Whether one has been made since something changed."""
+        """Whether a page has been made since the last change."""
         return bool(self._pages)
 
     def is_for_all(self, page: object) -> bool:
-        """Whether this is a page of ours that every client gets, whatever extensions it offers."""
+        """Return whether this is a page that every client receives, regardless of its extensions."""
         if not any(page is one for one in list(self._pages.values())):
             return False
         return not any(entry.requires is not None or getattr(entry, "extension_meta", None) for entry in self)
@@ -283,11 +285,11 @@ class Listing(Generic[E]):
         return self._make_page([entry.listed(active) for entry in shown], following)
 
     def _number_in(self, cursor: str) -> int:
-        from binascii import a2b_base64  # a library to load, and few lists have a second page
+        from binascii import a2b_base64  # few lists have a second page
 
         try:
             number = int(a2b_base64(cursor, strict_mode=True).decode())
-        except ValueError:  # as is binascii's own error
+        except ValueError:  # binascii.Error is a ValueError
             number = 0
         if not 0 < number < self._next_number or _cursor(number) != cursor:
             raise InvalidParams("cursor: not a cursor of this server; start again without one")

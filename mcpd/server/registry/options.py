@@ -1,7 +1,7 @@
-"""The options of the decorators `tool`, `resource` and `prompt`: each once, with its type.
+"""The options of the decorators `tool`, `resource` and `prompt`, for type checkers (`Unpack`).
 
-From here come the keywords that type checkers know (`Unpack`). Their names alone, for which others are refused at run
-time, are in `server/metadata.py` too; a test holds them together. An option that is not given is None, or empty.
+Their names alone, by which others are refused at run time, are in `server/metadata.py` too; a test compares them. A
+missing option is None or empty.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 
 
 class Described(TypedDict, total=False):
-    """What everything that is listed may say of itself."""
+    """Options of everything that is listed."""
 
     name: str | None
-    """By default the function's."""
+    """By default the function's name."""
     title: str | None
     description: str | None
     """By default from the function's docstring."""
@@ -32,49 +32,51 @@ class Described(TypedDict, total=False):
 
 
 class DescribedPrompt(Described, total=False):
-    """What a prompt, and every tool and resource, may say beside its function."""
+    """Options of prompts, tools and resources."""
 
     tags: Iterable[str]
-    """What groups entries: for `Server.enable` and `disable`, for rules, and for clients in `_meta.fastmcp.tags`."""
+    """Groups entries, for `Server.enable` and `disable`, visibility rules, and clients (`_meta.fastmcp.tags`)."""
     enabled: bool
-    """False: it is not there until `Server.enable` says so."""
+    """False hides the entry until `Server.enable`."""
     visible: EntryRule | None
-    """A function of the Context that says whether whoever sends a request sees it; None: everybody does."""
+    """A function of the Context that returns whether the caller sees the entry; None shows it to everybody."""
     scopes: Collection[str] | ScopesOf | None
-    """The scopes that a caller's token needs, or a function of the arguments, as they came, that gives them."""
+    """The scopes that a caller's token needs, or a function that returns them for the arguments as received."""
     hide: bool
-    """True: those whose token lacks its `scopes` do not see it either."""
+    """True hides the entry from callers without its `scopes`."""
     anonymous: bool
-    """True: it is for callers without a token too, where all others need one."""
+    """True admits callers without a token."""
 
 
 class DescribedTool(DescribedPrompt, total=False):
-    """What a tool may say beside its function."""
+    """Options of tools."""
 
     annotations: ToolAnnotations | Mapping[str, Any] | None
-    """Hints for clients, like {"readOnlyHint": True}."""
+    """Hints for clients, such as {"readOnlyHint": True}."""
     input_schema: Mapping[str, Any] | None
     """A JSON Schema; the function then takes one dict that fits it."""
     output_schema: Mapping[str, Any] | None
-    """A JSON Schema that what the function returns has to fit."""
+    """A JSON Schema for the function's result."""
     structured_output: bool
-    """False: what the function returns is told as text alone, without an output schema, whatever it is annotated."""
+    """False sends the result as text only, without an output schema, whatever the annotation."""
     timeout: float | None
-    """How many seconds a call may take, without the time in which the client is asked; by default the server's
-    `tool_timeout`, math.inf for no limit."""
+    """The time limit of a call in seconds, not counting questions to the client. The default is the server's
+    `tool_timeout`; math.inf means no limit.
+    """
     extensions: Mapping[str, Mapping[str, Any]]
     """The options of extensions, by the extension's id."""
 
 
 class DescribedResource(DescribedPrompt, total=False):
-    """What a resource may say beside its function."""
+    """Options of resources."""
 
     mime_type: str | None
     size: int | None
     """In bytes; for a resource with a fixed URI."""
     annotations: Annotations | Mapping[str, Any] | None
     cache: CacheHint | None
-    """How long clients may keep what it holds, and who; by default not at all."""
+    """How long clients may keep the content, and who; by default not at all."""
     unsafe_paths: bool | Collection[str]
-    """The variables of a template that may hold any text: True for all, or their names. Those of others are no
-    absolute paths and have no `..`, backslash, drive letter or NUL, in any encoding."""
+    """The variables of a template that may hold any text: True for all, or their names. Values of other variables
+    cannot be absolute paths or contain `..`, a backslash, a drive letter or NUL, in any encoding.
+    """

@@ -1,6 +1,8 @@
-"""What hosts, frameworks and model vendors take, of what the specification allows: for `check` and `doctor`.
+"""What hosts, frameworks and model vendors accept, of what the specification allows: for `mcpd check` and `mcpd
+doctor`.
 
-Each rule has broken servers in some host. Looks at what a server offers, as it is listed; nothing is run.
+Each rule has broken servers in some host. One schema that a vendor refuses often makes it refuse the whole request, so
+that no tool of any server works. Reads what a server lists; nothing is run.
 """
 
 from __future__ import annotations
@@ -26,17 +28,17 @@ _MOST_NAMED = 3
 
 
 def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
-    """What is wrong with the schema of a tool's arguments. `schema` is JSON, of which nothing is known."""
+    """Yield the problems of a tool's input schema, which is unchecked JSON."""
     if not isinstance(schema, dict):
-        yield Problem(where, "no inputSchema: clients drop the tool, or the whole list; without arguments "
-                             'it is {"type": "object"}')  # fmt: skip
+        remedy = 'for a tool without arguments use {"type": "object"}'
+        yield Problem(where, f"no inputSchema: clients drop the tool, or the whole list; {remedy}")
         return
     if schema.get("type") != "object":
         yield Problem(where, 'its inputSchema is not of "type": "object": clients drop the tool, or the whole list')
     combined = [keyword for keyword in _COMBINED if keyword in schema]
     if combined:
         text = f"its inputSchema has {combined[0]} at the top: Claude's and OpenAI's models refuse it"
-        yield _warning(where, f"{text}; make one object of it, in which what differs is optional")
+        yield _warning(where, f"{text}; use one object whose differing members are optional")
 
     found = _Found(schema)
     found.look(schema, 0)
@@ -44,13 +46,13 @@ def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
 
 
 def output_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
-    """What is wrong with the schema of a tool's result, in versions up to 2025-11-25."""
+    """Yield the problems of a tool's output schema, in versions up to 2025-11-25."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         yield Problem(where, 'its outputSchema is not of "type": "object": many clients drop the whole list of tools')
 
 
 class _Found:
-    """What was found anywhere in one schema, each kind once."""
+    """The findings in one schema, each kind once."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
@@ -65,7 +67,9 @@ class _Found:
         self._is_recursive = False
 
     def look(self, schema: Any, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
-        """Look at a schema and those inside it. `name` is that of the property, `within` which references led here."""
+        """Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
+        here.
+        """
         if not isinstance(schema, dict) or depth > _DEEPEST:
             return
         self._look_at_one(schema, name)
@@ -111,35 +115,35 @@ class _Found:
             self.look(self._target(reference), depth + 1, "", (*within, reference))
 
     def _target(self, reference: str) -> Any:
-        """What a reference inside of the schema leads to; None if it is nothing. An anchor is taken for there."""
+        """Return the target of a local reference, or None. An anchor is assumed to exist."""
         return target_of(reference, self._root) if is_local(reference) else self._root
 
     def problems(self, where: str) -> Iterator[Problem]:
-        """All of it, in words."""
         if self._lost:
-            yield Problem(where, f"its inputSchema refers to {_named(self._lost)}, which is not in it")
+            yield Problem(where, f"its inputSchema refers to {_named(self._lost)}, which does not exist")
         if self._missing:
-            text = f"its inputSchema requires {_named(self._missing)}, and describes no such argument"
-            yield _warning(where, f"{text}: models cannot know what to give")
+            text = f"its inputSchema requires {_named(self._missing)}, but does not describe it"
+            yield _warning(where, f"{text}: models cannot know its meaning")
         if self._names:
             text = f"its arguments {_named(self._names)}: Claude's models refuse all tools if one has such a name"
-            yield _warning(where, f"{text}; take 1 to 64 letters, digits, '_', '-' and '.'")
+            yield _warning(where, f"{text}; use 1 to 64 letters, digits, '_', '-' and '.'")
         if self._without_items:
             text = f"its inputSchema has a list without items {_at(self._without_items)}"
-            yield _warning(where, f"{text}: OpenAI's and Gemini's models refuse it; say what is in it")
+            yield _warning(where, f"{text}: OpenAI's and Gemini's models refuse it; describe its items")
         if self._numbers:
-            text = f"its inputSchema has an enum of other things than texts {_at(self._numbers)}"
-            yield _warning(where, f"{text}: Gemini's models refuse it; write them as texts")
+            text = f"its inputSchema has an enum with values that are not strings {_at(self._numbers)}"
+            yield _warning(where, f"{text}: Gemini's models refuse it; use strings")
         if self._is_recursive:
             text = "its inputSchema refers to itself: Gemini's models and some hosts refuse it"
-            yield _warning(where, f"{text}; write it out to some depth")
+            yield _warning(where, f"{text}; write it out to a fixed depth")
         if self._outside:
             yield _warning(
-                where, f"its inputSchema refers to {_named(self._outside)}, which no host fetches; put it in"
+                where,
+                f"its inputSchema refers to {_named(self._outside)}, which no host fetches; include it in the schema",
             )
         if self._keywords:
-            text = f"its inputSchema has {_named(self._keywords)}, which Gemini's models do not know"
-            yield _warning(where, f"{text}: some hosts leave such tools out; check it in the function instead")
+            text = f"its inputSchema has {_named(self._keywords)}, which Gemini's models do not support"
+            yield _warning(where, f"{text}: some hosts drop such tools; check it in the function instead")
 
 
 def _named(names: dict[str, None]) -> str:
@@ -157,25 +161,25 @@ def _warning(where: str, text: str) -> Problem:
 
 
 MOST_TOOLS_ANYWHERE = 100
-"""Windsurf takes so many tools, of all servers together."""
+"""The number of tools that Windsurf accepts, of all servers together."""
 
 _MOST_TOOLS = 128
-"""VS Code and OpenAI's models take so many in one request."""
+"""The number of tools that VS Code and OpenAI's models accept in one request."""
 
 _MOST_TEXT_BYTES = 2048
-"""Claude Code cuts descriptions of tools and instructions behind it."""
+"""Claude Code cuts longer descriptions of tools and instructions."""
 
 _ALONE_CHARACTERS = 512
-"""So much of the instructions has to make sense alone in Codex."""
+"""Codex may show only this part of the instructions."""
 
 _MOST_LIST_BYTES = 100_000
-"""About 25,000 tokens: an eighth of what many models can look at."""
+"""About 25,000 tokens, an eighth of the context of many models."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def tool_problems(tool: Mapping[str, Any], *, any_output: bool) -> Iterator[Problem]:
-    """What is wrong with a tool as it is listed. `any_output`: in a version whose results need not be objects."""
+    """Yield the problems of a listed tool. `any_output` is for versions whose results need not be objects."""
     name = tool.get("name")
     where = f"tool {name}"
     yield from name_problems(where, str(name))
@@ -186,51 +190,47 @@ def tool_problems(tool: Mapping[str, Any], *, any_output: bool) -> Iterator[Prob
 
 
 def name_problems(where: str, name: str) -> Iterator[Problem]:
-    """What is wrong with a tool's name."""
+    """Yield the problems of a tool's name."""
     if not _NAME.fullmatch(name):
-        yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
+        yield _warning(where, "its name: some hosts accept only 1 to 64 letters, digits, '_' and '-'")
 
 
 def description_problems(where: str, description: str | None) -> Iterator[Problem]:
-    """What is wrong with a tool's description."""
+    """Yield the problems of a tool's description."""
     if not (description or "").strip():
         yield _warning(where, "no description: models choose tools by it; write a docstring")
     elif len((description or "").encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
-        yield _warning(where, f"its description: Claude Code cuts it behind {_MOST_TEXT_BYTES:,} bytes; shorten it")
+        yield _warning(where, f"its description: Claude Code cuts it after {_MOST_TEXT_BYTES:,} bytes; shorten it")
 
 
 def list_problems(tools: Sequence[str], size: int = 0) -> Iterator[Problem]:
-    """What is wrong with a list of tools as a whole: their names, and its size in bytes of JSON."""
+    """Yield the problems of a list of tools: duplicate names, its length, and its size in bytes of JSON."""
     for name, times in Counter(tools).items():
         if times > 1:
-            yield Problem(
-                f"tool {name}", f"listed {times} times: hosts take one of them, or none; give each its own name"
-            )
+            yield Problem(f"tool {name}", f"listed {times} times: hosts keep one of them, or none; use unique names")
     if len(tools) > _MOST_TOOLS:
-        text = f"{len(tools)} tools: VS Code and OpenAI's models take {_MOST_TOOLS} at most, Windsurf"
-        yield _warning(
-            "tools", f"{text} {MOST_TOOLS_ANYWHERE}, those of other servers among them; offer fewer at a time"
-        )
+        text = f"{len(tools)} tools: VS Code and OpenAI's models accept at most {_MOST_TOOLS}, Windsurf"
+        yield _warning("tools", f"{text} {MOST_TOOLS_ANYWHERE}, including tools of other servers; offer fewer")
     elif len(tools) > MOST_TOOLS_ANYWHERE:
-        text = f"{len(tools)} tools: Windsurf takes {MOST_TOOLS_ANYWHERE} at most, those of other servers among them"
+        text = f"{len(tools)} tools: Windsurf accepts at most {MOST_TOOLS_ANYWHERE}, including tools of other servers"
         yield _warning("tools", text)
     if size > _MOST_LIST_BYTES:
-        text = f"their list has {size:,} bytes, about {size // 4000 * 1000:,} tokens of what a model can look at"
+        text = f"their list has {size:,} bytes, about {size // 4000 * 1000:,} tokens of a model's context"
         yield _warning("tools", f"{text}: some hosts search it instead of showing it; shorten descriptions and schemas")
 
 
 def instructions_problems(instructions: str | None) -> Iterator[Problem]:
-    """What is wrong with a server's instructions."""
+    """Yield the problems of a server's instructions."""
     text = instructions or ""
     if len(text.encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
-        yield _warning("instructions", f"Claude Code cuts them behind {_MOST_TEXT_BYTES:,} bytes; shorten them")
+        yield _warning("instructions", f"Claude Code cuts them after {_MOST_TEXT_BYTES:,} bytes; shorten them")
     elif len(text) > _ALONE_CHARACTERS:
-        said = f"{len(text)} characters: the first {_ALONE_CHARACTERS} have to make sense alone in Codex"
-        yield _warning("instructions", f"{said}; put there what matters most")
+        said = f"{len(text)} characters: in Codex the first {_ALONE_CHARACTERS} must make sense alone"
+        yield _warning("instructions", f"{said}; put the most important part there")
 
 
 def resource_problems(resource: Mapping[str, Any]) -> Iterator[Problem]:
-    """What is wrong with a resource as it is listed."""
+    """Yield the problems of a listed resource."""
     uri = resource.get("uri")
     if not isinstance(uri, str) or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
-        yield Problem(f"resource {uri}", "its URI has no scheme: clients drop it; write for example file:///notes.txt")
+        yield Problem(f"resource {uri}", "its URI has no scheme: clients drop it; use for example file:///notes.txt")

@@ -1,6 +1,6 @@
-"""Prompts: a description to list, and a function that turns string arguments into messages.
+"""Prompts: a description to list, and a function that turns string arguments into messages; and completion.
 
-Spec: 2026-07-28 server/prompts.
+Spec: 2026-07-28 server/prompts, server/utilities/completion.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from mcpd.server.functions.coercion import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.content import BLOCKS
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.listing import ActiveExtensions, Entry
 
 if TYPE_CHECKING:
     from mcpd.server.functions.dependencies import Overrides
-    from mcpd.server.registry.rules import EntryRule, Needs
 
 
 log = logging.getLogger("mcpd")
@@ -39,9 +38,12 @@ MAX_VALUES = 100
 
 
 class Completer:
-    """Completes one argument. The function takes the text so far and, if it has a second parameter, the other
-    arguments as a dict; it gives candidates (matched and ranked here) or a `Completion` as it stands. Beside these it
-    may have a Context and dependencies; of those `overrides` names what is called instead."""
+    """Completes one argument. The function takes the text so far and, with a second parameter, a dict of the other
+    arguments.
+
+    It returns candidates, which are matched and ranked here, or a finished `Completion`. It may also take a Context and
+    dependencies; `overrides` replaces dependencies.
+    """
 
     def __init__(self, function: Callable[..., Any], overrides: Overrides | None = None) -> None:
         self._function = function
@@ -54,7 +56,7 @@ class Completer:
             self._is_async = callee.is_async
 
     async def complete(self, value: str, others: Mapping[str, str], exchange: Exchange | None = None) -> Completion:
-        """The suggestions; none if the function fails, which is logged."""
+        """Return the suggestions; none if the function fails, which is logged."""
         function: Callable[..., Any] = self._function
         arguments: tuple[Any, ...] = (value, dict(others)) if len(self._names) > 1 else (value,)
         if self._callee is not None:
@@ -73,12 +75,11 @@ class Completer:
 
 
 def _wants_more(function: Callable[..., Any]) -> bool:
-    """Whether a function has a Context or dependencies beside what it completes."""
     slots = inspect.signature(function).parameters.values()
     try:
         hints = resolved(plain_function(function), "completion")
     except RegistrationError:
-        return len(slots) > 2  # what is wrong with it is said then
+        return len(slots) > 2  # `bind` reports the problem
     depends = sys.modules.get("mcpd.server.functions.dependencies")
     return any(
         find_kind(hint := hints.get(slot.name), Context) is not None
@@ -88,7 +89,7 @@ def _wants_more(function: Callable[..., Any]) -> bool:
 
 
 def rank(candidates: Iterable[Any], value: str) -> Completion:
-    """Those that begin with `value`, then those that contain it, whatever the case; each in the order given."""
+    """Return the candidates that begin with `value`, then those that contain it, ignoring case, in the given order."""
     typed = value.casefold()
     begin: list[str] = []
     contain: list[str] = []
@@ -103,7 +104,7 @@ def rank(candidates: Iterable[Any], value: str) -> Completion:
 
 
 def choices(schema: Mapping[str, Any], name: str) -> list[str]:
-    """The values that a parameter may have by its schema: enum, const, boolean; [] if they are not listed."""
+    """Return the values that a schema lists for a parameter (enum, const, boolean); [] if it lists none."""
     member = schema.get("properties", {}).get(name, {})
     definitions = schema.get("$defs", {})
     found: list[str] = []
@@ -115,14 +116,8 @@ def choices(schema: Mapping[str, Any], name: str) -> list[str]:
     return found
 
 
-class FunctionPrompt:
-    """One prompt. Its arguments are the function's parameters; their values come as strings."""
-
-    requires: str | None = None
-    tags: frozenset[str] = frozenset()
-    is_enabled = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
+class FunctionPrompt(Entry):
+    """One prompt. Its arguments are the function's parameters; their values are strings."""
 
     def __init__(self, prompt: Prompt, callee: Callee) -> None:
         self.key = prompt.name
@@ -130,7 +125,7 @@ class FunctionPrompt:
         self.callee = callee
 
     def listed(self, active: ActiveExtensions) -> Prompt:
-        """The prompt as `prompts/list` shows it."""
+        """Return the prompt as `prompts/list` shows it."""
         if self.prompt.arguments is None:
             schema = self.callee.input_schema
             arguments = [
@@ -151,11 +146,11 @@ class FunctionPrompt:
         return self.callee.parameters
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """The values that the parameter may have by its annotation."""
+        """Return the values that the parameter's annotation allows."""
         return rank(choices(self.callee.input_schema, argument), value)
 
     async def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
-        """The messages. Raises InvalidParams for a missing or unknown argument."""
+        """Return the messages. Raises InvalidParams for a missing or unknown argument."""
         try:
             if self.callee.is_async:
                 value = await self.callee.call_strings(arguments, exchange)
@@ -194,7 +189,7 @@ def _message(value: Any) -> PromptMessage:
             return PromptMessage(value[0], content)
 
     raise TypeError(
-        f"a prompt gives text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
+        f"a prompt returns text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
     )
 
 
@@ -208,7 +203,7 @@ _WRITTEN = {
 
 
 def _described(description: str | None, schema: dict[str, Any], root: dict[str, Any]) -> str | None:
-    """The description of an argument, and how people write a value that is no text."""
+    """Return an argument's description, and how to write a value that is not text."""
     admitted = admitted_types(schema, root) - {"null"}
     if not admitted or "string" in admitted:
         return description

@@ -16,92 +16,70 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.input_required import is_failure
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import resource_contents
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.server.registry.uris import as_uri
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
     from mcpd.server.registry.caching import CacheHint
-    from mcpd.server.registry.rules import EntryRule, Needs
     from mcpd.server.registry.uri_template import UriTemplate
 
 log = logging.getLogger("mcpd")
 
 Finisher: TypeAlias = Callable[[Any], Any]
-"""One part of a content -> that part as it is sent."""
+"""A function that converts one part of the contents to the form that is sent."""
 
 
-class FixedResource:
-    """One resource whose content is known already."""
-
-    tags: frozenset[str] = frozenset()
-    is_enabled = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
+class _Resource(Entry):
     of_tool: str | None = None
     extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
 
-    def __init__(
-        self,
-        resource: Resource,
-        content: str | bytes,
-        *,
-        requires: str | None = None,
-        finish: Finisher | None = None,
-    ) -> None:
+    def __init__(self, resource: Resource, requires: str | None, finish: Finisher | None) -> None:
         self.key = resource.uri
         self.resource = resource
-        self.content = content
         self.requires = requires
         self._finish = finish
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The resource as `resources/list` shows it."""
+        """Return the resource as `resources/list` shows it."""
         return self.resource
 
+    def _result(self, value: Any, uri: str) -> ReadResourceResult:
+        return _hinted(_read_result(value, uri, self.resource.mime_type, self._finish), self.hint)
+
+
+class FixedResource(_Resource):
+    """One resource with fixed content."""
+
+    def __init__(
+        self, resource: Resource, content: str | bytes, *, requires: str | None = None, finish: Finisher | None = None
+    ) -> None:
+        super().__init__(resource, requires, finish)
+        self.content = content
+
     def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """The result of `resources/read`; `uri` is what the client asked for."""
-        return _hinted(_read_result(self.content, uri, self.resource.mime_type, self._finish), self.hint)
+        """Return the result of `resources/read`; `uri` is the URI that the client sent."""
+        return self._result(self.content, uri)
 
 
-class FunctionResource:
-    """One resource, which holds what a function returns."""
-
-    tags: frozenset[str] = frozenset()
-    is_enabled = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
-    of_tool: str | None = None
-    extension_data: Mapping[str, Any] = MappingProxyType({})
-    hint: Callable[[], CacheHint] | None = None
+class FunctionResource(_Resource):
+    """One resource whose content a function returns."""
 
     def __init__(
         self, resource: Resource, callee: Callee, *, requires: str | None = None, finish: Finisher | None = None
     ) -> None:
-        self.key = resource.uri
-        self.resource = resource
+        super().__init__(resource, requires, finish)
         self.callee = callee
-        self.requires = requires
-        self._finish = finish
-
-    def listed(self, active: ActiveExtensions) -> Resource:
-        """The resource as `resources/list` shows it."""
-        return self.resource
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """The result of `resources/read`; `uri` is what the client asked for."""
-        value = await _call(self.callee, {}, exchange, uri)
-        return _hinted(_read_result(value, uri, self.resource.mime_type, self._finish), self.hint)
+        """Return the result of `resources/read`; `uri` is the URI that the client sent."""
+        return self._result(await _call(self.callee, {}, exchange, uri), uri)
 
 
-class FunctionTemplate:
+class FunctionTemplate(Entry):
     """A family of resources: the variables of the template are the arguments of the function."""
 
-    tags: frozenset[str] = frozenset()
-    is_enabled = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(
@@ -114,7 +92,7 @@ class FunctionTemplate:
         finish: Finisher | None = None,
         unsafe_paths: Collection[str] = (),
     ) -> None:
-        """`unsafe_paths` are the variables whose values may be any text, as `..` and absolute paths."""
+        """`unsafe_paths` are variables whose values may be any text, such as `..` and absolute paths."""
         self.key = template.uri_template
         self.template = template
         self.uri_template = uri_template
@@ -124,7 +102,7 @@ class FunctionTemplate:
         self._unsafe_paths = frozenset(unsafe_paths)
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
-        """The template as `resources/templates/list` shows it."""
+        """Return the template as `resources/templates/list` shows it."""
         return self.template
 
     @property
@@ -133,13 +111,13 @@ class FunctionTemplate:
         return self.uri_template.variables
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """The values that the parameter may have by its annotation."""
+        """Return the values that the parameter's annotation allows."""
         from mcpd.server.registry.prompts import choices, rank  # few clients ask
 
         return rank(choices(self.callee.input_schema, argument), value)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in a URI; None if it is no resource of this family.
+        """Return the values of the variables in a URI, or None if the URI does not match.
 
         Raises InvalidParams for a value that could lead a path out of its folder.
         """
@@ -149,25 +127,26 @@ class FunctionTemplate:
 
             problem = problem_of(variables, self._unsafe_paths)
             if problem is not None:
-                # No other family is asked: a template that takes less must not hand on to one that takes all.
+                # Other templates are not tried: one that refuses a value must not pass it to one that accepts all.
                 text = f"uri: the value of {problem[0]!r} {problem[1]}; ask for a path below the resource's own"
                 raise InvalidParams(text, {"uri": uri})
         return variables
 
     async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
-        """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
+        """Return the result of `resources/read` for a URI that matches. Raises
+        ResourceNotFound as the function does.
+        """
         value = await _call(self.callee, variables, exchange, uri)
-        # A template also takes what a person typed; what is sent is a URI (S26-119).
+        # A template also accepts URIs as people type them; the result has a valid URI (S26-119).
         return _hinted(_read_result(value, as_uri(uri), self.template.mime_type, self._finish), self.hint)
 
 
 def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) -> ReadResourceResult:
-    """The result with the hint of its entry, if it has none of its own."""
     if hint is None:
         return result
     from mcpd.server.registry.caching import apply_hint  # few entries have one
 
-    hinted = structs.replace(result)  # an author may give it again
+    hinted = structs.replace(result)  # the author may return the same object again
     apply_hint(hinted, hint())
     return hinted
 
@@ -183,7 +162,7 @@ async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, u
     try:
         if callee.is_async:
             return await callee.call_strings(variables, exchange)
-        from mcpd.server.functions.threads import run_in_thread  # where all functions are async nobody needs it
+        from mcpd.server.functions.threads import run_in_thread  # loaded with the first plain function
 
         return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
     except McpdError:

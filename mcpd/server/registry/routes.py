@@ -1,6 +1,7 @@
-"""HTTP routes that an author serves beside the endpoint: what is registered, what a function gets, what it answers.
+"""HTTP routes that an author serves beside the endpoint: `Route`, its request and its response.
 
-HTTP's own work is in `http/routes.py`: a server that is served over stdio loads no more than this, if it has a route.
+The HTTP part is in `http/routes.py`, so a stdio server with a route loads only this. Paths are matched by fixed texts,
+not by regular expressions, because several parameters in one segment could take cubic time.
 """
 
 from __future__ import annotations
@@ -21,12 +22,11 @@ from mcpd.server.functions.annotations import is_coroutine_function
 
 
 def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
-    """What stands between these texts, two or more: each one character or more, and no "/"; None if that cannot be.
+    """Return the texts between two or more fixed texts, each non-empty and without "/"; None if the path does not
+    match.
 
-    The earlier values get more where a path can be cut in several ways.
-
-    From the end on, each text where it is found first. A regular expression with several parameters in a segment would
-    try a path of n characters in n³ ways, for anybody who asks.
+    If a path can be cut in several ways, earlier values get more. Each text is searched for from the end, which takes
+    linear time.
     """
     start, end = len(fixed[0]), len(path) - len(fixed[-1])
     if end <= start or not (path.startswith(fixed[0]) and path.endswith(fixed[-1])):
@@ -34,7 +34,7 @@ def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
 
     values: list[str] = []
     for text in reversed(fixed[1:-1]):
-        at = path.rfind(text, start + 1, end - 1)  # no value is empty
+        at = path.rfind(text, start + 1, end - 1)  # values are not empty
         if at < 0:
             return None
         values.append(path[at + len(text) : end])
@@ -44,10 +44,10 @@ def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
 
 
 def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> list[str] | None:
-    """As `values_between`, where the values at the indexes in `wide` may have a "/" in them.
+    """As `values_between`, but the values at the indexes in `wide` may contain "/".
 
-    Which values get more decides what the others can be, so all places are looked at once, from the end on: where each
-    text can stand so that what comes after it fits. Then the earlier values take the farthest of these.
+    How much one value takes decides what others can be. So a pass from the end collects every place where a text can
+    be, such that the rest matches. Then the earlier values take the farthest of these places.
     """
     if not path.startswith(fixed[0]):
         return None
@@ -64,7 +64,7 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
         at = path.find(fixed[index])
         while at >= 0:
             start = at + len(fixed[index])
-            if farthest[-1][length if index in wide else slash[start]] > start:  # no value is empty
+            if farthest[-1][length if index in wide else slash[start]] > start:  # values are not empty
                 places.add(at)
             at = path.find(fixed[index], at + 1)
         farthest.append(_up_to(places, length))
@@ -80,7 +80,7 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
 
 
 def _up_to(places: Collection[int], length: int) -> list[int]:
-    """For each character of a path the farthest of these places that is not behind it, -1 if there is none."""
+    """Return for each character the last of these places up to it, or -1."""
     found, last = [], -1
     for at in range(length + 1):
         if at in places:
@@ -96,13 +96,13 @@ _PARAMETER = re.compile(r"\{([^{}]*)\}")
 
 
 class RouteRequest(Struct, eq=False, kw_only=True):
-    """A request to a route, read whole.
+    """A request to a route, with its whole body.
 
-    `path` is below the application, wherever that is mounted (`root_path`); `params` are what the path's `{name}` stand
-    for. `headers` have names in any case, credentials among them; one that came twice is joined by a comma. `body` is
-    at most as large as a message to the endpoint. `user` is its sender, ANONYMOUS on a public route; `client` the
-    address it came from, "" if that is not known; `scheme` is http or https, as far as the server knows; `lifespan`
-    what the server's lifespan gave.
+    `path` is relative to the application's mount point (`root_path`); `params` are the values of `{name}` in the route.
+    `headers` can be looked up in any case and include credentials; repeated headers are joined by commas. `body` is
+    limited to the size of a message to the endpoint. `user` is the sender, ANONYMOUS on a public route; `client` is its
+    address, "" if unknown; `scheme` is http or https, as far as the server knows; `lifespan` is the value of the
+    server's lifespan.
     """
 
     method: str
@@ -119,7 +119,7 @@ class RouteRequest(Struct, eq=False, kw_only=True):
 
     @property
     def query(self) -> dict[str, str]:
-        """The variables of the query; of one that came twice the last. Raises InvalidRequest for more than 1,000."""
+        """The variables of the query; the last one of a repeated name. Raises InvalidRequest for more than 1,000."""
         try:
             return dict(parse_qsl(self.query_string, keep_blank_values=True, max_num_fields=1000))
         except ValueError as error:
@@ -132,7 +132,7 @@ class RouteRequest(Struct, eq=False, kw_only=True):
     def json(self, type: type[T]) -> T: ...
 
     def json(self, type: Any = Any) -> Any:
-        """The body as JSON, of that type. Raises InvalidRequest, which the client gets as status 400."""
+        """Return the body as JSON of a type. Raises InvalidRequest, which becomes status 400."""
         try:
             return decode(self.body, type=type)
         except (DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -140,10 +140,10 @@ class RouteRequest(Struct, eq=False, kw_only=True):
 
 
 class RouteResponse(Struct, frozen=True):
-    """What a route answers: bytes and texts as they are, anything else as JSON; by default with status 200.
+    """The response of a route: bytes and texts unchanged, anything else as JSON; status 200 by default.
 
-    `headers` are a mapping, or pairs where one comes more than once. Without `content_type` it is
-    `application/octet-stream`, `text/plain; charset=utf-8` or `application/json`, as the body is.
+    `headers` are a mapping, or pairs for repeated headers. The default `content_type` follows the body:
+    `application/octet-stream`, `text/plain; charset=utf-8` or `application/json`.
     """
 
     body: object = b""
@@ -153,11 +153,11 @@ class RouteResponse(Struct, frozen=True):
 
 
 class Route:
-    """A path and the function that answers it, a plain one or a coroutine function; it gets a RouteRequest, or nothing.
+    """A path and its function, plain or async, which takes a RouteRequest or nothing.
 
-    In `path` a `{name}` stands for one segment. GET is answered to HEAD too. A `public` route asks nobody who they are,
-    `any_origin` lets every web page read it, by CORS. `max_body_bytes` is for those that take less than the endpoint.
-    Raises RegistrationError for what could not be served.
+    `{name}` in `path` matches one segment. GET includes HEAD. A `public` route requires no authorization; `any_origin`
+    lets every web page read it, by CORS. `max_body_bytes` is for a limit below the endpoint's. Raises RegistrationError
+    for a route that cannot be served.
     """
 
     __slots__ = ("any_origin", "between", "function", "is_async", "max_body_bytes", "methods", "path", "public",
@@ -175,14 +175,14 @@ class Route:
     ) -> None:
         where = f"route {path!r}"
         if not str(path).startswith("/") or any(c in path for c in "?#\\ "):
-            raise RegistrationError(f"{where}: write its path from the root, such as /webhooks/{{name}}, and no query")
+            raise RegistrationError(f"{where}: its path begins with / and has no query, such as /webhooks/{{name}}")
         if isinstance(methods, str) or not methods:
             raise RegistrationError(f'{where}: methods are a list, such as methods=["GET", "POST"]')
         wrong = [method for method in methods if not _METHOD(str(method))]
         if wrong:
-            raise RegistrationError(f"{where}: {wrong[0]!r} is no HTTP method; write it in capitals, such as GET")
+            raise RegistrationError(f"{where}: {wrong[0]!r} is not an HTTP method; write it in capitals, such as GET")
         if any_origin and not public:
-            raise RegistrationError(f"{where}: any_origin=True is for what everybody may read: add public=True")
+            raise RegistrationError(f"{where}: any_origin=True requires public=True")
 
         self.path = path
         self.function = function
@@ -191,12 +191,12 @@ class Route:
         self.any_origin = any_origin
         self.max_body_bytes = max_body_bytes
         self.between, self._names = _parts_of(path, where)
-        """The texts around its parameters; None if it has none."""
+        """The texts around its parameters; None without parameters."""
         self.is_async = is_coroutine_function(function)
         self.takes_request = _takes_request(function, where)
 
     def match(self, path: str) -> dict[str, str] | None:
-        """The values of its parameters in a path; None if that is another one."""
+        """Return the values of its parameters in a path; None if the path does not match."""
         if self.between is None:
             return {} if path == self.path else None
         values = values_between(self.between, path)
@@ -206,27 +206,27 @@ class Route:
 
 
 def _leads_elsewhere(value: str) -> bool:
-    """Whether a value that is joined to a folder names something that is not in there, on any system."""
+    """Return whether a value would lead a joined path out of its folder, on any system."""
     return value in (".", "..") or "\\" in value or "\0" in value
 
 
 def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The texts around the parameters of a path, and their names; None for a path without, which is looked up."""
+    """Return the texts around the parameters of a path, and their names; None for a path without parameters."""
     pieces = _PARAMETER.split(path)
     fixed, names = pieces[::2], pieces[1::2]
 
     if any("{" in part or "}" in part for part in fixed):
         raise RegistrationError(f"{where}: a parameter is written {{name}}")
     if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
-        raise RegistrationError(f"{where}: its parameters need names, each another one, such as {{name}}")
+        raise RegistrationError(f"{where}: its parameters need different names, such as {{name}}")
 
     return (tuple(fixed) if names else None), tuple(names)
 
 
 def _takes_request(function: Callable[..., object], where: str) -> bool:
-    """Whether a function wants the request. Raises RegistrationError if it cannot be called with it alone."""
+    """Return whether a function takes the request. Raises RegistrationError for other parameters."""
     if not callable(function):
-        raise RegistrationError(f"{where}: {function!r} is no function")
+        raise RegistrationError(f"{where}: {function!r} is not a function")
 
     try:
         signature = inspect.signature(function)
@@ -238,12 +238,12 @@ def _takes_request(function: Callable[..., object], where: str) -> bool:
     except TypeError:
         pass
     else:
-        # What a default stands for may be bound by it, as in a loop; a wrapper takes whatever comes.
+        # A parameter with a default may be bound by it, as in a loop; a wrapper takes everything.
         return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
 
     try:
         signature.bind(None)
     except TypeError:
         name = getattr(function, "__qualname__", repr(function))
-        raise RegistrationError(f"{where}: {name} is called with the request alone, or with nothing") from None
+        raise RegistrationError(f"{where}: {name} must take the request, or nothing") from None
     return True

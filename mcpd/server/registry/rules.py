@@ -1,4 +1,9 @@
-"""Rules of who sees what: their types, and what they are told of an entry. They are asked in `visibility`."""
+"""Rules for entries: who may see them and who may use them.
+
+Visibility rules are applied in `visibility.py`, scopes in `handlers/access.py`. Switches are `Server.enable` and
+`Server.disable`; the last one that matches an entry decides. A condition is a function that decides for each request
+whether something holds, for example that a backend can be reached; if it fails or takes too long, it does not hold.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ class _Switch(Struct, frozen=True):
     components: frozenset[str] | None
 
     def concerns(self, component: Component, entry: Any) -> bool:
-        """Whether an entry is all that was said; of names, tags and kinds each may be one of several."""
+        """Return whether an entry matches all given criteria. Several names, tags or kinds mean "any of these"."""
         if self.components is not None and component not in self.components:
             return False
         if self.tags is not None and self.tags.isdisjoint(entry.tags):
@@ -38,17 +43,17 @@ class _Switch(Struct, frozen=True):
 
     @property
     def key(self) -> object:
-        """Equal for those that concern the same entries."""
+        """Equal for switches that match the same entries."""
         return self.names, self.tags, self.components
 
 
 class Switches:
-    """All that was enabled and disabled, in order."""
+    """All calls of `enable` and `disable`, in order."""
 
     def __init__(self) -> None:
         self._switches: list[_Switch] = []
         self._is_on: bool | None = None
-        """What holds for entries that nothing concerns; None: as they were registered."""
+        """The state of entries that no switch matches; None means as registered."""
 
     def turn(
         self,
@@ -59,12 +64,12 @@ class Switches:
         components: Collection[Component] | Component | None,
         only: bool = False,
     ) -> None:
-        """Switch entries on or off; with `only` all others the other way. Raises RegistrationError."""
+        """Enable or disable entries; with `only` all others get the opposite state. Raises RegistrationError."""
         kinds = _set_of(components, "components")
         switch = _Switch(is_on, _set_of(names, "names"), _set_of(tags, "tags"), kinds)
         what = "enable" if is_on else "disable"
         if switch.names is None and switch.tags is None and kinds is None:
-            raise RegistrationError(f"{what}: say which, by names=, tags= or components=")
+            raise RegistrationError(f"{what}: pass names=, tags= or components=")
         unknown = (kinds or frozenset()).difference(get_args(Component))
         if unknown:
             known = ", ".join(get_args(Component))
@@ -72,11 +77,11 @@ class Switches:
         if only:
             self._is_on = not is_on
             self._switches.clear()
-        # One that is said again goes before what was said meanwhile; the former need not be kept.
+        # A repeated switch replaces the former one and comes last.
         self._switches = [*(other for other in self._switches if other.key != switch.key), switch]
 
     def is_on(self, component: Component, entry: Any) -> bool:
-        """Whether an entry is there."""
+        """Return whether an entry is enabled."""
         for switch in reversed(self._switches):
             if switch.concerns(component, entry):
                 return switch.is_on
@@ -84,7 +89,7 @@ class Switches:
 
 
 def names_of(component: Component, entry: Any) -> tuple[str, ...]:
-    """What an entry may be called by: its name, and its URI if it has one."""
+    """Return the names of an entry: its name, and its URI if it has one."""
     if component in ("tool", "prompt"):
         return (entry.key,)
     return entry.key, entry.listed(frozenset()).name
@@ -95,34 +100,36 @@ def _set_of(given: Collection[str] | str | None, what: str) -> frozenset[str] | 
         return None
     found = frozenset((given,) if isinstance(given, str) else given)
     if not all(isinstance(one, str) for one in found):
-        raise RegistrationError(f"{what}: a set of texts, not {given!r}")
+        raise RegistrationError(f"{what}: expected a set of strings, got {given!r}")
     return found
 
 
 class CatalogEntry(Struct, frozen=True, kw_only=True):
-    """A tool, resource, template or prompt, as a rule is told of it."""
+    """A tool, resource, template or prompt, as a visibility rule sees it."""
 
     component: Component
     name: str
     uri: str | None
-    """Of a resource its URI, of a template its URI template; None for tools and prompts."""
+    """The URI of a resource, or the URI template of a template; None for tools and prompts."""
     tags: frozenset[str]
     meta: Mapping[str, Any]
-    """Its `_meta`, without what extensions add; {} if there is none."""
+    """Its `_meta` without additions of extensions; {} without any."""
 
 
 VisibilityRule: TypeAlias = Callable[[CatalogEntry, Context], bool | Awaitable[bool]]
-"""Whether whoever sends a request sees an entry; `def` or `async def`."""
+"""A function, `def` or `async def`, that returns whether the caller sees an entry."""
 
 EntryRule: TypeAlias = Callable[[Context], bool | Awaitable[bool]]
-"""The same, of the one entry that it was given for."""
+"""A visibility rule for the one entry that it was given for."""
 
 ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
-"""The scopes that a call needs, by its arguments as they came."""
+"""A function that returns the scopes that a call needs, given its arguments as received."""
 
 
 class Needs(Struct, frozen=True):
-    """What those have to have who use an entry: `scopes`, or what `by_arguments` says. `is_anonymous` is nothing."""
+    """What callers need to use an entry: `scopes`, or the scopes that `by_arguments` returns. `is_anonymous` means
+    nothing.
+    """
 
     scopes: tuple[str, ...] = ()
     by_arguments: ScopesOf | None = None
@@ -132,11 +139,11 @@ class Needs(Struct, frozen=True):
 def checked_needs(
     scopes: Collection[str] | ScopesOf | None, anonymous: bool, where: str, *, hide: bool = False
 ) -> Needs | None:
-    """What was said of an entry; None if that is nothing. Raises RegistrationError."""
+    """Return the needs that the options of an entry express; None for none. Raises RegistrationError."""
     if anonymous and (scopes or hide):
-        raise RegistrationError(f"{where}: anonymous=True is for everybody; leave out scopes= and hide=")
+        raise RegistrationError(f"{where}: anonymous=True excludes scopes= and hide=")
     if hide and (not scopes or callable(scopes)):
-        raise RegistrationError(f"{where}: hide=True hides from those without its scopes; name them in scopes=[…]")
+        raise RegistrationError(f"{where}: hide=True requires scopes=[…]")
     if scopes is None or scopes == () or scopes == []:
         return Needs(is_anonymous=True) if anonymous else None
     if callable(scopes):
@@ -147,7 +154,7 @@ def checked_needs(
 
 
 def sees(needs: Needs) -> Callable[[Context], bool]:
-    """A rule by which those see an entry who have its scopes; the same for entries with the same ones."""
+    """Return a rule that shows an entry only to callers with its scopes; the same object for the same scopes."""
     return _have(needs.scopes)
 
 
@@ -162,18 +169,20 @@ def _have(scopes: tuple[str, ...]) -> Callable[[Context], bool]:
 log = logging.getLogger("mcpd")
 
 CONDITION_TIMEOUT = 5.0
-"""Seconds that a condition gets. The client waits for its list meanwhile."""
+"""The time limit of a condition, in seconds. The client waits for its list meanwhile."""
 
 
 class Condition:
-    """One condition. `key` stands for it among the active extensions; without the extension `requires` nobody asks."""
+    """One condition. Its `key` is added to the active extensions if it holds; it is only evaluated with the extension
+    `requires`.
+    """
 
     def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
         """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
         callee = bind(function, context_type=lambda: Context)
         if callee.arguments.__struct_fields__:
             names = ", ".join(callee.arguments.__struct_fields__)
-            raise RegistrationError(f"{what} takes nothing or a Context, and this one wants {names}")
+            raise RegistrationError(f"{what} takes nothing or a Context, but this one takes {names}")
         self.key = key
         self.requires = requires
         self.what = what
@@ -182,10 +191,10 @@ class Condition:
         self._overdue: set[object] = set()
 
     async def holds(self, exchange: Exchange) -> bool:
-        """Whether it holds now. Never raises."""
+        """Return whether it holds now. Never raises."""
         self._overdue &= self._running
         if self._overdue:
-            return False  # a thread that was given up is still at it; a second one would only join it
+            return False  # an earlier thread still runs, and a second one would wait as long
 
         token = object()
         try:
@@ -195,11 +204,11 @@ class Condition:
                 return bool(await run_in_thread(self._call, exchange, token, exchange=exchange))
         except TimeoutError:
             self._overdue.add(token)
-            log.warning("%s takes longer than %g seconds, which counts as no", self.what, CONDITION_TIMEOUT)
+            log.warning("%s takes longer than %g seconds and counts as false", self.what, CONDITION_TIMEOUT)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.warning("%s failed, which counts as no", self.what, exc_info=error)
+            log.warning("%s failed and counts as false", self.what, exc_info=error)
 
         return False
 
@@ -214,7 +223,10 @@ class Condition:
 async def with_conditions(
     conditions: Iterable[Condition], active: frozenset[str], exchange: Exchange
 ) -> frozenset[str]:
-    """The active extensions, and the keys of those conditions that hold for this request; all are asked at once."""
+    """Return the active extensions and the keys of the conditions that hold for this request.
+
+    Conditions run concurrently.
+    """
     asked = [condition for condition in conditions if condition.requires in active]
     answers = await asyncio.gather(*(condition.holds(exchange) for condition in asked))
     return active.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)

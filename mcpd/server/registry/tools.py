@@ -1,14 +1,14 @@
 """Tools: a description to list, and a function that runs on raw arguments.
 
-Spec: 2026-07-28 server/tools. Arguments that do not fit, and failures a tool reports, are results with
-`isError` (SEP-1303); an unknown tool is a JSON-RPC error, which `handlers.tools` raises.
+Invalid arguments and failures that a tool reports are results with `isError` (SEP-1303). An unknown tool is a JSON-RPC
+error, which `handlers.methods` raises. Spec: 2026-07-28 server/tools.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
@@ -24,44 +24,29 @@ from mcpd.server.context.input_required import is_failure
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ToolEntry, ToolMeta
+from mcpd.server.registry.listing import ActiveExtensions, Entry
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.functions.json_schema import SchemaCallee
-    from mcpd.server.registry.rules import Condition, EntryRule, Needs
 
 log = logging.getLogger("mcpd")
 
 _NO_ARGUMENTS = Raw(b"{}")
 
 
-class ToolMeta(Protocol):
-    """The `_meta` that one extension adds to a tool."""
-
-    condition: Condition | None
-    """What `meta` depends on, beside the extension; its key is among the active extensions if it holds."""
-
-    def meta(self, active: ActiveExtensions) -> Mapping[str, Any]:
-        """The `_meta` that only clients with this extension see."""
-
-
 Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
-"""(result, context, whether the tool has an output schema) -> the result as this client gets it."""
+"""A function (result, exchange, whether the tool has an output schema) that returns the result for this client."""
 
 
-class FunctionTool:
+class FunctionTool(Entry):
     """One tool.
 
-    `extension_meta` has what extensions add, by the extension's id; `requires` names an extension without which the
-    tool does not exist. `finish` sees the results of tools with additions, and from any tool those of a class derived
+    `extension_meta` has the additions of extensions, by the extension's id. `requires` is an extension without which
+    the tool does not exist. `finish` receives the results of tools with additions, and any result of a class derived
     from CallToolResult.
     """
-
-    tags: frozenset[str] = frozenset()
-    is_enabled = True
-    visible: EntryRule | None = None
-    needs: Needs | None = None
 
     def __init__(
         self,
@@ -81,15 +66,15 @@ class FunctionTool:
         self.shows_errors = False
         """Whether the text of any exception reaches the model."""
         self.timeout: float | None = None
-        """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
+        """The time limit of a call in seconds; None for no limit."""
 
         self.wraps_for: frozenset[str] = frozenset()
-        """Extensions whose clients get structured content as objects in every version."""
+        """Extensions whose clients receive structured content as objects in every version."""
         self.active_extensions: Callable[[Exchange], ActiveExtensions] | None = None
-        """What gives the extensions of a call; needed with `wraps_for` only."""
+        """Returns the active extensions of a call; needed with `wraps_for` only."""
 
         self._call: Callable[..., Any] | None = None
-        """What runs instead of the callee's own `call`."""
+        """Replaces the callee's own `call`."""
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
@@ -97,24 +82,24 @@ class FunctionTool:
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
 
-    def tell_as_text(self) -> None:
-        """From now on what the function returns is text alone; a result that it made itself stays as it is."""
+    def return_text_only(self) -> None:
+        """Return text only from now on; results that the function made itself are unchanged."""
         callee = self.callee
 
-        def told(value: Any) -> Any:
+        def as_text(value: Any) -> Any:
             if isinstance(value, Coroutine):
-                return told_later(value)
+                return text_later(value)
             if isinstance(value, CallToolResult):
                 return value
             return structs.replace(tool_result(value, False), structured_content=UNSET)
 
-        async def told_later(value: Coroutine[Any, Any, Any]) -> Any:
-            return told(await value)
+        async def text_later(value: Coroutine[Any, Any, Any]) -> Any:
+            return as_text(await value)
 
-        self._call = lambda arguments, exchange: told(callee.call(arguments, exchange))
+        self._call = lambda arguments, exchange: as_text(callee.call(arguments, exchange))
 
     def listed(self, active: ActiveExtensions) -> Tool:
-        """The tool as `tools/list` shows it where those extensions are active. Schemas are made when first listed."""
+        """Return the tool as `tools/list` shows it with these extensions active. Makes its schemas on first use."""
         tool = self.tool
         if self._mirrors is None:
             self._read_input_schema()
@@ -125,20 +110,20 @@ class FunctionTool:
             if extension in active:
                 added.update(added_meta.meta(active))
         if not self.wraps_for.isdisjoint(active):
-            from mcpd.protocol.versions.v2026_07_28 import object_schema  # few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import object_schema  # few clients need this
 
             tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     @property
     def mirrors(self) -> tuple[Mirror, ...]:
-        """The arguments that HTTP headers repeat, by the schema's `x-mcp-header`; most tools have none."""
+        """The arguments that HTTP headers repeat, by `x-mcp-header` in the schema; most tools have none."""
         if self._mirrors is None:
             self._read_input_schema()
         return self._mirrors or ()
 
     def _read_input_schema(self) -> None:
-        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # as the schema: when asked for
+        from mcpd.protocol.wire.headers import ANNOTATION, mirrors, without_mirrors  # loaded with the schema
 
         tool = self.tool
         if not tool.input_schema:
@@ -146,14 +131,14 @@ class FunctionTool:
         try:
             self._mirrors = mirrors(tool.input_schema)
         except RegistrationError as error:
-            # Clients have to leave out a tool that is annotated wrongly: better no header than no tool.
+            # Clients must drop a tool with an invalid annotation, so the annotations are dropped instead.
             log.error("tool %s: %s; its %s annotations are not served", self.key, printable(error), ANNOTATION)
             tool.input_schema = without_mirrors(tool.input_schema)
             self._mirrors = ()
 
     def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
-        """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
-        if self._has_schema is None:  # the first result: schemas are made when they are needed
+        """Convert the return value to a result. Raises OutputError if it does not fit the output schema (S25-057)."""
+        if self._has_schema is None:  # schemas are made for the first result
             schema = self.tool.output_schema or self.callee.output_schema
             self._has_schema = schema is not None
             self._gives_blocks = is_block_list(self.callee.returns, is_content)
@@ -164,7 +149,7 @@ class FunctionTool:
         result = tool_result(value, self._has_schema, self._gives_blocks)
         if self._has_schema and not result.is_error:
             if result.structured_content is UNSET:
-                raise OutputError("it has an output schema, and returned no structured content")
+                raise OutputError("it has an output schema but returned no structured content")
             if self._check_output is not None:
                 problems = self._check_output(result.structured_content)
                 if problems:
@@ -173,10 +158,10 @@ class FunctionTool:
         if self._finish is not None and (self.extension_meta or result.__class__ is not CallToolResult):
             result = self._finish(result, exchange, self._has_schema)
 
-        # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
+        # Older versions send AnyValue as an object; newer ones send its content.
         has_any_root = self._has_any_root and not result.is_error
         if result.structured_content is not UNSET and self._wraps(exchange):
-            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # few clients need it
+            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # few clients need this
 
             if has_any_root or not is_object_value(result.structured_content):
                 return wrapped_content(result)
@@ -185,12 +170,12 @@ class FunctionTool:
         return result
 
     def _wraps(self, exchange: Exchange) -> bool:
-        """Whether this client gets structured content as objects in every version."""
+        """Return whether this client receives structured content as objects in every version."""
         active = self.active_extensions
         return active is not None and not self.wraps_for.isdisjoint(active(exchange))
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
-        """Call the tool. Absent and null arguments are none."""
+        """Call the tool. Missing and null arguments mean none."""
         if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
         try:
@@ -210,9 +195,9 @@ class FunctionTool:
             return result
 
     def _failed(self, error: BaseException, exchange: Exchange) -> CallToolResult | None:
-        """A failure as a result for the model; None for what stays an exception.
+        """Return a failure as a result for the model; None for exceptions to raise again.
 
-        That is raised again where it was caught: raised here, this frame and its traceback would hold each other.
+        The caller raises them: raised here, this frame and its traceback would refer to each other.
         """
         if isinstance(error, ToolError):
             return failed(str(error))
@@ -230,7 +215,7 @@ class FunctionTool:
             return failed(f"The tool {self.key} failed: its result cannot be written as JSON{why}")
         if isinstance(error, OutputError):
             log.error(
-                "tool %s (request %s) broke its output schema: %s",
+                "tool %s (request %s): its result does not fit its output schema: %s",
                 self.key,
                 printable(exchange.request_id),
                 printable(error),
@@ -238,9 +223,9 @@ class FunctionTool:
             return failed(f"The tool {self.key} failed: its result does not fit its output schema")
 
         if isinstance(error, ExceptionGroup):
-            told, others = error.split(ToolError)
-            if told is not None and others is None:
-                return failed("\n".join(_texts(told)))
+            reported, others = error.split(ToolError)
+            if reported is not None and others is None:
+                return failed("\n".join(_texts(reported)))
 
         log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
         if isinstance(error, McpdError):
@@ -251,7 +236,7 @@ class FunctionTool:
 
 
 def _texts(group: BaseExceptionGroup[Any]) -> list[str]:
-    """What all errors in a group say, as of a task group in which several things failed."""
+    """Return the texts of all errors in an exception group, for example from a task group."""
     return [
         text
         for one in group.exceptions
@@ -260,11 +245,11 @@ def _texts(group: BaseExceptionGroup[Any]) -> list[str]:
 
 
 class OutputError(Exception):
-    """A result that breaks the tool's own output schema: the server's fault, and never sent as if it were right."""
+    """A result that does not fit the tool's own output schema: a fault of the server, never sent as a valid result."""
 
 
 def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
-    """A check of structured content against a return annotation; None if msgspec cannot read that type."""
+    """Return a check of structured content against a return annotation; None if msgspec cannot read the type."""
     try:
         decode = Decoder(returns, dec_hook=output_hook).decode
     except TypeError:
@@ -282,5 +267,10 @@ def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
 
 
 def failed(message: str) -> CallToolResult:
-    """A result that tells the model what went wrong."""
+    """Return an error result with a message for the model."""
     return CallToolResult(content=[TextContent(message)], is_error=True)
+
+
+def metadata_of(entry: ToolEntry) -> Tool:
+    """Return the tool without additions of extensions and without its schemas, which may be impossible to make."""
+    return entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())

@@ -1,24 +1,23 @@
-"""URI templates, RFC 6570 levels 1 to 3: a URI taken apart into the values of variables.
+"""URI templates, RFC 6570 levels 1 to 3: reads the values of variables from a URI.
 
-`{var}` stands for one path segment, `{+var}` and `{#var}` may hold "/" and all else, `{.var}`, `{/var}`,
-`{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4
-(`{var:3}`, `{var*}`) is refused: a match could not tell what was cut off or joined.
+`{var}` matches one path segment, `{+var}` and `{#var}` may contain "/" and everything else, `{.var}`, `{/var}`,
+`{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4 (`{var:3}`,
+`{var*}`) is refused, because a match could not tell what was cut off or joined.
 
-How matching reads the RFC, which defines expansion only:
+The RFC defines expansion only. Matching follows these rules:
 
-- Values are percent-decoded exactly once, also by `+` and `#`, which copy the triplets of a value when they
-  expand; a URI with a broken percent-encoding, or one whose decoded value is not UTF-8, matches nothing.
-- `{var}` and `{+var}` need a value. The others may be absent, as they are where a variable is undefined;
-  their variables are then absent from the result. Parameters (`?`, `&`, `;`) come in any order, each at
-  most once, and none that the template does not name.
-- Characters that expansion would have encoded are taken as they are, where that leaves no doubt:
-  hosts fill in templates by hand. Where a URI can be cut in several ways, earlier variables get more.
+- Values are percent-decoded exactly once, also for `+` and `#`, which copy the triplets of a value when they
+  expand. A URI with a broken percent-encoding, or one whose decoded value is not UTF-8, matches nothing.
+- `{var}` and `{+var}` need a value. The others may be absent, like undefined variables; their variables are then
+  absent from the result. Parameters (`?`, `&`, `;`) come in any order, each at most once, and without others.
+- Characters that expansion would have encoded are accepted where that is unambiguous, because hosts fill in
+  templates by hand. If a URI can be cut in several ways, earlier variables get more.
 
-**A value is the peer's text.** `{+path}` may hold "../..", and so may `{name}` as "%2E%2E%2F". Nothing here knows
-of files: `path_screen` looks at the values of an author's templates.
+**A value is the peer's text.** `{+path}` may contain "../..", and so may `{name}` as "%2E%2E%2F". Files are unknown
+here; `uris.problem_of` checks the values of an author's templates.
 
-Matching takes time in proportion to the URI's length: it goes forward once with all positions a part
-may end at, and back once to choose; it never tries the same thing twice, as a regular expression would.
+Matching takes time proportional to the URI's length. It goes forward once, with all positions where a part may end, and
+back once to choose. It never tries the same thing twice, as a regular expression would.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from mcpd.errors import RegistrationError
 from mcpd.server.registry.uris import NOT_URI, PLAIN, percent
 
 MAX_URI_CHARS: Final = 65_536
-"""A longer URI matches no template."""
+"""Longer URIs match no template."""
 
-# Patterns are compiled by `re` when they are first needed, a third of a millisecond each: most URIs need none.
+# `re` compiles these patterns when they are first used.
 _NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z"
 _TRIPLET = r"%[0-9A-Fa-f]{2}"
 _BROKEN_PERCENT = r"%(?![0-9A-Fa-f]{2})"
@@ -47,7 +46,9 @@ _NOT_ASCII = r"[^\x00-\x7f]+"
 
 
 class _Operator(Struct, frozen=True, gc=False):
-    """What matching needs of a row of the table in RFC 6570 appendix A, and the characters that end a value."""
+    """The part of a row of the table in RFC 6570 appendix A that matching needs, and the
+    characters that end a value.
+    """
 
     first: str
     separator: str
@@ -69,14 +70,14 @@ _OPERATORS: Final = {
 
 
 class _Literal(Struct, frozen=True, gc=False):
-    """Text that stands in the URI as it is; "" leads past a part that may be absent."""
+    """Literal text of the URI; "" skips a part that may be absent."""
 
     source: int
     text: str
 
 
 class _Value(Struct, frozen=True, gc=False):
-    """A variable's value: characters up to one that ends it, at least `least`."""
+    """A variable's value: at least `least` characters, up to one that ends it."""
 
     source: int
     name: str
@@ -85,7 +86,7 @@ class _Value(Struct, frozen=True, gc=False):
 
 
 class _Parameters(Struct, frozen=True, gc=False):
-    """Named parameters in any order: `name` finds one's name and its "=", `bound` the end of its value."""
+    """Named parameters in any order: `name` matches a name and its "=", `bound` the end of its value."""
 
     source: int
     operator: _Operator
@@ -97,10 +98,9 @@ _Edge = _Literal | _Value | _Parameters
 
 
 class UriTemplate:
-    """A compiled template. Raises RegistrationError, with the position, for text that is none.
+    """A compiled template. Raises RegistrationError, with the position, for invalid text.
 
-    Compiled to states in a row: `_edges[n]` are the ways to get to state n, each from an earlier one,
-    the preferred first.
+    Compiled to a row of states: `_edges[n]` are the ways to reach state n from earlier ones, the preferred first.
     """
 
     def __init__(self, text: str) -> None:
@@ -118,7 +118,7 @@ class UriTemplate:
                 self._add_expression(*part)
 
         first = parts[0] if parts else ""
-        # A quick look before the work; triplets may be written in two ways.
+        # A quick check first; triplets may be written in two ways.
         self._prefix = first.partition("%")[0] if isinstance(first, str) else ""
 
     def __repr__(self) -> str:
@@ -148,11 +148,11 @@ class UriTemplate:
             complete.append(state)
 
         if operator.first:
-            # Absent variables are the last ones: what is there goes to the first names.
+            # The last variables may be absent: values go to the first names.
             self._add(*(_Literal(state, "") for state in (*reversed(complete), start)))
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables' decoded values if the URI is one of this template's, else None."""
+        """Return the variables' decoded values if the URI matches, otherwise None."""
         if len(uri) > MAX_URI_CHARS or not uri.startswith(self._prefix):
             return None
         if "%" in uri and re.search(_BROKEN_PERCENT, uri):
@@ -167,14 +167,14 @@ class UriTemplate:
 
 
 def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
-    """The parts of a template: literal text as it stands in a URI, and (operator, names) of an expression."""
+    """Yield the parts of a template: literal text as it appears in a URI, and (operator, names) of an expression."""
     at = 0
     while at < len(text):
         start = text.find("{", at)
         literal = text[at:] if start < 0 else text[at:start]
-        if literal.strip(PLAIN):  # something else is in it
+        if literal.strip(PLAIN):  # it contains other characters
             if wrong := re.search(_NOT_LITERAL, literal):
-                raise _error(text, at + wrong.start(), f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
+                raise _error(text, at + wrong.start(), f"{wrong[0]!r} is not valid in a URI; write it percent-encoded")
             literal = re.sub(NOT_URI, percent, literal)
         if literal:
             yield literal
@@ -203,7 +203,7 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
             )
 
         if not (name.isascii() and name.isidentifier()) and not re.match(_NAME, name):
-            raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
+            raise _error(text, at, f"{name!r} is not a variable name; use letters, digits, '_' and inner '.'")
         at += len(name) + 1
     return sign, tuple(names)
 
@@ -213,8 +213,6 @@ def _error(text: str, at: int, problem: str) -> RegistrationError:
 
 
 class _Match:
-    """One URI on its way through the states of a template."""
-
     def __init__(self, states: list[tuple[_Edge, ...]], uri: str) -> None:
         self._states = states
         self._uri = uri
@@ -228,7 +226,7 @@ class _Match:
         self._chosen: dict[int, dict[int, _Choice]] = {}
 
     def values(self) -> dict[str, str] | None:
-        """Each variable's text, still encoded, if the last state can be at the URI's end."""
+        """Return each variable's text, still encoded, if the last state can be at the URI's end."""
         for edges in self._states[1:]:
             found = [self._ends(edge, self._reached[edge.source]) for edge in edges]
             self._reached.append(found[0] if len(found) == 1 else sorted({at for ends in found for at in ends}))
@@ -253,7 +251,7 @@ class _Match:
         return values
 
     def _ends(self, edge: _Edge, starts: list[int]) -> list[int]:
-        """The positions an edge leads to from any of `starts`, ascending."""
+        """Return the positions that an edge leads to from any of `starts`, ascending."""
         uri = self._uri
 
         if isinstance(edge, _Literal):
@@ -273,7 +271,9 @@ class _Match:
         return [end for end in ends if end not in self._inside] if self._inside else ends
 
     def _back(self, edge: _Edge, end: int) -> tuple[int | None, dict[str, str]]:
-        """Where an edge that leads to `end` began, and what it holds; the last place, so that earlier ones get more."""
+        """Return where an edge that leads to `end` begins, and its values. The last such place, so that earlier edges
+        get more.
+        """
         starts = self._reached[edge.source]
         if isinstance(edge, _Literal):
             at = end - len(edge.text)
@@ -299,17 +299,17 @@ def _run_end(edge: _Value, uri: str, at: int) -> int:
 
 
 class _Choice(Struct, frozen=True, gc=False):
-    """Parameters from `start` on: where each one's value begins and ends."""
+    """Parameters from `start` on: where the value of each begins and ends."""
 
     start: int
     spans: dict[str, tuple[int, int]]
 
 
 def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Choice]:
-    """Each position where parameters may end that begin at one of `starts`, with the last such choice."""
+    """Return each position where parameters may end that begin at one of `starts`, with the last such choice."""
     choices: dict[int, _Choice] = {}
     starts = [at for at in starts if uri.startswith(edge.operator.first, at)]
-    # Looked up, not searched from each start: values may overlap, as in "?q=?q=?q=…".
+    # Found once, because values may overlap, as in "?q=?q=?q=…".
     bounds = [found.start() for found in edge.bound.finditer(uri)] if starts else []
     bounds.append(len(uri))
 
@@ -328,7 +328,6 @@ def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Ch
 
 
 def _upper_triplets(uri: str) -> str:
-    """Percent-encodings in their normal form (RFC 3986 section 6.2.2.1)."""
     if "%" not in uri:
         return uri
     return re.sub(_TRIPLET, lambda found: found[0].upper(), uri)

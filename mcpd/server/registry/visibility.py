@@ -1,8 +1,8 @@
-"""Who may see what: rules over an entry and the request, asked for each request.
+"""Applies visibility rules: for each request, the part of the catalog that it may see.
 
-What a rule hides does not exist for that request: it is in no list, and to call, read, get, complete or watch it is
-answered as an unknown name is. An entry is seen if all rules that concern it say so; one that fails says no. A server
-without rules has none of this: nothing is looked at, and this is not loaded.
+A hidden entry does not exist for the request: it is in no list, and calling, reading, getting, completing or watching
+it fails like an unknown name. An entry is visible if all rules for it return true; a rule that fails hides it. Servers
+without rules never load this module.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = logging.getLogger("mcpd")
 
 E = TypeVar("E", bound=Entry)
 
-_Question: TypeAlias = tuple[Callable[..., Any], str, tuple[Any, ...]]
-"""A rule, the key of the entry that it is asked about, and what it is told."""
+_RuleCall: TypeAlias = tuple[Callable[..., Any], str, tuple[Any, ...]]
+"""A rule, the key of its entry, and the rule's arguments."""
 
 
 _LISTED = {
@@ -45,27 +45,27 @@ _LISTED = {
 
 
 class _Row(Struct, frozen=True):
-    """An entry: its key in the listing, its own rule, and what rules are told of it."""
+    """An entry: its key in the list, its own rule, and what rules see of it."""
 
     key: str
     visible: EntryRule | None
     is_async: bool | None
-    """What `visible` is."""
-    told: CatalogEntry
+    """Whether `visible` is a coroutine function."""
+    described: CatalogEntry
 
 
 async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -> Catalog:
-    """The catalog as a request sees it, as far as its method looks at it."""
+    """Return the catalog as a request sees it, restricted to the lists that its method uses."""
     seen = catalog
     listed = _LISTED.get(method)
     if listed is not None:
         rows = {listed: _rows_of_all(catalog, listed)}
     else:
-        found = _asked(catalog, method, params)
+        found = _entries_of(catalog, method, params)
         rows = {name: list(_rows(catalog, name, entries)) for name, entries in found.items()}
 
     for name, each in rows.items():
-        hidden = await _Asking(exchange).hidden(each, catalog.rules or ())
+        hidden = await _Evaluation(exchange).hidden(each, catalog.rules or ())
         if hidden:
             if seen is catalog:
                 seen = copy.copy(catalog)
@@ -78,7 +78,7 @@ _kept_rows: WeakKeyDictionary[Listing[Any], tuple[tuple[int, int], list[_Row]]] 
 
 def _rows_of_all(catalog: Catalog, name: str) -> list[_Row]:
     listing: Listing[Any] = getattr(catalog, name)
-    # Before the entries are read: what changes meanwhile makes them anew next time. Parts of tools depend on tools.
+    # Read before the entries, so that a change meanwhile invalidates the rows. Parts of tools depend on tools.
     now = listing.generation, catalog.tools.generation
     kept = _kept_rows.get(listing)
     if kept is None or kept[0] != now:
@@ -93,18 +93,18 @@ def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[_R
         if of_tool is None:
             yield _row(entry.key, entry.visible, _described(component, entry))
         else:
-            # A part of a tool is for those who see the tool.
+            # A part of a tool is visible to everybody who sees the tool.
             tool = catalog.tools.find(of_tool)
             if tool is not None:
                 yield _row(entry.key, tool.visible, _described("tool", tool))
 
 
-def _row(key: str, visible: EntryRule | None, told: CatalogEntry) -> _Row:
-    return _Row(key, visible, None if visible is None else is_coroutine_function(visible), told)
+def _row(key: str, visible: EntryRule | None, described: CatalogEntry) -> _Row:
+    return _Row(key, visible, None if visible is None else is_coroutine_function(visible), described)
 
 
-class _Asking:
-    """All that one request asks about one listing. What is hidden is not asked about any more."""
+class _Evaluation:
+    """Evaluates all rules for one request and one list. Hidden entries are not evaluated again."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -112,64 +112,62 @@ class _Asking:
         self._hidden: set[str] = set()
 
     async def hidden(self, rows: list[_Row], rules: Iterable[VisibilityRule]) -> frozenset[str]:
-        """The keys of what this request does not see."""
         plain: list[VisibilityRule] = []
         awaited: list[VisibilityRule] = []
         for rule in rules:
             (awaited if is_coroutine_function(rule) else plain).append(rule)
 
         if plain or any(row.is_async is False for row in rows):
-            # What has to be awaited is, whatever is hidden meanwhile: a coroutine must not be left unawaited.
-            for question, answer in await run_in_thread(self._ask_plain, rows, plain, exchange=self._exchange):
-                await self._hear(question, answer)
-        for question in self._questions(rows, awaited, True):
-            await self._hear(question)
+            # Every coroutine is awaited, even for entries that are hidden by then.
+            for call, answer in await run_in_thread(self._call_plain, rows, plain, exchange=self._exchange):
+                await self._await_rule(call, answer)
+        for call in self._rule_calls(rows, awaited, True):
+            await self._await_rule(call)
         return frozenset(self._hidden)
 
-    def _questions(self, rows: list[_Row], rules: list[VisibilityRule], is_async: bool) -> Iterator[_Question]:
+    def _rule_calls(self, rows: list[_Row], rules: list[VisibilityRule], is_async: bool) -> Iterator[_RuleCall]:
         hidden, context = self._hidden, self._context
         for row in rows:
-            key, told = row.key, row.told
+            key, described = row.key, row.described
             own = row.visible
             if own is not None and row.is_async is is_async and key not in hidden:
                 yield own, key, (context,)
             for rule in rules:
                 if key not in hidden:
-                    yield rule, key, (told, context)
+                    yield rule, key, (described, context)
 
-    def _ask_plain(self, rows: list[_Row], rules: list[VisibilityRule]) -> list[tuple[_Question, Awaitable[Any]]]:
-        """Ask plain rules, in a thread; gives what has to be awaited: of a lambda around an `async def`."""
-        promises: list[tuple[_Question, Awaitable[Any]]] = []
-        for question in self._questions(rows, rules, False):
-            rule, key, told = question
+    def _call_plain(self, rows: list[_Row], rules: list[VisibilityRule]) -> list[tuple[_RuleCall, Awaitable[Any]]]:
+        """Call plain rules, in a thread. Returns coroutines to await, as a lambda may return one."""
+        promises: list[tuple[_RuleCall, Awaitable[Any]]] = []
+        for call in self._rule_calls(rows, rules, False):
+            rule, key, arguments = call
             try:
-                answer = rule(*told)
+                answer = rule(*arguments)
                 if answer is True:
                     continue
                 if answer is not False and isawaitable(answer):
-                    promises.append((question, answer))
+                    promises.append((call, answer))
                 elif not answer:
                     self._hidden.add(key)
             except BaseException as error:
-                self._fail(question, error)
+                self._fail(call, error)
         return promises
 
-    async def _hear(self, question: _Question, answer: Awaitable[Any] | None = None) -> None:
-        """Hear an answer that is awaited; if there is none yet, ask for it."""
-        rule, key, told = question
+    async def _await_rule(self, call: _RuleCall, answer: Awaitable[Any] | None = None) -> None:
+        """Await a rule's result, calling the rule if that was not done."""
+        rule, key, arguments = call
         try:
-            if not await (rule(*told) if answer is None else answer):
+            if not await (rule(*arguments) if answer is None else answer):
                 self._hidden.add(key)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            self._fail(question, error)
+            self._fail(call, error)
 
-    def _fail(self, question: _Question, error: BaseException) -> None:
-        rule, key, _ = question
+    def _fail(self, call: _RuleCall, error: BaseException) -> None:
+        rule, key, _ = call
         name = getattr(rule, "__qualname__", repr(rule))
-        told = as_told(error)
-        log.error("visibility rule %s failed, which hides %s", printable(name), printable(key), exc_info=told)
+        log.error("visibility rule %s failed, which hides %s", printable(name), printable(key), exc_info=as_told(error))
         self._hidden.add(key)
 
 
@@ -183,8 +181,8 @@ def _described(component: Component, entry: Any) -> CatalogEntry:
     return CatalogEntry(component=component, name=names[-1], uri=uri, tags=entry.tags, meta=meta or {})
 
 
-def _asked(catalog: Catalog, method: str, params: Any) -> dict[str, list[Any]]:
-    """The entries that a request may come upon, by the name of their listing."""
+def _entries_of(catalog: Catalog, method: str, params: Any) -> dict[str, list[Any]]:
+    """Return the entries that a request may use, by the name of their list."""
     if method == "tools/call":
         return {"tools": _found(catalog.tools, params.name)}
     if method == "prompts/get":
@@ -213,7 +211,7 @@ def _matches(template: TemplateEntry, uri: str) -> bool:
     try:
         return template.match(uri) is not None
     except McpdError:
-        return True  # it has something to say of that URI, which is for those that see it
+        return True  # its error is for callers that see it
 
 
 def _found(listing: Listing[E], key: str) -> list[E]:
@@ -222,7 +220,7 @@ def _found(listing: Listing[E], key: str) -> list[E]:
 
 
 class _Seen(Listing[E]):
-    """A listing without what is hidden from one request."""
+    """A list without the entries that are hidden from one request."""
 
     def __init__(self, inner: Listing[E], hidden: frozenset[str]) -> None:
         self._inner = inner

@@ -13,9 +13,8 @@ from msgspec import Meta, Raw, Struct, structs
 
 from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.registry.entries import ToolEntry
+from mcpd.server.registry.entries import ToolEntry, ToolMeta
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.server.registry.tools import ToolMeta
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
 
 if TYPE_CHECKING:

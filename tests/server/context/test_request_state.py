@@ -58,7 +58,7 @@ def test_a_state_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 110.0
     RequestStateCodec([KEY]).open(b"", sealed)
     now = 110.1
-    with pytest.raises(InvalidParams, match="too old"):
+    with pytest.raises(InvalidParams, match="expired"):
         RequestStateCodec([KEY]).open(b"", sealed)
 
 

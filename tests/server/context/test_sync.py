@@ -68,7 +68,7 @@ def test_an_async_function_is_told_what_to_take() -> None:
     async def dig(ctx: SyncContext) -> str:
         return "dug"
 
-    with pytest.raises(RegistrationError, match="it takes a Context"):
+    with pytest.raises(RegistrationError, match="annotate the parameter as Context"):
         server.add_tool(dig)
 
 

@@ -203,9 +203,9 @@ def test_numbers_that_are_none(wrong: dict[str, Any]) -> None:
 def test_what_it_cannot_be_put_round() -> None:
     limit = RateLimit(1)
     server = Server("t")
-    with pytest.raises(RegistrationError, match="RateLimit is for tools/call"):
+    with pytest.raises(RegistrationError, match="RateLimit is only for tools/call"):
         server.middleware("tools/list")(limit)
-    with pytest.raises(RegistrationError, match=r"write tools=\['echo'\]"):
+    with pytest.raises(RegistrationError, match=r"use tools=\['echo'\]"):
         RateLimit(1, tools="echo")
     server.middleware("tools/call")(limit)
     with pytest.raises(RegistrationError, match="belongs to a server already"):

@@ -173,7 +173,7 @@ async def test_where_there_is_no_memory_nothing_is_kept(
     async with memory_wire(make_server(limit), MODERN) as wire:
         first, note = (await wire.call("lines"))["content"]
         assert first["text"] == TEXT[:60]
-        assert "ask for less" in note["text"]
+        assert "request less" in note["text"]
 
 
 async def test_whoever_has_most_loses_the_oldest() -> None:
@@ -207,5 +207,5 @@ async def test_tools_of_its_own_and_other_resources() -> None:
 def test_numbers_that_are_none(wrong: dict[str, Any]) -> None:
     with pytest.raises(RegistrationError, match="ResultLimit"):
         ResultLimit(**wrong)
-    with pytest.raises(RegistrationError, match=r"write tools=\['echo'\]"):
+    with pytest.raises(RegistrationError, match=r"use tools=\['echo'\]"):
         ResultLimit(1, tools="echo")

@@ -490,7 +490,7 @@ class TestStreams:
                 return True
 
             await until(lambda: heard.heard == [LISTED] * 2)
-            other.catalog.is_decided_outside = False
+            other.catalog.has_external_rules = False
             service.stages[1].change()
             await until(lambda: heard.heard == [LISTED] * 3)
             service.stages[0].change()

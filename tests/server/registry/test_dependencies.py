@@ -539,10 +539,10 @@ class _Plain(AbstractContextManager[str]):
 @pytest.mark.parametrize(
     ("dependency", "message"),
     [
-        (_first, "dependency _first, dependency _needs_more, parameter 'where': nothing gives it a value"),
-        (_in_a_thread, "it is async: it takes a Context"),
-        (_Plain, "dependency _Plain, parameter 'needed': nothing gives it a value"),
-        ("database", "Depends takes a function, or stands beside a class, not 'database'"),
+        (_first, "dependency _first, dependency _needs_more, parameter 'where': it has no value"),
+        (_in_a_thread, "it is async; annotate the parameter as Context"),
+        (_Plain, "dependency _Plain, parameter 'needed': it has no value"),
+        ("database", "Depends takes a function, or no argument beside a class; got 'database'"),
     ],
 )
 def test_what_cannot_be_given_is_refused_when_it_is_registered(dependency: Any, message: str) -> None:
@@ -558,7 +558,7 @@ def test_one_without_a_function_stands_beside_a_class() -> None:
     def tool(what: str, given: Annotated[Any, Depends()]) -> str:
         return what
 
-    with pytest.raises(RegistrationError, match="Depends takes a function, or stands beside a class, not None"):
+    with pytest.raises(RegistrationError, match="Depends takes a function, or no argument beside a class; got None"):
         Server("refusing").add_tool(tool)
 
 

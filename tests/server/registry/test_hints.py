@@ -478,7 +478,7 @@ def test_field_in_annotated_with_a_default_or_an_alias() -> None:
 def test_what_a_field_says_that_cannot_be_is_refused() -> None:
     def two(a: int, b: int = Field(alias="a")) -> None: ...
 
-    with pytest.raises(RegistrationError, match="takes one name"):
+    with pytest.raises(RegistrationError, match="must be one name"):
         taking(Annotated[int, Field(validation_alias=pydantic.AliasChoices("a", "b"))])
     with pytest.raises(RegistrationError, match="without parameters"):
         taking(Annotated[int, Field(default_factory=lambda data: data["a"])])
@@ -539,7 +539,6 @@ def test_dataclasses_keep_their_defaults() -> None:
     assert to_builtins(found) == {"number": 4, "seats": 4, "name": "t"}
     assert vars(found) == {"number": 4, "seats": 4, "name": "t"}
     assert to_builtins(callee.call(b'{"x":{"number":"4"}}')) == {"number": 4, "seats": 4, "name": "t"}
-    assert to_builtins(callee.read(b'{"x":{"number":4}}')[1]["x"])["seats"] == 4
     room = {"tables": [{"number": 1}], "best": {"number": 2, "seats": 1}, "by_name": {"a": {"number": 3}}}
     full = {
         "tables": [{"number": 1, "seats": 4, "name": "t"}],

@@ -211,7 +211,7 @@ def test_a_collection_like_any_other() -> None:
     assert "x" not in things
     assert [thing.key for thing in things] == ["a", "b"]
     assert not things.remove("x")
-    with pytest.raises(RegistrationError, match="'a' already"):
+    with pytest.raises(RegistrationError, match="'a' is already registered"):
         things.add(Thing("a"))
 
 

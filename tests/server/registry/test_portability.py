@@ -46,13 +46,13 @@ def test_what_every_host_takes(schema: Any) -> None:
         ({"type": "object", "oneOf": [{}]}, "has oneOf at the top"),
         ({"type": "object", "properties": {"a b": {}, "ü": {}, "x[]": {}, "y<": {}}}, "'a b', ü, 'x[]' and 1 more"),
         ({"type": "object", "properties": {"list": {"type": "array"}}}, "a list without items in list"),
-        ({"type": "object", "properties": {"n": {"enum": [1, 2]}}}, "an enum of other things than texts in n"),
+        ({"type": "object", "properties": {"n": {"enum": [1, 2]}}}, "an enum with values that are not strings in n"),
         ({"type": "object", "properties": {"n": {"anyOf": [{"not": {}}]}}}, "has not, which Gemini's"),
         ({"type": "object", "properties": {"c": {"$ref": "#"}}}, "refers to itself"),
         ({"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}, "refers to itself"),
-        ({"type": "object", "properties": {"c": {"$ref": "#/$defs/no"}}}, "refers to '#/$defs/no', which is not in it"),
+        ({"type": "object", "properties": {"c": {"$ref": "#/$defs/no"}}}, "to '#/$defs/no', which does not exist"),
         ({"type": "object", "properties": {"c": {"$ref": "https://x/y.json"}}}, "no host fetches"),
-        ({"type": "object", "properties": {}, "required": ["gone"]}, "requires gone, and describes no such argument"),
+        ({"type": "object", "properties": {}, "required": ["gone"]}, "requires gone, but does not describe it"),
         ({"type": "object", "$defs": {"a": {"prefixItems": [{"type": "array"}]}}}, "a list without items at its top"),
     ],
 )  # fmt: skip
@@ -80,16 +80,16 @@ def test_a_tool_as_it_is_listed() -> None:
         "outputSchema": {"type": "array"},
     }
     texts = [str(problem) for problem in tool_problems(tool, any_output=False)]
-    assert texts[0].startswith("tool a b: its name: some hosts take 1 to 64")
-    assert "cuts it behind 2,048 bytes" in texts[1]
+    assert texts[0].startswith("tool a b: its name: some hosts accept only 1 to 64")
+    assert "cuts it after 2,048 bytes" in texts[1]
     assert "its outputSchema is not" in texts[2]
     assert len(list(tool_problems(tool, any_output=True))) == 2
 
 
 def test_lists_instructions_and_resources() -> None:
     assert list(list_problems([f"t{n}" for n in range(100)], 99_000)) == []
-    assert "Windsurf takes 100" in str(*list_problems([f"t{n}" for n in range(101)]))
-    assert "VS Code and OpenAI's models take 128" in str(*list_problems([f"t{n}" for n in range(129)]))
+    assert "Windsurf accepts at most 100" in str(*list_problems([f"t{n}" for n in range(101)]))
+    assert "VS Code and OpenAI's models accept at most 128" in str(*list_problems([f"t{n}" for n in range(129)]))
     assert "listed 2 times" in str(*list_problems(["a", "a"]))
     assert "about 50,000 tokens" in str(*list_problems(["a"], 200_000))
     assert list(instructions_problems(None)) == list(instructions_problems("x" * 512)) == []

@@ -139,7 +139,7 @@ def _named(name: str) -> Any:
 def test_names_are_unique() -> None:
     server = Server("t")
     server.tool(greet)
-    with pytest.raises(RegistrationError, match="'greet' already"):
+    with pytest.raises(RegistrationError, match="'greet' is already registered"):
         server.tool(greet)
     assert server.remove_tool("greet")
     assert not server.remove_tool("greet")

@@ -15,8 +15,8 @@ from mcpd.server.extensions.ui.apps import AppEntry, Apps, dangling
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.server.extensions.ui.tools import ToolUi
 from mcpd.server.extensions.ui.views.view import View
-from mcpd.server.registry.entries import Problem, metadata_of
-from mcpd.server.registry.tools import FunctionTool
+from mcpd.server.registry.entries import Problem
+from mcpd.server.registry.tools import FunctionTool, metadata_of
 
 
 def app_problems(apps: Apps) -> list[Problem]:

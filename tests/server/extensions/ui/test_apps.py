@@ -367,7 +367,7 @@ def test_html_that_no_host_could_show_is_refused(html: Any, reason: str) -> None
 
 def test_one_uri_is_one_view() -> None:
     server = make_server()
-    with pytest.raises(RegistrationError, match="There is a resource 'ui://stage/chart' already"):
+    with pytest.raises(RegistrationError, match="resource 'ui://stage/chart' is already registered"):
         server.app(CHART, HTML)
     with pytest.raises(RegistrationError, match=r"registered with server\.app"):
         server.add_text("ui://x/y", HTML, name="y")

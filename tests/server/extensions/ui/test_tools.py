@@ -98,7 +98,7 @@ def test_a_policy_belongs_to_the_resource(member: str) -> None:
     """APP-S-12: hosts ignore it on a tool, so its author would believe in a policy that is not there."""
     with pytest.raises(RegistrationError, match=rf"tool draw: {member} belongs to the UI resource.*server\.app\(\)"):
         with_view().add_tool(draw, meta={"ui": {"resourceUri": "ui://tools/view", member: {}}})
-    with pytest.raises(RegistrationError, match=f"there is no option '{member}'"):
+    with pytest.raises(RegistrationError, match=f"unknown option '{member}'"):
         with_view().add_tool(draw, ui="view", **{member: {}})
 
 

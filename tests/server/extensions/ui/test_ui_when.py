@@ -106,7 +106,7 @@ async def test_a_condition_that_fails_counts_as_no(fail: BaseException, caplog: 
     async with memory_wire(make_server(is_up), "2025-11-25", capabilities=WITH_APPS) as wire:
         with caplog.at_level(logging.WARNING):
             assert view_of(await wire.result("tools/list")) is None
-        assert "tool draw: its ui_when function failed, which counts as no" in caplog.text
+        assert "tool draw: its ui_when function failed and counts as false" in caplog.text
 
 
 async def test_a_condition_that_takes_too_long_counts_as_no(
@@ -239,7 +239,7 @@ def test_what_is_no_condition_is_refused() -> None:
         return bool(backend)
 
     with pytest.raises(
-        RegistrationError, match=r"ui_when function takes nothing or a Context, and this one wants back"
+        RegistrationError, match=r"ui_when function takes nothing or a Context, but this one takes back"
     ):
         server.add_tool(plain, ui="chart", ui_when=wants)
     with pytest.raises(RegistrationError, match=r"ui_when= says when the tool has its View; it needs ui="):
