@@ -116,7 +116,7 @@ async def answer_request(callbacks: Callbacks, method: str, params: Raw, faults:
     except ProtocolError:
         raise
     except Exception as error:
-        faults.say(logging.ERROR, "%s: the callback failed", printable(method), error=error)
+        faults.log(logging.ERROR, "%s: the callback failed", printable(method), error=error)
         raise InternalError from error
     raise MethodNotFound(f"This client does not offer {method}")
 
@@ -193,12 +193,12 @@ def is_change(method: str) -> bool:
     return method in _CHANGES or method == "notifications/resources/updated"
 
 
-async def tell(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> None:
+async def dispatch_notification(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> None:
     """Call the callback for a notification. Invalid, unknown and unwanted notifications are dropped."""
     try:
         found = _call_of(callbacks, method, params)
     except MALFORMED as error:
-        faults.say(logging.WARNING, "the server sent an invalid %s: %s", printable(method), printable(explain(error)))
+        faults.log(logging.WARNING, "the server sent an invalid %s: %s", printable(method), printable(explain(error)))
         return
 
     if found is None:
@@ -207,7 +207,7 @@ async def tell(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -
     try:
         await _settle(callback(argument))
     except Exception as error:
-        faults.say(logging.ERROR, "%s: the callback failed", printable(method), error=error)
+        faults.log(logging.ERROR, "%s: the callback failed", printable(method), error=error)
 
 
 def _call_of(callbacks: Callbacks, method: str, params: Raw) -> tuple[Callable[[Any], Any], Any] | None:
@@ -322,7 +322,7 @@ class _Question(Struct):
     params: Raw = Raw(b"{}")
 
 
-class _Needed(Wire, kw_only=True):
+class _InputRequired(Wire, kw_only=True):
     """The fields of a result that asks for input."""
 
     result_type: str = "complete"
@@ -330,7 +330,7 @@ class _Needed(Wire, kw_only=True):
     request_state: str | None = None
 
 
-_read_needed = Decoder(_Needed).decode
+_decode_input_required = Decoder(_InputRequired).decode
 _members = Decoder(dict[str, Raw]).decode
 
 
@@ -377,12 +377,12 @@ async def complete_rounds(
     raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times")
 
 
-def read_input_required(result: Raw) -> _Needed | None:
+def read_input_required(result: Raw) -> _InputRequired | None:
     """Return the input that a result asks for; None for a final result. Raises ProtocolError for an unknown type of
     result.
     """
     try:
-        asked = _read_needed(result)
+        asked = _decode_input_required(result)
     except MALFORMED as error:
         raise ProtocolError(f"The server's result is invalid: {explain(error)}") from None
     if asked.result_type == "complete":
@@ -446,9 +446,9 @@ class NotificationQueue:
         """Whether reading from the server is paused."""
         return self._is_paused
 
-    def put(self, told: NotificationReceived) -> bool:
+    def put(self, notification: NotificationReceived) -> bool:
         """Add a notification. Return whether `deliver` must be started."""
-        method, params = told.method, told.params
+        method, params = notification.method, notification.params
         if not has_callback(self._callbacks, method):
             return False
 
@@ -476,7 +476,7 @@ class NotificationQueue:
         if not self._asking and not self._is_paused:
             self._is_paused = self._pause(True)
             if self._is_paused:
-                self._faults.say(
+                self._faults.log(
                     logging.INFO, "the server sends notifications faster than callbacks process them; reading is paused"
                 )
         if self._is_paused:
@@ -506,7 +506,7 @@ class NotificationQueue:
                 method, params, size = self._waiting.popleft()
                 if self._states:
                     self._states.discard((method, bytes(params)))
-                await tell(self._callbacks, method, params, self._faults)
+                await dispatch_notification(self._callbacks, method, params, self._faults)
                 # Only now, because a notification that is being processed also needs memory.
                 self._bytes = max(0, self._bytes - size)
                 took()

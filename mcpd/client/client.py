@@ -393,7 +393,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         )
         return _read("completion/complete", CompleteResult, await self.request("completion/complete", params))
 
-    # ------------------------------------------------------------------------------------------- rest
+    # --------------------------------------------------------------------------------- other requests
 
     async def ping(self) -> None:
         """Check that the server responds: by `ping`, or by `server/discover` in modern versions, which have no ping."""

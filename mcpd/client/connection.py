@@ -104,7 +104,7 @@ class ClientConnection:
         """Whether the server exceeded a limit. A new connection would end in the same way."""
         self._closing: asyncio.Task[None] | None = None
 
-    # --------------------------------------------------------------------------- what the channel calls
+    # ---------------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: bytes) -> None:
         """Process a frame."""
@@ -123,7 +123,7 @@ class ClientConnection:
 
     def receive_error(self, error: ProtocolError) -> None:
         """Report data that is not a frame. If a response was too large, its request raises the error."""
-        self.session.faults.say(logging.WARNING, "the server sent an invalid frame: %s", printable(error.message))
+        self.session.faults.log(logging.WARNING, "the server sent an invalid frame: %s", printable(error.message))
         if isinstance(error, FrameTooLarge):
             self.session.receive_error(error)
             self._process_events()
@@ -141,7 +141,7 @@ class ClientConnection:
     def failed(self, request_id: Id | None, error: McpdError) -> None:
         """The channel got no response to that request, or could not send a notification."""
         if request_id is None:
-            self.session.faults.say(logging.WARNING, "a message to or from the server was lost: %s", printable(error))
+            self.session.faults.log(logging.WARNING, "a message to or from the server was lost: %s", printable(error))
             return
         request = self.session.pending.take(request_id)
         if request is not None:
@@ -169,7 +169,7 @@ class ClientConnection:
         """Return an error with the reason why the connection has ended."""
         return _copy_of(self._lost or ConnectionLost("the connection has ended"))
 
-    def tell(self, method: str, params: Raw) -> None:
+    def report_change(self, method: str, params: Raw) -> None:
         """Process a notification that the server would have sent: that something may have changed."""
         if self.on_notification is not None:
             self.on_notification(method, params)
@@ -220,9 +220,9 @@ class ClientConnection:
                 cast("HeadedChannel", channel).send_headed(frame, request_id, method, heading)
 
         if session.answered_bytes != self._answered_bytes:
-            said = session.answered_bytes - self._answered_bytes
+            size = session.answered_bytes - self._answered_bytes
             self._answered_bytes = session.answered_bytes
-            self._unread_bytes = self._unread_bytes + said if channel.is_congested else 0
+            self._unread_bytes = self._unread_bytes + size if channel.is_congested else 0
             if self._unread_bytes > self._limits.unread_bytes:
                 limit = f"{self._limits.unread_bytes} bytes wait (ClientLimits.unread_bytes)"
                 self._end_connection(ConnectionLost(f"The server does not read the responses to its requests: {limit}"))
@@ -248,7 +248,7 @@ class ClientConnection:
             if event.method == "notifications/elicitation/complete" and not self._url_elicitations.complete(
                 event.params
             ):
-                self.session.faults.say(logging.INFO, "the server completed an elicitation that it had not requested")
+                self.session.faults.log(logging.INFO, "the server completed an elicitation that it had not requested")
             elif self.is_wanted(event) and self._notifications.put(event):
                 self._start(self._notifications.deliver(self._callback_returned))
 
@@ -260,9 +260,9 @@ class ClientConnection:
             try:
                 request.on_progress(event.progress, event.total, event.message)
             except Exception as error:
-                self.session.faults.say(logging.ERROR, "on_progress failed", error=error)
+                self.session.faults.log(logging.ERROR, "on_progress failed", error=error)
 
-    # ---------------------------------------------------------------------------- what the server wants
+    # --------------------------------------------------------------------------- requests of the server
 
     def _start_answer(self, asked: ServerRequest) -> None:
         limits = self._limits
@@ -291,7 +291,7 @@ class ClientConnection:
             session.refuse(asked, error)
         except Exception as error:
             text = "%s: the result of the callback cannot be sent"
-            session.faults.say(logging.ERROR, text, printable(asked.method), error=error)
+            session.faults.log(logging.ERROR, text, printable(asked.method), error=error)
             session.refuse(asked, InternalError())
 
     def _answered(self, asked: ServerRequest) -> None:
@@ -326,7 +326,7 @@ class ClientConnection:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # ------------------------------------------------------------------------------------------- asking
+    # ----------------------------------------------------------------------------------------- requests
 
     async def request(
         self, method: str, params: Any = None, *, timeout: float | None = None, on_progress: OnProgress | None = None
@@ -443,7 +443,7 @@ class ClientConnection:
         self.session.cancel(request.id, reason)
         self.flush()
 
-    # -------------------------------------------------------------------------------------------- ending
+    # ------------------------------------------------------------------------------------------- closing
 
     async def aclose(self) -> None:
         """Cancel waiting requests and running callbacks, and close the channel."""

@@ -204,7 +204,7 @@ class ModernEra:
 ClientEra: TypeAlias = LegacyEra | ModernEra
 
 
-_MOST = 1000
+_MAX_ENTRIES = 1000
 _legacy: dict[object, None] = {}
 
 
@@ -225,7 +225,7 @@ def remember_era(target: CommandTarget | UrlTarget | None, *, supports_discover:
     _legacy.pop(key, None)
     if not supports_discover:
         _legacy[key] = None
-        if len(_legacy) > _MOST:
+        if len(_legacy) > _MAX_ENTRIES:
             del _legacy[next(iter(_legacy))]
 
 

@@ -157,7 +157,7 @@ class ClientGroup(ToolCalls):
         callbacks = replace(given, **own)
         return lambda: Client(target, callbacks, **self._options)
 
-    # ------------------------------------------------------------------------- who is there, and who not
+    # --------------------------------------------------------------------------------- connected servers
 
     @property
     def clients(self) -> dict[str, Client]:
@@ -218,8 +218,8 @@ class ClientGroup(ToolCalls):
         for kind in kinds:
             for callback in hear:
                 try:
-                    if isawaitable(told := callback(kind)):
-                        await told
+                    if isawaitable(result := callback(kind)):
+                        await result
                 except Exception:
                     log.exception("list_changed failed")
 
@@ -301,7 +301,7 @@ class ClientGroup(ToolCalls):
         member, own = await self._lists.owner_of_uri(ref.uri)
         return await member.connected_client().complete(replace(ref, uri=own), argument, value, known)
 
-    # ------------------------------------------------------------------------------------------- rest
+    # -------------------------------------------------------------------------------------- log level
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Request log messages of this level and above from all servers that send any, which call `Callbacks.log`."""

@@ -128,7 +128,7 @@ _LIVED_SECONDS = 10.0
 class GroupMember:
     """A server called `name`, which is connected again when it is lost.
 
-    `make` creates a client. `told` is called each time the server connects or is lost.
+    `make` creates a client. `on_change` is called each time the server connects or is lost.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class GroupMember:
         name: str,
         prefix: Prefix,
         make: Callable[[], Client],
-        told: Callable[[GroupMember, McpdError | None], None],
+        on_change: Callable[[GroupMember, McpdError | None], None],
     ) -> None:
         self.name = name
         self.prefix = prefix
@@ -148,7 +148,7 @@ class GroupMember:
         """Set after the first attempt."""
 
         self._make = make
-        self._on_change = told
+        self._on_change = on_change
         self._current: Client | None = None
         self._lost = asyncio.Event()
         self._uris: set[str] = set()
@@ -320,7 +320,12 @@ class GroupLists:
             try:
                 return [(member, entry) for entry in await ask(client)]
             except McpdError as error:
-                log.warning("the %s of the server %s are left out: %s", what, printable(member.name), printable(error))
+                log.warning(
+                    "the %s of the server %s are left out: %s",
+                    printable(what),
+                    printable(member.name),
+                    printable(error),
+                )
                 return []
 
         there = [(member, client) for member in self._members.values() if (client := member.client) is not None]

@@ -92,7 +92,7 @@ class Headings:
                 found = mirrors(_value(tool.input_schema))
             except RegistrationError as error:
                 text = "the tool %s is left out: %s"
-                self._faults.say(logging.WARNING, text, printable(tool.name), printable(error, 300))
+                self._faults.log(logging.WARNING, text, printable(tool.name), printable(error, 300))
                 continue
             kept.append(tool)
             if found:

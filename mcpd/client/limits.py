@@ -77,7 +77,7 @@ class Faults:
         self._log = log
         self._counts: dict[str, int] = {}
 
-    def say(self, level: int, text: str, *args: object, error: BaseException | None = None) -> None:
+    def log(self, level: int, text: str, *args: object, error: BaseException | None = None) -> None:
         """Log a violation, or count it, with the traceback of `error`."""
         count = self._counts[text] = self._counts.get(text, 0) + 1
         if count <= MOST_LINES:

@@ -64,8 +64,8 @@ def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | 
 
     Raises ConfigurationError for a token that is configured twice.
     """
-    said = http is not None and (http.authenticate is not None or http.headers is not None)
-    has_token = said or any(name.lower() == "authorization" for name in target.headers)
+    is_configured = http is not None and (http.authenticate is not None or http.headers is not None)
+    has_token = is_configured or any(name.lower() == "authorization" for name in target.headers)
     if auth is None:
         if has_token or not has_login(target.url):
             return None
@@ -210,7 +210,7 @@ class ServerLink:
             # Many servers before 2026-07-28 end when they receive another request before `initialize`.
             if skips or key is None or self._wanted is not None or isinstance(error, CannotConnect) or self._is_closed:
                 raise
-            self._faults.say(
+            self._faults.log(
                 logging.INFO, "the server ended after the version probe; connecting to it as a legacy server"
             )
             await self._connect_once(target, skips_probe=True)
@@ -297,7 +297,7 @@ class ServerLink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # ---------------------------------------------------------------------------------- opening anew
+    # ---------------------------------------------------------------------------------- reconnecting
 
     def _current_era(self) -> ClientEra:
         if self._era is None:
@@ -334,7 +334,7 @@ class ServerLink:
         try:
             await self._reconnect(LISTENING_TRIES)
         except Exception as error:
-            self._faults.say(logging.ERROR, "notifications of the server are no longer received: %s", printable(error))
+            self._faults.log(logging.ERROR, "notifications of the server are no longer received: %s", printable(error))
 
     async def _reconnect(self, tries: int) -> None:
         """Open a new connection, with pauses between the attempts. Concurrent callers wait for the same connection."""
@@ -343,7 +343,7 @@ class ServerLink:
             if not lost.is_lost:
                 return
             text = "reconnecting to the server after the connection was lost: %s"
-            self._faults.say(logging.WARNING, text, printable(lost.lost, 1500))
+            self._faults.log(logging.WARNING, text, printable(lost.lost, 1500))
 
             for number in range(tries):
                 if self._failures:
@@ -363,9 +363,9 @@ class ServerLink:
     def _report_missed_changes(self) -> None:
         era = self._current_era()
         for method, params in self._interests.may_have_changed(era.connection.session.server_capabilities):
-            era.connection.tell(method, params)
+            era.connection.report_change(method, params)
 
-    # --------------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------------- requests
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         """Send a request on the current connection or on a new one, and return its result."""
@@ -389,7 +389,7 @@ class ServerLink:
                     if not await self._has_other_versions(connection, error):
                         raise
                     text = "the server supports other protocol versions than before; reconnecting"
-                    self._faults.say(logging.INFO, text)
+                    self._faults.log(logging.INFO, text)
                     connection.closed(ConnectionLost(text))
             elif not self._may_reconnect:
                 raise connection.loss_error()

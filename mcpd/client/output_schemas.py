@@ -88,7 +88,7 @@ class OutputSchemas:
             return JsonSchema(schema, "outputSchema", is_ours=False), cost
         except (RegistrationError, ValueError, RecursionError) as error:
             text = "results of the tool %s cannot be checked against its schema: %s"
-            self._faults.say(logging.INFO, text, printable(name), printable(error, 300))
+            self._faults.log(logging.INFO, text, printable(name), printable(error, 300))
             return None
 
 

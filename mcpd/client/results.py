@@ -124,10 +124,10 @@ def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
         # Decoded from JSON, where bytes, dates and keys of objects are text.
         return decode(encode(value), type=read, dec_hook=dec_hook)
     except MALFORMED as error:
-        said, _, place = str(error).partition(" - at `")
+        message, _, place = str(error).partition(" - at `")
         # msgspec writes a position as `$.days[0].high`, and a key of a mapping as `$[...]`.
         where = place.removesuffix("`").removeprefix("$").removeprefix(".")
-        problem = f"{where}: {said}" if where else said
+        problem = f"{where}: {message}" if where else message
         raise ResultMismatch(tool, f"the result is not {_name(returns)}: {printable(problem, 500)}") from None
 
 
@@ -217,7 +217,7 @@ async def read_list(
         if cursor is None:
             if bad:
                 text = "%s: %d invalid entries of %d are left out; the first error: %s"
-                faults.say(logging.WARNING, text, printable(method), bad, bad + len(found), printable(why))
+                faults.log(logging.WARNING, text, printable(method), bad, bad + len(found), printable(why))
             return found
         if cursor in seen:
             raise ProtocolError(f"{method}: the server repeats a page, so the list would never end")

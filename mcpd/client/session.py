@@ -217,7 +217,7 @@ class ClientSession:
         frames, self.outgoing = self.outgoing, []
         return frames
 
-    # ---------------------------------------------------------------------------- agreeing on a version
+    # -------------------------------------------------------------------------------------- negotiation
 
     def probe(self, version: str | None = None) -> ClientRequest:
         """Send `server/discover` to a server of unknown era, in this version or the newest one."""
@@ -256,7 +256,7 @@ class ClientSession:
         self.server_capabilities = agreed.capabilities
         self.instructions = agreed.instructions
 
-    # ------------------------------------------------------------------------------------------ asking
+    # ---------------------------------------------------------------------------------------- requests
 
     def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> ClientRequest:
         """Send a request. `params` is a struct, a mapping or raw JSON.
@@ -338,7 +338,7 @@ class ClientSession:
             raise LocalProtocolError("requests cannot be sent before a protocol version is negotiated")
         return self.version
 
-    # --------------------------------------------------------------------------------------- answering
+    # -------------------------------------------------------------------------- requests of the server
 
     def answer(self, asked: ServerRequest, result: Any) -> None:
         """Answer a request of the server, unless it was cancelled. If the result cannot be encoded, the request stays
@@ -360,7 +360,7 @@ class ClientSession:
         if self.version is not None and not self.version.server_requests:
             # Spec: 2026-07-28 basic/transports: a server sends no requests, and "the client MUST NOT send responses".
             text = "the server sent the request %s, which %s does not allow; it is ignored"
-            self.faults.say(logging.WARNING, text, printable(method or "(unreadable)"), printable(self.version.name))
+            self.faults.log(logging.WARNING, text, printable(method or "(unreadable)"), printable(self.version.name))
             return
         frame = encode(answer)
         self.answered_bytes += len(frame)
@@ -417,7 +417,7 @@ class ClientSession:
 
     def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
         """Fail the request that an invalid message answers. An invalid request of the server gets an error response."""
-        self.faults.say(logging.WARNING, "the server sent an invalid message: %s", printable(error.message))
+        self.faults.log(logging.WARNING, "the server sent an invalid message: %s", printable(error.message))
         request = self.pending.take(id_answered(frame))
         if request is not None:
             text = f"The server's response to {request.method} is invalid: {error.message}"
@@ -445,7 +445,7 @@ class ClientSession:
         elif isinstance(message, Failure):
             # A late response, or an error about an unreadable message.
             text = "the server sent an error for no known request: %s"
-            self.faults.say(logging.INFO, text, printable(message.error.message, 300))
+            self.faults.log(logging.INFO, text, printable(message.error.message, 300))
 
     def _take_request(self, message: Request, frame: bytes) -> None:
         version = self.version
@@ -473,7 +473,7 @@ class ClientSession:
                 self._events.append(NotificationReceived(method, params))
         except MALFORMED as error:
             text = "the server sent an invalid %s: %s"
-            self.faults.say(logging.WARNING, text, printable(method), printable(explain(error)))
+            self.faults.log(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_progress(self, params: ProgressParams) -> None:
         request = self.pending.get(params.progress_token)
@@ -483,8 +483,7 @@ class ClientSession:
     def _take_cancelled(self, params: CancelledParams) -> None:
         """A cancelled request of the server or, in modern versions, the end of a subscription.
 
-        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen`, and for nothing
-        else.
+        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen` only.
         """
         asked = self.in_flight.cancel(params.request_id)
         if asked is not None:

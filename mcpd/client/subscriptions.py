@@ -63,11 +63,11 @@ class _Meta(Struct):
     subscription: Id | None = field(name=f"{META}subscriptionId", default=None)
 
 
-class _Told(Struct):
+class _Notification(Struct):
     meta: _Meta | None = field(name="_meta", default=None)
 
 
-_read_told = Decoder(_Told).decode
+_read_notification = Decoder(_Notification).decode
 _read_acknowledged = Decoder(AcknowledgedParams).decode
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -179,7 +179,7 @@ class Subscription:
         missing += [name.replace("_", " ") for name in _LISTS if getattr(wanted, name) and not getattr(agreed, name)]
         if missing:
             text = "the server does not report all changes that were requested: %s"
-            self._connection.session.faults.say(logging.WARNING, text, printable(", ".join(missing), 300))
+            self._connection.session.faults.log(logging.WARNING, text, printable(", ".join(missing), 300))
 
     async def _listen(
         self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter | None]
@@ -217,27 +217,27 @@ class Subscription:
             pause = AGAIN_SECONDS if error is None or connection.loop.time() - began > LASTED_SECONDS else pause * 2
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
-    def _is_wanted(self, told: NotificationReceived) -> bool:
+    def _is_wanted(self, notification: NotificationReceived) -> bool:
         """Drop notifications that belong to no open subscription.
 
         Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         """
-        if told.method not in _SUBSCRIBED:
+        if notification.method not in _SUBSCRIBED:
             return True
 
         try:
-            meta = _read_told(told.params).meta
+            meta = _read_notification(notification.params).meta
         except MALFORMED:
             meta = None
         acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
 
         if acknowledged is None:
             text = "the server sent a %s that belongs to no subscription"
-            self._connection.session.faults.say(logging.INFO, text, printable(told.method))
-        elif told.method != _ACKNOWLEDGED:
+            self._connection.session.faults.log(logging.INFO, text, printable(notification.method))
+        elif notification.method != _ACKNOWLEDGED:
             return True
         elif not acknowledged.done():
-            acknowledged.set_result(_agreed(told))
+            acknowledged.set_result(_agreed(notification))
         elif meta is not None and meta.subscription in self._again:
             self._again.discard(meta.subscription)
             self._connection.loop.call_soon(self._report_missed_changes)
@@ -247,13 +247,13 @@ class Subscription:
         """Report changes that may have happened between two subscriptions."""
         self._interests.uris.update(self._uris)
         for method, params in self._interests.may_have_changed(self._connection.session.server_capabilities):
-            self._connection.tell(method, params)
+            self._connection.report_change(method, params)
 
 
-def _agreed(told: NotificationReceived) -> SubscriptionFilter | None:
+def _agreed(notification: NotificationReceived) -> SubscriptionFilter | None:
     """Return the acknowledged filter; None if it is invalid."""
     try:
-        return _read_acknowledged(told.params).notifications
+        return _read_acknowledged(notification.params).notifications
     except MALFORMED:
         return None
 

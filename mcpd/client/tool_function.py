@@ -9,7 +9,6 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from difflib import get_close_matches
 from inspect import Parameter, Signature
 from typing import Any, Optional, Protocol, TypeAlias, TypeVar
 
@@ -17,7 +16,6 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.json import decode
 
 from mcpd.client.results import plain_value
-from mcpd.client.schema_types import SchemaTypes, allows_null
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.types.tools import CallToolResult, Tool
 
@@ -90,6 +88,8 @@ def _all(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_Plan], 
     found = {tool.name: tool for tool in tools if _is_for_models(tool)}
     for name in names:
         if name not in found:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, found, 3) or list(found)[:10]
             listed = f"similar or available tools: {', '.join(near)}" if near else "the server has no tools"
             raise ConfigurationError(f"no tool {name!r}; {listed}")
@@ -134,6 +134,8 @@ class _Plan:
         self.doc = self._doc()
 
     def _signature(self) -> Signature:
+        from mcpd.client.schema_types import SchemaTypes, allows_null  # few programs make functions of tools
+
         types = SchemaTypes(self.schema)
         properties = self.schema.get("properties")
         required = self.schema.get("required")
@@ -166,6 +168,8 @@ class _Plan:
         schema = self.tool.output_schema
         if schema is None:
             return Any
+        from mcpd.client.schema_types import SchemaTypes
+
         found = _as_dict(schema)
         types = SchemaTypes(found)
         name = f"{self.tool.name}_result"
@@ -177,9 +181,9 @@ class _Plan:
         lines = []
         for name, argument in self._arguments.items():
             part = properties[argument.key] if isinstance(properties, Mapping) else None
-            said = part.get("description") if isinstance(part, Mapping) else None
-            if isinstance(said, str) and said.strip():
-                lines.append(f"    {name}: {' '.join(said.split())}")
+            description = part.get("description") if isinstance(part, Mapping) else None
+            if isinstance(description, str) and description.strip():
+                lines.append(f"    {name}: {' '.join(description.split())}")
         if lines and not re.search(r"^\s*(Args|Arguments|Parameters):", text, re.MULTILINE):
             text = "\n".join([*([text, ""] if text else []), "Args:", *lines])
         return text or None

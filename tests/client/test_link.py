@@ -433,7 +433,7 @@ async def test_a_server_that_always_ends_is_told_as_it_is(tmp_path: Path) -> Non
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eras, "_MOST", 3)
+    monkeypatch.setattr(eras, "_MAX_ENTRIES", 3)
     targets: list[Any] = [resolve([str(n)]) for n in range(5)]
     for target in targets:
         eras.remember_era(target, supports_discover=False)

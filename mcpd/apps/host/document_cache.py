@@ -105,7 +105,7 @@ class DocumentCache:
             if isinstance(document, ViewDocument):
                 documents.append(document)
             elif isinstance(document, McpdError):
-                self._client.faults.say(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
+                self._client.faults.log(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
             else:
                 raise document
         return documents

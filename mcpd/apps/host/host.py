@@ -90,11 +90,11 @@ class ToolList:
                     await self.refresh()
                 except Exception as error:
                     text = "the tools of the server have changed and cannot be listed; the old list is used: %s"
-                    faults.say(logging.WARNING, text, printable(error))
+                    faults.log(logging.WARNING, text, printable(error))
                 try:
                     await announce()
                 except Exception as error:
-                    faults.say(logging.ERROR, "the callback for a changed list failed", error=error)
+                    faults.log(logging.ERROR, "the callback for a changed list failed", error=error)
         finally:
             self._is_followed = False
 

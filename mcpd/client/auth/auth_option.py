@@ -17,19 +17,19 @@ from msgspec.structs import fields
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
 """A plain or coroutine function that returns a token. It is called again after a token was refused."""
 
-_SECRETS = frozenset(("client_secret", "key_pem", "id_token", "idp_client_secret", "token", "source"))
+_SECRET_FIELDS = frozenset(("client_secret", "key_pem", "id_token", "idp_client_secret", "token", "source"))
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True):
     """The base of all settings for `auth=`. The `repr` hides the values of secrets."""
 
     def __repr__(self) -> str:
-        said = []
+        names = []
         for each in fields(self):
             value = getattr(self, each.name)
             if value != each.default and value is not None:
-                said.append(f"{each.name}={'…' if each.name in _SECRETS else repr(value)}")
-        return f"{type(self).__name__}({', '.join(said)})"
+                names.append(f"{each.name}={'…' if each.name in _SECRET_FIELDS else repr(value)}")
+        return f"{type(self).__name__}({', '.join(names)})"
 
     __str__ = __repr__
 

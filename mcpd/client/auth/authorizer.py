@@ -106,7 +106,7 @@ class Authorizer:
         """Whether the credentials belong to a program, so that nobody logs in."""
         return isinstance(self.settings, MachineGrant)
 
-    # ----------------------------------------------------------------------------------- what there is
+    # ----------------------------------------------------------------------------------- current login
 
     async def current(self) -> Login | None:
         """Return the login to send a request with, refreshed if necessary; None without a login."""
@@ -265,7 +265,7 @@ class Authorizer:
         self._is_fresh = False
         return found.login
 
-    # ----------------------------------------------------------------------------------- what failed
+    # -------------------------------------------------------------------------------- refused scopes
 
     def insufficient_scope(self, operation: str, scopes: Sequence[str]) -> AuthorizationFailed:
         """Return the error for an operation whose scopes were refused, and remember it, so that no further login is
@@ -352,9 +352,9 @@ class _Request:
                 return True
         if self._logins or self._switches >= _SWITCHES:
             # Spec: AUTH-212: if a token that was just issued is refused, another one will be refused, too.
-            said = "" if challenge is None else challenge.params.get("error_description", "")
+            description = "" if challenge is None else challenge.params.get("error_description", "")
             code = "" if challenge is None else challenge.params.get("error", "")
-            why = ": ".join(printable(each, 200) for each in (code, said) if each) or "without a reason"
+            why = ": ".join(printable(each, 200) for each in (code, description) if each) or "without a reason"
             issuer = printable(sent.issuer, 200) if sent is not None else "its authorization server"
             raise AuthorizationFailed(
                 f"{shown(authorizer.url)} refuses the token that {issuer} has just issued ({why}): ask the server's "

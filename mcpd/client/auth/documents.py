@@ -130,7 +130,7 @@ def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises what it cannot be read for
+        _ = parts.port  # raises ValueError for an invalid port
         return parts if parts.hostname else None
     except ValueError:
         return None

@@ -101,9 +101,9 @@ def begin(
     methods = server.challenge_methods
     if not server.is_guessed and not settings.assume_pkce and "S256" not in (methods or ()):
         # Spec: 2026-07-28 security considerations: clients "MUST refuse to proceed".
-        said = "does not announce PKCE" if methods is None else "does not list S256 for PKCE"
+        problem = "does not announce PKCE" if methods is None else "does not list S256 for PKCE"
         raise AuthorizationFailed(
-            f"{name} {said} (code_challenge_methods_supported); if it supports PKCE nevertheless, use "
+            f"{name} {problem} (code_challenge_methods_supported); if it supports PKCE nevertheless, use "
             "mcpd login --assume-pkce or OAuth(assume_pkce=True)"
         )
     return AuthorizationRequest(
@@ -168,9 +168,9 @@ def read_callback(server: ServerMetadata, attempt: AuthorizationRequest, url: st
             f"the response is not from the authorization server {printable(attempt.issuer, 200)} (iss): refused"
         )
     if "error" in found:
-        said = printable(found.get("error_description", ""), 300)
+        description = printable(found.get("error_description", ""), 300)
         code = printable(found["error"], 60)
-        text = f"{printable(attempt.issuer, 200)} refused: {code}{f': {said}' if said else ''}"
+        text = f"{printable(attempt.issuer, 200)} refused: {code}{f': {description}' if description else ''}"
         raise Refusal(text, found["error"])
     if not found.get("code"):
         raise AuthorizationFailed("the redirect of the browser has no code: log in again")
@@ -437,9 +437,9 @@ def _by_device(
     fields, headers = authenticate_client(
         client, {"scope": " ".join(scopes) if scopes else None, "resource": found.resource}
     )
-    said = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
+    sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
     what = "device authorization endpoint"
-    answer = yield from send(HttpStep(server.device_endpoint, what, "POST", tuple(said.items()), form(fields)))
+    answer = yield from send(HttpStep(server.device_endpoint, what, "POST", tuple(sent.items()), form(fields)))
     if answer.status != 200:
         raise refusal_of(answer, server.device_endpoint, what)
     document = json_object(answer.body) or {}

@@ -108,7 +108,7 @@ class UserInteraction(Struct, kw_only=True):
             return None
         raise ConfigurationError(f"{self.redirect}: the port is in use; choose another one, or port 0")
 
-    async def visit(self, url: str) -> str:
+    async def open_page(self, url: str) -> str:
         """Send the user to a page, and return the URL that the browser was redirected to. Raises AuthorizationFailed.
 
         A browser in the foreground, or single sign-on, may be redirected before opening it returns.
@@ -145,7 +145,7 @@ class UserInteraction(Struct, kw_only=True):
                 "no browser could be opened: use mcpd login --no-browser, which prints the URL, or OAuth(open_url=…)"
             )
 
-    async def tell(self, step: ShowCode) -> None:
+    async def display_code(self, step: ShowCode) -> None:
         """Show the page and the code once, then wait."""
         if step.is_first:
             if self.show_code is None:
@@ -193,8 +193,8 @@ async def _do(step: Step, network: Network, person: UserInteraction | None) -> A
     if isinstance(step, ListenForRedirect):
         return await person.listen(step.wanted)
     if isinstance(step, OpenBrowser):
-        return await person.visit(step.url)
-    return await person.tell(step)
+        return await person.open_page(step.url)
+    return await person.display_code(step)
 
 
 def has_browser() -> bool:

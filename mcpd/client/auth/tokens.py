@@ -111,10 +111,10 @@ def request_tokens(
     """
     body, headers = (fields, {}) if client is None else authenticate_client(client, fields)
     for attempt in range(2):
-        said = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
+        sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
         if prover is not None:
-            said["DPoP"] = prover.proof("POST", endpoint)
-        answer = yield from send(HttpStep(endpoint, what, "POST", tuple(said.items()), form(body)))
+            sent["DPoP"] = prover.proof("POST", endpoint)
+        answer = yield from send(HttpStep(endpoint, what, "POST", tuple(sent.items()), form(body)))
         if prover is not None:
             prover.on_response(endpoint, answer.headers)
         if answer.status in (200, 201):
@@ -176,8 +176,12 @@ def refusal_of(answer: StepResponse, endpoint: str, what: str) -> Refusal:
     document: Mapping[str, Any] = json_object(answer.body) or {}
     code = document.get("error")
     code = code if isinstance(code, str) else ""
-    said = document.get("error_description")
-    text = f"{printable(code, 60)}: {printable(said, 300)}" if isinstance(said, str) and said else printable(code, 60)
+    description = document.get("error_description")
+    text = (
+        f"{printable(code, 60)}: {printable(description, 300)}"
+        if isinstance(description, str) and description
+        else printable(code, 60)
+    )
     return Refusal(
         f"the {what} {shown(endpoint)} refused ({answer.status}){f': {text}' if text else ''}", code, answer.status
     )
@@ -186,7 +190,7 @@ def refusal_of(answer: StepResponse, endpoint: str, what: str) -> Refusal:
 def revoke(endpoint: str, token: str, hint: str, client: ClientId) -> Steps[None]:
     """Revoke a token (RFC 7009). Raises Refusal, FetchError."""
     body, headers = authenticate_client(client, {"token": token, "token_type_hint": hint})
-    said = {"Content-Type": "application/x-www-form-urlencoded", **headers}
-    answer = yield from send(HttpStep(endpoint, "revocation endpoint", "POST", tuple(said.items()), form(body)))
+    sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+    answer = yield from send(HttpStep(endpoint, "revocation endpoint", "POST", tuple(sent.items()), form(body)))
     if not 200 <= answer.status < 300:
         raise refusal_of(answer, endpoint, "revocation endpoint")

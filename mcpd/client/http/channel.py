@@ -246,7 +246,7 @@ class HttpChannel:
 
         self._start(post())
 
-    # ------------------------------------------------------------------------------- what wants no answer
+    # ------------------------------------------------------------------------ notifications and responses
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one message of unknown kind."""
@@ -326,7 +326,7 @@ class HttpChannel:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # ------------------------------------------------------------------------------------------- the rest
+    # ------------------------------------------------------------------------------ flow control, closing
 
     @property
     def is_congested(self) -> bool:

@@ -228,9 +228,9 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
     if wants_login and not requester.has_token and not has_judged(challenges):
         return AuthorizationRequired(url)
 
-    said = said_in(body)
-    text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
-    advice = advice_on(status, challenges, said, has_token=requester.has_token)
+    reason = said_in(body)
+    text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {reason}" if reason else "")
+    advice = advice_on(status, challenges, reason, has_token=requester.has_token)
     text += f"; {advice}" if advice else ""
     if wants_login:
         return AuthorizationRequired(url, (), f"{text}; to log in: mcpd login {url}")
@@ -242,9 +242,11 @@ async def _not_mcp(requester: Requester, reply: Reply, message: OutgoingMessage)
     name, status, method = requester.pool.name, reply.status, message.method
     if status in (202, 204):
         return HttpError(f"{name} accepted the request {method} but sent no response (HTTP {status})", status)
-    said = said_in(await read_some(reply, requester.pool))
+    reason = said_in(await read_some(reply, requester.pool))
     kind = printable(reply.headers.get("Content-Type", "no Content-Type"), 80)
-    return HttpError(f"{name} answered {method} with {kind}, not with MCP: is the path right? {said}".rstrip(), status)
+    return HttpError(
+        f"{name} answered {method} with {kind}, not with MCP: is the path right? {reason}".rstrip(), status
+    )
 
 
 # ------------------------------------------------------------------------------------------ streams

@@ -280,9 +280,9 @@ def _connecting(error: aiohttp.ClientConnectorError) -> str:
     elif error.os_error is not None:
         cause = error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        said = cause.verify_message or _reason(cause)
+        detail = cause.verify_message or _reason(cause)
         how = "to trust it, use SSL_CERT_FILE=FILE or HttpOptions(verify=FILE)"
-        return f"the certificate is not trusted: {_one_line(said)}; {how}"
+        return f"the certificate is not trusted: {_one_line(detail)}; {how}"
     if isinstance(cause, ssl.SSLError):
         return f"the TLS handshake failed: {_one_line(_reason(cause))}; is this an https port?"
     if isinstance(cause, ConnectionRefusedError):

@@ -75,7 +75,7 @@ class Incoming:
         if is_early:
             self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
         text, target = "%s: %s %s", printable(_target(outcome))
-        self._output.faults.say(logging.INFO, text, self._output.name, printable(method), target)
+        self._output.faults.log(logging.INFO, text, self._output.name, printable(method), target)
 
         if not isinstance(outcome, Ask):
             return outcome
@@ -131,7 +131,7 @@ class Incoming:
             self._output.result(asked.id, result if finish is None else finish(result))
         except (TypeError, ValueError, RecursionError) as error:
             text = "%s: the result of %s cannot be sent"
-            self._output.faults.say(logging.ERROR, text, self._output.name, asked.method, error=error)
+            self._output.faults.log(logging.ERROR, text, self._output.name, asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
     def deny(self, asked: ViewRequest, reason: str) -> None:
@@ -140,7 +140,7 @@ class Incoming:
             return
 
         text = "%s: %s denied: %s"
-        self._output.faults.say(logging.INFO, text, self._output.name, asked.method, printable(reason))
+        self._output.faults.log(logging.INFO, text, self._output.name, asked.method, printable(reason))
 
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
@@ -160,7 +160,7 @@ class Incoming:
         elif isinstance(error, McpdError):
             self._output.error(asked.id, Denied(str(error) or "Failed"))
         else:
-            self._output.faults.say(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
+            self._output.faults.log(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:

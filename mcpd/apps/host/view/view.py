@@ -265,7 +265,7 @@ class View:
             self._output.refuse(error, request.id, request.method)
         except Exception as error:
             text = "%s: %s failed"
-            self._output.faults.say(logging.ERROR, text, self._output.name, printable(request.method), error=error)
+            self._output.faults.log(logging.ERROR, text, self._output.name, printable(request.method), error=error)
             self._output.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:

@@ -80,7 +80,7 @@ class ViewOutput:
         """Add a finding about something that the View should not have done."""
         finding = Finding(rule, text[:300], method[:100], refused)
         text = "%s: refused %s: %s" if refused else "%s: noted %s: %s"
-        self.faults.say(logging.WARNING, text, self.name, printable(finding.method), printable(finding.text))
+        self.faults.log(logging.WARNING, text, self.name, printable(finding.method), printable(finding.text))
         self.events.append(finding)
 
 
