@@ -1,4 +1,4 @@
-"""What tools declare about their apps in `_meta.ui`: the resource that shows their results, and who may call them.
+"""The declarations of tools in `_meta.ui`: the resource that shows their results, and their visibility.
 
 The host enforces the visibility, because a server cannot distinguish a call of the model from one of a View. Without
 `_meta.ui.visibility` both may call the tool. An invalid value hides the tool from both instead of showing it to one.

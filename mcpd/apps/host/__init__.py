@@ -2,7 +2,7 @@
 
 `host` is the place to start: `Host` connects to a server, calls its tools for the model, and shows their Views on any
 message channel. `view` is the state machine of one View and does no I/O; `document` has the policy under which a
-browser shows a View. What a server declares about its apps is in `mcpd.server.extensions.ui`.
+browser shows a View. The declarations of a server are in `mcpd.server.extensions.ui`.
 
 A program without asyncio can run a View itself, on any channel of text messages:
 

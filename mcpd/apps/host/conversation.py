@@ -1,6 +1,6 @@
 """What Views add to the conversation: messages of the user, and context for the next turn of the model.
 
-The program takes both for the next turn; nothing here reaches a model by itself. What waits is bounded: further
+The program takes both for the next turn; nothing here reaches a model otherwise. Both queues are bounded: further
 messages of Views are denied, as a user may deny them.
 
 Spec: MCP Apps 2026-01-26, `ui/message`, `ui/update-model-context`; rules APP-H-18 and -19.

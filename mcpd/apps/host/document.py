@@ -56,7 +56,7 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     """Return the document among the `contents` of a read result, which are structs or dicts.
 
     `listing_meta` is the `_meta` of the resource in the list. Raises ConfigurationError, with what the author of the
-    server has to change, if there is no document to show.
+    server has to change, if no document can be shown.
     """
     item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
     problems: list[str] = []
@@ -281,7 +281,7 @@ def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> 
 
 
 def grant_permissions(requested: UiPermissions | None, allowed: Collection[str] = ()) -> UiPermissions | None:
-    """Return the features that are both requested and allowed, or None if there are none."""
+    """Return the features that are both requested and allowed, or None if no feature is both."""
     if requested is None:
         return None
     granted = UiPermissions(

@@ -72,8 +72,7 @@ class DocumentCache:
         self._changes = 0
 
     async def get(self, uri: str) -> ViewDocument:
-        """Return the document to show now. Raises ConfigurationError if there is none to show, or the review refused
-        it.
+        """Return the document to show now. Raises ConfigurationError if the server has none, or the review refused it.
 
         Raises whatever the client raises if the server cannot be reached.
         """

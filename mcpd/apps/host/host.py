@@ -257,7 +257,7 @@ class Host:
         tool = self._tools.tools.get(name)
         if tool is None or not is_for_model(tool):
             # The same text for both cases, so that the model learns nothing about hidden tools.
-            raise LocalProtocolError(f"there is no tool {name!r} for the model")
+            raise LocalProtocolError(f"the model has no tool {name!r}")
         return ToolCall(self.client, tool)
 
     async def call_tool(
@@ -289,7 +289,7 @@ class Host:
     async def find_document(self, uri: str, *, fresh: bool = False) -> ViewDocument:
         """Return the document that a View of this resource would show now; `fresh` reads it again.
 
-        Raises ConfigurationError if there is none to show, and whatever a client raises.
+        Raises ConfigurationError if the server has none, and whatever a client raises.
         """
         if fresh:
             self._documents.expire()

@@ -26,7 +26,7 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     """Settings of a `Host`.
 
     `context` is merged over `default_context`. `permissions` are the browser features that a View may use if it asks
-    for them (camera, microphone, geolocation, clipboardWrite). `profile` is that of the policy (`document.Profile`).
+    for them (camera, microphone, geolocation, clipboardWrite). `profile` selects the policy (`document.Profile`).
     `fresh_seconds` is how long a document is used without reading it again. `version` fixes the protocol version
     towards the server. `timeout` is how many seconds the server may be silent. `limits` are for Views, `client_limits`
     for the server. `watcher` receives each frame between host and server.

@@ -19,27 +19,8 @@ from msgspec.json import Decoder
 from mcpd.apps.host.conversation import Conversation, ViewMessage
 from mcpd.apps.host.document import Grant, ViewDocument
 from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.host.view import View, ViewPhase
+from mcpd.apps.host.view import View, ViewPhase, events
 from mcpd.apps.host.view.context import DisplayMode, HostContext
-from mcpd.apps.host.view.events import (
-    Abort,
-    AppToolAnswered,
-    AppToolsChanged,
-    Ask,
-    ChatMessage,
-    Closed,
-    Download,
-    DownloadItem,
-    Event,
-    Failed,
-    Forward,
-    Live,
-    ModeChange,
-    ModelContextUpdate,
-    OpenLink,
-    Pong,
-    Sample,
-)
 from mcpd.apps.host.view.messages import Empty, HostCapabilities, SamplingOffer
 from mcpd.apps.host.view.policy import DEFAULT_CAPABILITIES, Denied
 from mcpd.client import Client
@@ -80,7 +61,7 @@ class ShownView:
         self._is_turning = False
 
         self._live: asyncio.Future[bool] = self._loop.create_future()
-        self.ended: asyncio.Future[Closed | Failed] = self._loop.create_future()
+        self.ended: asyncio.Future[events.Closed | events.Failed] = self._loop.create_future()
 
     # -------------------------------------------------------------------------------- what can be seen
 
@@ -183,7 +164,7 @@ class ShownView:
             self.tell(lambda machine: machine.cancel_app_call(call_id))
             raise
 
-    async def close(self, reason: str = "closed by the host") -> Closed | Failed:
+    async def close(self, reason: str = "closed by the host") -> events.Closed | events.Failed:
         """Close the View, and return how it ended. It is gone when it answers or its time is up."""
         self.tell(lambda machine: machine.teardown(reason, self._loop.time()))
         return await asyncio.shield(self.ended)
@@ -222,25 +203,25 @@ class ShownView:
             self._send = None
             self._machine.frame_lost("the channel does not take messages")
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Ask):
+    def _take(self, event: events.Event) -> None:
+        if isinstance(event, events.Ask):
             self._begin_work(event)
             return
 
-        if isinstance(event, Abort):
+        if isinstance(event, events.Abort):
             if (task := self._work.get(event.ask_id)) is not None:
                 task.cancel()
-        elif isinstance(event, Live):
+        elif isinstance(event, events.Live):
             if not self._live.done():
                 self._live.set_result(True)
             self._ask_for_tools()
-        elif isinstance(event, AppToolsChanged):
+        elif isinstance(event, events.AppToolsChanged):
             self._ask_for_tools()
-        elif isinstance(event, AppToolAnswered):
+        elif isinstance(event, events.AppToolAnswered):
             self._answer_app_call(event)
-        elif isinstance(event, Pong):
+        elif isinstance(event, events.Pong):
             self._answer_ping()
-        elif isinstance(event, (Closed, Failed)):
+        elif isinstance(event, (events.Closed, events.Failed)):
             self._end(event)
 
         self._handler.notice(self, event)
@@ -255,7 +236,7 @@ class ShownView:
             if not answer.done():
                 answer.set_result(self._loop.time() - began)
 
-    def _answer_app_call(self, event: AppToolAnswered) -> None:
+    def _answer_app_call(self, event: events.AppToolAnswered) -> None:
         answer = self._app_calls.pop(event.call_id, None)
         if answer is None or answer.done():
             return
@@ -264,13 +245,13 @@ class ShownView:
         else:
             answer.set_exception(event.error or LocalProtocolError("the call ended without a result"))
 
-    def _begin_work(self, ask: Ask) -> None:
+    def _begin_work(self, ask: events.Ask) -> None:
         # A callback ends the work, because a task that is cancelled before its first step runs no `finally`.
         task: asyncio.Task[Any] = self._loop.create_task(self._handler.handle(self, ask))
         self._work[ask.ask_id] = task
         task.add_done_callback(lambda task: self._end_work(ask, task))
 
-    def _end_work(self, ask: Ask, task: asyncio.Task[Any]) -> None:
+    def _end_work(self, ask: events.Ask, task: asyncio.Task[Any]) -> None:
         machine, ask_id = self._machine, ask.ask_id
         del self._work[ask_id]
         error = RequestCancelled("given up") if task.cancelled() else task.exception()
@@ -278,7 +259,7 @@ class ShownView:
         try:
             if error is None:
                 machine.answer(ask_id, task.result())
-                if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
+                if isinstance(ask, events.ModelContextUpdate) and (update := machine.take_model_context()) is not None:
                     self._handler.keep_context(self, update)
         except LocalProtocolError as impossible:
             error = impossible
@@ -307,7 +288,7 @@ class ShownView:
         # The timer may fire slightly early. Then nothing is due yet, and a new timer is set.
         self.tell(lambda machine: machine.tick(self._loop.time()))
 
-    def _end(self, event: Closed | Failed) -> None:
+    def _end(self, event: events.Closed | events.Failed) -> None:
         for task in self._work.values():
             task.cancel()
         for answer in self._app_calls.values():
@@ -352,15 +333,15 @@ class Hooks(Struct, frozen=True, kw_only=True):
     """
 
     open_link: Callable[[ShownView, str], _Maybe[bool | None]] | None = None
-    download: Callable[[ShownView, Sequence[DownloadItem]], _Maybe[bool | None]] | None = None
+    download: Callable[[ShownView, Sequence[events.DownloadItem]], _Maybe[bool | None]] | None = None
     sample: Callable[[ShownView, Raw], _Maybe[CreateMessageResult | Mapping[str, Any] | Raw]] | None = None
     sample_tools: bool = False
     display_mode: Callable[[ShownView, DisplayMode], _Maybe[DisplayMode | None]] | None = None
     message: Callable[[ShownView, Sequence[ContentBlock]], _Maybe[bool | None]] | None = None
-    model_context: Callable[[ShownView, ModelContextUpdate], _Maybe[bool | None]] | None = None
+    model_context: Callable[[ShownView, events.ModelContextUpdate], _Maybe[bool | None]] | None = None
     call_tool: Callable[[ShownView, Tool, Raw], _Maybe[bool | None]] | None = None
     review: Callable[[ViewDocument], _Maybe[bool | None]] | None = None
-    event: Callable[[ShownView, Event], object] | None = None
+    event: Callable[[ShownView, events.Event], object] | None = None
 
 
 async def settle(value: _Maybe[T]) -> T:
@@ -409,37 +390,37 @@ class ViewRequestHandler:
         self._find_tool = find_tool
         self._on_leave = on_leave
 
-    async def handle(self, view: ShownView, ask: Ask) -> Any:
+    async def handle(self, view: ShownView, ask: events.Ask) -> Any:
         """Carry out an ask and return what `View.answer` takes. Raises Denied to deny it, or the error."""
         hooks = self._hooks
-        if isinstance(ask, Forward):
+        if isinstance(ask, events.Forward):
             return await self._forward(view, ask)
 
-        if isinstance(ask, OpenLink) and hooks.open_link is not None:
+        if isinstance(ask, events.OpenLink) and hooks.open_link is not None:
             _check(await settle(hooks.open_link(view, ask.url)), "The host did not open the link")
-        elif isinstance(ask, Download) and hooks.download is not None:
+        elif isinstance(ask, events.Download) and hooks.download is not None:
             _check(await settle(hooks.download(view, ask.items)), "The host did not save the files")
-        elif isinstance(ask, ChatMessage):
+        elif isinstance(ask, events.ChatMessage):
             if hooks.message is not None:
                 _check(await settle(hooks.message(view, ask.content)), "The host did not take the message")
             # The conversation may be full, whatever the hook decides.
             self._conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
-        elif isinstance(ask, ModelContextUpdate):
+        elif isinstance(ask, events.ModelContextUpdate):
             if hooks.model_context is not None:
                 _check(await settle(hooks.model_context(view, ask)), "The host did not take the context")
-        elif isinstance(ask, ModeChange) and hooks.display_mode is not None:
+        elif isinstance(ask, events.ModeChange) and hooks.display_mode is not None:
             mode = await settle(hooks.display_mode(view, ask.mode))
             if mode is None:
                 raise Denied("The host keeps the display mode")
             return mode
-        elif isinstance(ask, Sample) and hooks.sample is not None:
+        elif isinstance(ask, events.Sample) and hooks.sample is not None:
             return await settle(hooks.sample(view, ask.params))
         else:
             raise Denied("The host has no way to do this")
 
         return None
 
-    async def _forward(self, view: ShownView, ask: Forward) -> Raw:
+    async def _forward(self, view: ShownView, ask: events.Forward) -> Raw:
         """Send a request to the View's own server, which is the only one here (APP-H-04)."""
         if ask.method == "tools/call" and self._hooks.call_tool is not None:
             tool = self._find_tool(ask.target)
@@ -455,11 +436,11 @@ class ViewRequestHandler:
             ask.method, ask.params, on_progress=on_progress if ask.wants_progress else None
         )
 
-    def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
+    def keep_context(self, view: ShownView, update: events.ModelContextUpdate) -> None:
         """Give an update to the conversation, after the View received the answer."""
         self._conversation.set_context(view.id, view.call.name, update)
 
-    def notice(self, view: ShownView, event: Event) -> None:
+    def notice(self, view: ShownView, event: events.Event) -> None:
         """Pass an event on to the hook."""
         if self._hooks.event is not None:
             try:

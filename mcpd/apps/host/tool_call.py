@@ -59,7 +59,7 @@ class PartialArguments:
 
     If the text is not the beginning of a JSON object, or is too long, `broken` is the reason and nothing more is shown.
     Once the text is complete, the result equals `json.loads(text)`, but a lone surrogate is U+FFFD, which can be sent.
-    What a model writes never raises an exception.
+    No text of a model raises an exception.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class PartialArguments:
                 self._break(reason)
                 return None
             if reason.startswith("EOF while parsing a value"):
-                # Of a number, the complete digits remain.
+                # The complete digits of a number remain.
                 data = data.rstrip(b"+-.eE")
             return _from_json(data, "trailing-strings")
 

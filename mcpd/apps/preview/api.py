@@ -164,7 +164,7 @@ class PageConnection:
     async def _answer(self, handler: PageRequestHandler, request: Request) -> None:
         try:
             if request.method not in REQUESTS:
-                raise MethodNotFound(f"There is no method {request.method!r:.80}")
+                raise MethodNotFound(f"Unknown method: {request.method!r:.80}")
             params_type, handle = REQUESTS[request.method]
             result = await handle(handler, _decode_params(params_type, request))
             answer: object = Result(request.id, NoParams() if result is None else result)

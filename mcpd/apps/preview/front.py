@@ -21,7 +21,7 @@ from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""For a message of the page, which may contain one of a View, or the answer of the user in place of a model."""
+"""For a message of the page, which may contain one of a View, or an answer that the user wrote instead of a model."""
 MAX_HEAD_BYTES = 1024 * 1024
 """Room for all cookies that a browser stores for one site: a View may set them, and the page must still load."""
 

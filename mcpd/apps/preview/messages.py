@@ -95,7 +95,7 @@ class SetLevel(Wire):
 
 
 class BeginCall(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
-    """A call of which the model has begun to write the arguments. The page chooses the id."""
+    """A call whose arguments the model has begun to write. The page chooses the id."""
 
     call_id: str
     name: str

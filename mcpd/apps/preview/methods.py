@@ -15,31 +15,7 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.preview.messages import (
-    AllowPermission,
-    BeginCall,
-    CallViewTool,
-    CancelCall,
-    ChangeContext,
-    CloseView,
-    Complete,
-    Connect,
-    GetPrompt,
-    NoParams,
-    OpenView,
-    PartialCall,
-    ServerInfo,
-    SetLevel,
-    SetProfile,
-    SetQuirks,
-    ToolsCall,
-    TraceGet,
-    Uri,
-    ViewId,
-    ViewInfo,
-    ViewLost,
-    ViewMessage,
-)
+from mcpd.apps.preview import messages
 from mcpd.apps.preview.session import PERMISSIONS, Page, PreviewSession
 from mcpd.apps.preview.views import PageViews
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, resource_uri, tool_problems
@@ -74,7 +50,7 @@ class PageRequestHandler:
     def _client(self) -> Client:
         return self.session.host.client
 
-    async def hello(self, params: NoParams) -> Any:
+    async def hello(self, params: messages.NoParams) -> Any:
         return {
             "mcpd": __version__,
             "target": self.session.options.name,
@@ -87,30 +63,30 @@ class PageRequestHandler:
             "context": self.session.context,
         }
 
-    async def connect(self, params: Connect) -> ServerInfo:
+    async def connect(self, params: messages.Connect) -> messages.ServerInfo:
         if params.version is not None and params.version not in table.SUPPORTED:
             raise InvalidParams(f"protocol version {params.version!r:.40}: there are {', '.join(table.SUPPORTED)}")
         return await self.session.connect(params.version)
 
     # ------------------------------------------------------------------------------------- server
 
-    async def list_tools(self, params: NoParams) -> Any:
+    async def list_tools(self, params: messages.NoParams) -> Any:
         # The host lists the tools when it connects and when they change, which may have just happened.
         entries = await self.session.host.listed_tools(fresh_seconds=FRESH_SECONDS)
         return {"tools": [_tool_entry(raw) for raw in entries]}
 
-    async def subscribe(self, params: Uri) -> None:
+    async def subscribe(self, params: messages.Uri) -> None:
         await self._client.subscribe(params.uri)
 
-    async def unsubscribe(self, params: Uri) -> None:
+    async def unsubscribe(self, params: messages.Uri) -> None:
         await self._client.unsubscribe(params.uri)
 
-    async def set_level(self, params: SetLevel) -> None:
+    async def set_level(self, params: messages.SetLevel) -> None:
         await self._client.set_log_level(params.level)
 
     # ------------------------------------------------------------------------------------- calls
 
-    async def call_tool(self, params: ToolsCall) -> Any:
+    async def call_tool(self, params: messages.ToolsCall) -> Any:
         call = self._calls.get(params.call_id)
         if call is None or call.name != params.name:
             call = self._begin_call(params)
@@ -126,10 +102,10 @@ class PageRequestHandler:
         content = list(result.content)
         return {"result": call.raw_result, "milliseconds": milliseconds, "view": call.view_uri, "text": content}
 
-    async def begin_call(self, params: BeginCall) -> None:
+    async def begin_call(self, params: messages.BeginCall) -> None:
         self._begin_call(params)
 
-    def _begin_call(self, params: BeginCall) -> ToolCall:
+    def _begin_call(self, params: messages.BeginCall) -> ToolCall:
         name, caller = params.name, params.caller
         if params.call_id in self._calls:
             raise InvalidParams(f"the call {params.call_id!r:.80} was begun already")
@@ -151,10 +127,10 @@ class PageRequestHandler:
     def _call(self, call_id: str) -> ToolCall:
         call = self._calls.get(call_id)
         if call is None:
-            raise InvalidParams(f"there is no call {call_id!r:.80}")
+            raise InvalidParams(f"unknown call {call_id!r:.80}")
         return call
 
-    async def partial_call(self, params: PartialCall) -> Any:
+    async def partial_call(self, params: messages.PartialCall) -> Any:
         """Stream arguments. The page sends all characters each time, a model only the new ones."""
         call, before = self._call(params.call_id), self._written.get(params.call_id, "")
         if not params.text.startswith(before):
@@ -163,58 +139,58 @@ class PageRequestHandler:
         call.stream_arguments(params.text[len(before) :])
         return {"closed": call.partial}
 
-    async def cancel_call(self, params: CancelCall) -> None:
+    async def cancel_call(self, params: messages.CancelCall) -> None:
         self._call(params.call_id).cancel(params.reason)
 
     # ------------------------------------------------------------------------------------- Views
 
-    async def open_view(self, params: OpenView) -> ViewInfo:
+    async def open_view(self, params: messages.OpenView) -> messages.ViewInfo:
         call = self._call(params.call_id)
         if call.view_uri is None:
             raise InvalidRequest(f"the tool {call.name} has no View")
         return await self.views.open(call, params.call_id, params.context)
 
-    async def close_view(self, params: CloseView) -> Any:
+    async def close_view(self, params: messages.CloseView) -> Any:
         return {"clean": await self.views.close(params.view_id, params.reason)}
 
-    async def reload_view(self, params: ViewId) -> ViewInfo:
+    async def reload_view(self, params: messages.ViewId) -> messages.ViewInfo:
         return await self.views.reload(params.view_id)
 
-    async def ping_view(self, params: ViewId) -> Any:
+    async def ping_view(self, params: messages.ViewId) -> Any:
         return {"milliseconds": round(await self.views.ping(params.view_id) * 1000, 2)}
 
-    async def change_context(self, params: ChangeContext) -> None:
+    async def change_context(self, params: messages.ChangeContext) -> None:
         self.views.change_context(params.view_id, params.context)
 
-    async def view_tools(self, params: ViewId) -> Any:
+    async def view_tools(self, params: messages.ViewId) -> Any:
         return {"tools": self.views.shown(params.view_id).app_tools}
 
-    async def call_view_tool(self, params: CallViewTool) -> Any:
+    async def call_view_tool(self, params: messages.CallViewTool) -> Any:
         view = self.views.shown(params.view_id)
         return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
 
-    async def allow_permission(self, params: AllowPermission) -> None:
+    async def allow_permission(self, params: messages.AllowPermission) -> None:
         if params.name not in PERMISSIONS:
             raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
         self.views.allow(params.view_id, params.name)
 
-    async def set_quirks(self, params: SetQuirks) -> None:
+    async def set_quirks(self, params: messages.SetQuirks) -> None:
         self.views.quirks = params.quirks
 
-    async def set_profile(self, params: SetProfile) -> None:
+    async def set_profile(self, params: messages.SetProfile) -> None:
         if self.views.is_plain and params.profile != "opaque":
             raise InvalidParams("this browser does not resolve the names of the sandbox, so Views must be opaque")
         self.views.profile = params.profile
 
-    def receive_from_view(self, params: ViewMessage) -> None:
+    def receive_from_view(self, params: messages.ViewMessage) -> None:
         self.views.receive(params.view_id, params.message)
 
-    def view_lost(self, params: ViewLost) -> None:
+    def view_lost(self, params: messages.ViewLost) -> None:
         self.views.lost(params.view_id, params.reason)
 
     # ------------------------------------------------------------------------------------- records
 
-    async def conversation(self, params: NoParams) -> Any:
+    async def conversation(self, params: messages.NoParams) -> Any:
         conversation = self.session.conversation
         messages = [
             {"viewId": message.view, "tool": message.tool, "role": message.role, "content": message.content}
@@ -227,7 +203,7 @@ class PageRequestHandler:
         ]  # fmt: skip
         return {"messages": messages, "context": context}
 
-    async def trace(self, params: TraceGet) -> Any:
+    async def trace(self, params: messages.TraceGet) -> Any:
         return self.session.trace.get(params)
 
 
@@ -269,7 +245,7 @@ Handle = Callable[[PageRequestHandler, Any], Awaitable[Any]]
 
 
 def _list(method: str, member: str) -> Handle:
-    async def handle(handler: PageRequestHandler, params: NoParams) -> Any:
+    async def handle(handler: PageRequestHandler, params: messages.NoParams) -> Any:
         return {member: await _read_list(handler.session.host.client, method, member)}
 
     return handle
@@ -285,39 +261,39 @@ def _forward(method: str) -> Handle:
 _Handler = PageRequestHandler
 
 REQUESTS: dict[str, tuple[type[Struct], Handle]] = {
-    "hello": (NoParams, _Handler.hello),
-    "server/connect": (Connect, _Handler.connect),
-    "tools/list": (NoParams, _Handler.list_tools),
-    "resources/list": (NoParams, _list("resources/list", "resources")),
-    "resources/templates/list": (NoParams, _list("resources/templates/list", "resourceTemplates")),
-    "prompts/list": (NoParams, _list("prompts/list", "prompts")),
-    "resources/read": (Uri, _forward("resources/read")),
-    "prompts/get": (GetPrompt, _forward("prompts/get")),
-    "completion/complete": (Complete, _forward("completion/complete")),
-    "resources/subscribe": (Uri, _Handler.subscribe),
-    "resources/unsubscribe": (Uri, _Handler.unsubscribe),
-    "logging/setLevel": (SetLevel, _Handler.set_level),
-    "tools/call": (ToolsCall, _Handler.call_tool),
-    "call/begin": (BeginCall, _Handler.begin_call),
-    "call/partial": (PartialCall, _Handler.partial_call),
-    "call/cancel": (CancelCall, _Handler.cancel_call),
-    "view/open": (OpenView, _Handler.open_view),
-    "view/close": (CloseView, _Handler.close_view),
-    "view/reload": (ViewId, _Handler.reload_view),
-    "view/ping": (ViewId, _Handler.ping_view),
-    "view/context": (ChangeContext, _Handler.change_context),
-    "view/tools": (ViewId, _Handler.view_tools),
-    "view/tools/call": (CallViewTool, _Handler.call_view_tool),
-    "view/permission": (AllowPermission, _Handler.allow_permission),
-    "quirks/set": (SetQuirks, _Handler.set_quirks),
-    "profile/set": (SetProfile, _Handler.set_profile),
-    "conversation/get": (NoParams, _Handler.conversation),
-    "trace/get": (TraceGet, _Handler.trace),
+    "hello": (messages.NoParams, _Handler.hello),
+    "server/connect": (messages.Connect, _Handler.connect),
+    "tools/list": (messages.NoParams, _Handler.list_tools),
+    "resources/list": (messages.NoParams, _list("resources/list", "resources")),
+    "resources/templates/list": (messages.NoParams, _list("resources/templates/list", "resourceTemplates")),
+    "prompts/list": (messages.NoParams, _list("prompts/list", "prompts")),
+    "resources/read": (messages.Uri, _forward("resources/read")),
+    "prompts/get": (messages.GetPrompt, _forward("prompts/get")),
+    "completion/complete": (messages.Complete, _forward("completion/complete")),
+    "resources/subscribe": (messages.Uri, _Handler.subscribe),
+    "resources/unsubscribe": (messages.Uri, _Handler.unsubscribe),
+    "logging/setLevel": (messages.SetLevel, _Handler.set_level),
+    "tools/call": (messages.ToolsCall, _Handler.call_tool),
+    "call/begin": (messages.BeginCall, _Handler.begin_call),
+    "call/partial": (messages.PartialCall, _Handler.partial_call),
+    "call/cancel": (messages.CancelCall, _Handler.cancel_call),
+    "view/open": (messages.OpenView, _Handler.open_view),
+    "view/close": (messages.CloseView, _Handler.close_view),
+    "view/reload": (messages.ViewId, _Handler.reload_view),
+    "view/ping": (messages.ViewId, _Handler.ping_view),
+    "view/context": (messages.ChangeContext, _Handler.change_context),
+    "view/tools": (messages.ViewId, _Handler.view_tools),
+    "view/tools/call": (messages.CallViewTool, _Handler.call_view_tool),
+    "view/permission": (messages.AllowPermission, _Handler.allow_permission),
+    "quirks/set": (messages.SetQuirks, _Handler.set_quirks),
+    "profile/set": (messages.SetProfile, _Handler.set_profile),
+    "conversation/get": (messages.NoParams, _Handler.conversation),
+    "trace/get": (messages.TraceGet, _Handler.trace),
 }
 """The requests of a page: the type of the params and the function. A function without a result is answered with {}."""
 
 NOTIFICATIONS: dict[str, tuple[type[Struct], Callable[[PageRequestHandler, Any], None]]] = {
-    "view/message": (ViewMessage, _Handler.receive_from_view),
-    "view/lost": (ViewLost, _Handler.view_lost),
+    "view/message": (messages.ViewMessage, _Handler.receive_from_view),
+    "view/lost": (messages.ViewLost, _Handler.view_lost),
 }
 """The notifications of a page: the type of the params and the function."""

@@ -19,7 +19,7 @@ _STARTED_SECONDS = 0.05
 class Preview:
     """`async with Preview(options) as preview:` connects to the server and listens.
 
-    `port` is that of the page; 0 uses any free one. `folder` has the files of another page.
+    `port` is the port of the page; 0 uses any free one. `folder` has the files of another page.
     """
 
     def __init__(self, options: SessionOptions, *, port: int = 0, folder: str | None = None) -> None:

@@ -9,7 +9,7 @@ site: a View of another site than its page would have no storage. If a browser d
 at `http://localhost:P/`, the frames are at `127.0.0.1` and differ by path, and guests have an opaque origin.
 
 The document of a proxy or a guest is sent once, to the frame that it is for; after that its address is 410. The proxy
-may run its own script and frame its guest, and nothing else. The guest has the policy of the View, which remains when
+may run its own script and frame its guest only. The guest has the policy of the View, which remains when
 the View is written into it. Both report violations of their policy to their own origin.
 
 Spec: MCP Apps 2026-01-26, "Sandbox proxy"; rules APP-X-01 to -08 of docs/rules.toml.
@@ -81,7 +81,7 @@ _TYPES = {
     "png": "image/png",
     "json": "application/json",
 }
-# The only dot is that of the suffix, so nothing above the folder can be named.
+# The only dot begins the suffix, so nothing above the folder can be named.
 _is_file = re.compile(rf"/[\w-]+(?:/[\w-]+)*\.({'|'.join(_TYPES)})", re.ASCII).fullmatch
 _NO_SUCH_FILE = Refusal(404, "There is no such file of the preview.\n")
 _OTHER_HOST = Refusal(403, "The preview is not reached by this name; open the address that it printed.\n")
@@ -93,7 +93,7 @@ _OTHER_HOST = Refusal(403, "The preview is not reached by this name; open the ad
 class Place(Struct, frozen=True, kw_only=True):
     """The addresses of the frames of one View. `*_host` is the Host header of requests, `*_report` the path of reports.
 
-    The origin of the guest is that of its address in all profiles but `opaque`.
+    The origin of the guest follows from its address in all profiles but `opaque`.
     """
 
     page_origin: str

@@ -21,20 +21,8 @@ from mcpd.apps.host.document import Profile
 from mcpd.apps.host.host import Host
 from mcpd.apps.host.options import HostOptions, default_context
 from mcpd.apps.host.shown_view import Hooks, ShownView
+from mcpd.apps.host.view import events
 from mcpd.apps.host.view.context import DisplayMode, HostContext, merge
-from mcpd.apps.host.view.events import (
-    AppToolsListed,
-    Closed,
-    Connected,
-    DownloadItem,
-    Event,
-    Failed,
-    Finding,
-    Live,
-    Logged,
-    SizeChanged,
-    TeardownRequested,
-)
 from mcpd.apps.preview.messages import ServerInfo
 from mcpd.apps.preview.trace import ServerWatcher, Trace
 from mcpd.client import Callbacks
@@ -64,19 +52,19 @@ _RECONNECT_SECONDS = (0.3, 0.7, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 _CONTEXT = HostContext(available_display_modes=["inline", "fullscreen", "pip"], platform="web")
 
-_EVENTS: dict[type[Event], tuple[str, dict[str, str]]] = {
-    AppToolsListed: ("appTools", {"tools": "tools"}),
-    Closed: ("closed", {"reason": "reason", "clean": "clean"}),
-    Connected: (
+_EVENTS: dict[type[events.Event], tuple[str, dict[str, str]]] = {
+    events.AppToolsListed: ("appTools", {"tools": "tools"}),
+    events.Closed: ("closed", {"reason": "reason", "clean": "clean"}),
+    events.Connected: (
         "connected",
         {"app": "app_info", "capabilities": "capabilities", "version": "requested_version", "again": "again"},
     ),
-    Failed: ("failed", {"reason": "reason"}),
-    Finding: ("finding", {"rule": "rule", "text": "text", "method": "method", "refused": "refused"}),
-    Live: ("live", {"again": "again"}),
-    Logged: ("logged", {"level": "level", "data": "data", "logger": "logger"}),
-    SizeChanged: ("size", {"width": "width", "height": "height"}),
-    TeardownRequested: ("teardownRequested", {}),
+    events.Failed: ("failed", {"reason": "reason"}),
+    events.Finding: ("finding", {"rule": "rule", "text": "text", "method": "method", "refused": "refused"}),
+    events.Live: ("live", {"again": "again"}),
+    events.Logged: ("logged", {"level": "level", "data": "data", "logger": "logger"}),
+    events.SizeChanged: ("size", {"width": "width", "height": "height"}),
+    events.TeardownRequested: ("teardownRequested", {}),
 }
 """The events of a View that its page receives: the kind, and the attribute for each member."""
 
@@ -279,7 +267,7 @@ class PreviewSession:
 
     @property
     def host(self) -> Host:
-        """The connected host. Raises InvalidRequest if there is none."""
+        """The connected host. Raises InvalidRequest if the server is not connected."""
         if self._host is None:
             raise InvalidRequest("the server is not connected; connect anew")
         return self._host
@@ -434,7 +422,7 @@ class PreviewSession:
         return convert(await self._sample({"params": params}, None), CreateMessageResult)
 
     async def _sample(self, members: dict[str, Any], page: Page | None) -> dict[str, Any]:
-        """Return the message that the user wrote instead of a model. Raises ProtocolError if there is none."""
+        """Return the message that the user wrote instead of a model. Raises ProtocolError if the user denied it."""
         try:
             result = (await self.questions.ask("sampling", members, page)).get("result")
             if result:
@@ -477,7 +465,7 @@ class PreviewSession:
         page = self.showing.get(view.id)
         return page is not None and await self.questions.allows(kind, {"viewId": view.id, **members}, page)
 
-    async def _download(self, view: ShownView, items: Sequence[DownloadItem]) -> bool:
+    async def _download(self, view: ShownView, items: Sequence[events.DownloadItem]) -> bool:
         files = [{"name": item.name, "mimeType": item.mime_type, "data": item.data, "url": item.url} for item in items]
         return await self._allows(view, "download", {"items": files})
 
@@ -498,7 +486,7 @@ class PreviewSession:
         """Notify the pages after the host has changed the conversation."""
         asyncio.get_running_loop().call_soon(self.broadcast, "conversation/changed", {})
 
-    def _on_event(self, view: ShownView, event: Event) -> None:
+    def _on_event(self, view: ShownView, event: events.Event) -> None:
         page = self.showing.get(view.id)
         if page is not None and type(event) in _EVENTS:
             kind, attributes = _EVENTS[type(event)]

@@ -1,4 +1,4 @@
-"""What a browser blocked in a View, and what the app has to declare or do instead.
+"""Explains blocked addresses and actions of a View, with what the app must declare or do instead.
 
 Violations of a policy are posted as JSON to `report-uri`: by the guest, which has the policy of the View, or by the
 proxy, whose policy keeps the View in its place. The script of the guest reports what a sandbox stops without an error.
@@ -104,7 +104,7 @@ def read_report(body: bytes, *, of_proxy: bool) -> Violation | None:
 def explain_violation(violation: Violation) -> dict[str, Any]:
     """Return the event of a violation for the page.
 
-    `domain` and `field` are the declaration that would allow it, None if there is none. `harmless` means that libraries
+    `domain` and `field` are the declaration that would allow it, None if none does. `harmless` means that libraries
     try this and work without it.
     """
     directive = re.sub(r"-(elem|attr)$", "", violation.directive)

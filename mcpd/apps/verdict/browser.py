@@ -78,7 +78,7 @@ def find_browser(
 ) -> str:
     """Return the path of a Chromium: `named`, the one in `MCPD_CHROMIUM`, or the first that is found.
 
-    Raises ConfigurationError, with the ways to get one, if there is none or the named one does not exist.
+    Raises ConfigurationError, with the ways to get one, if no browser is found or the named one does not exist.
     """
     for name, source in ((named, "--browser"), (environment.get(VARIABLE), VARIABLE)):
         if name:
@@ -180,7 +180,7 @@ class AppBrowser:
 async def open_browser(named: str | None) -> AsyncIterator[AppBrowser]:
     """Start the browser that is `named`, or the first that is found.
 
-    Raises ConfigurationError, with what to do, if there is none, it does not start, or Playwright is not installed.
+    Raises ConfigurationError, with what to do, if none is found, it does not start, or Playwright is not installed.
     """
     try:
         from playwright.async_api import Error, async_playwright

@@ -79,7 +79,7 @@ class _Generator:
         self._root = root
 
     def value(self, schema: object, name: str, depth: int) -> Any:
-        """Return a value for a schema, or None if there is no sensible one."""
+        """Return a value for a schema, or None for an unsupported schema."""
         if depth > _MAX_DEPTH:
             return None
         schema = self._resolved(schema, depth)
@@ -232,7 +232,7 @@ async def call_app_tool(host: Host, app: App, given: Mapping[str, Mapping[str, A
         finding = _error_finding(tool, error, is_generated)
         return CalledTool(call, arguments, [
             checked(*_CALL, [finding], ""),
-            skipped(*_FALLBACK, "there is no result", ["APP-S-06"]),
+            skipped(*_FALLBACK, "the call failed", ["APP-S-06"]),
         ])  # fmt: skip
     ok = f"{tool.name} {'with arguments made from its schema' if is_generated and arguments else 'was called'}"
     return CalledTool(call, arguments, [

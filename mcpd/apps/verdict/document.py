@@ -70,7 +70,7 @@ class Load(NamedTuple):
 
 
 class Document:
-    """What the parser found in the HTML of an app."""
+    """The parsed HTML of an app."""
 
     def __init__(self, html: str) -> None:
         self.language = self.title = self.policy = ""
@@ -167,7 +167,7 @@ def document_checks(html: str, granted: UiCsp | None) -> list[Check]:
     size = len(html.encode("utf-8", "replace"))
     size_text = f"{size} bytes" if size < 10_000 else f"{size / 1024:.0f} KiB"
     outward = len(document.outward_links)
-    links = f"{outward} lead out: hosts follow none unless the app asks" if outward else "no link leads out by itself"
+    links = f"{outward} lead out: hosts follow none unless the app asks" if outward else "no link leads out"
     return [
         checked("document", "A complete HTML5 document", _completeness(html, document), size_text, ["APP-S-04"]),
         checked("loads", "Elements load nothing undeclared", _undeclared(document, granted), _loaded(document),

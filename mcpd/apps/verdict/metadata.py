@@ -1,4 +1,4 @@
-"""What a server declares about its apps, and checks of it: links, types, visibility, metadata, permissions.
+"""The declarations of a server about its apps, and their checks: links, types, visibility, metadata, permissions.
 
 `read_apps` lists the tools and resources of a server and reads the documents once. The checks look at the values as
 they came over the wire. Rules APP-S-01 to -16 of docs/rules.toml.
@@ -45,7 +45,9 @@ class App(Struct, kw_only=True):
 
     @property
     def item(self) -> Mapping[str, Any]:
-        """The content with the type of an app, of several the one with the URI of the app; empty if there is none."""
+        """The content with the type of an app, of several the one with the URI of the app; empty without such a
+        content.
+        """
         items = [entry for entry in self.contents if is_app_type(entry.get("mimeType"))]
         return next((entry for entry in items if entry.get("uri") == self.uri), items[0] if items else {})
 
@@ -117,7 +119,9 @@ def _choose(apps: list[App], wanted: Sequence[str]) -> list[App]:
         matching = [app for app in apps if (unversioned(name) or name) in _names(app)]
         if not matching:
             known = ", ".join(sorted(unversioned(app.uri) or app.uri for app in apps)[:20])
-            raise ConfigurationError(f"there is no app {name!r}, and no tool of that name opens one; there are {known}")
+            raise ConfigurationError(
+                f"no app is named {name!r}, and no tool of that name opens one; the apps are {known}"
+            )
         found.update({app.uri: app for app in matching})
     return list(found.values())
 
@@ -140,7 +144,7 @@ async def _read(client: Client, app: App) -> None:
 
 
 def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> list[Check]:
-    """Return the checks of the server as a whole; `extensions` are those of its capabilities."""
+    """Return the checks of the server as a whole; `extensions` is a member of its capabilities."""
     apps = server.apps
 
     def found() -> Iterator[Finding]:
@@ -305,7 +309,7 @@ def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
         yield _failure(text, "write an object with a member {} for each permission", "APP-S-10")
         return
     for name in sorted(set(permissions) - set(_PERMISSIONS)):
-        yield _failure(f"there is no permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
+        yield _failure(f"unknown permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
     for name, value in permissions.items():
         if name in _PERMISSIONS and not isinstance(value, Mapping):
             yield _failure(f"permissions.{name} is {value!r}", "write {}", "APP-S-10")

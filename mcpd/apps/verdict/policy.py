@@ -149,7 +149,7 @@ def _origin(url: str) -> str:
 
 
 def _split(url: str) -> SplitResult | None:
-    # A browser removes white space and line ends, and a URL without a scheme has that of the page.
+    # A browser removes white space and line ends, and a URL without a scheme gets the scheme of the page.
     text = "".join(url.split())
     if text.startswith("//"):
         text = f"https:{text}"

@@ -75,7 +75,7 @@ async def layout_check(trial: Trial, width: int) -> Check:
         text = f"nothing is visible at {width} px"
         if (unloaded := start_failure(trial)) is not None:
             text = f"{text}: {unloaded.text}"
-        advice = "show the result, or a text that there is none: an empty frame looks broken"
+        advice = "show the result, or a text without one: an empty frame looks broken"
         findings.append(Finding(severity="failure", text=text, advice=advice, cause=NOTHING_RENDERED))
     if overflow and overflow["by"] > 1:
         text = f"it is {overflow['by']:g} px too wide for {overflow['width']} px"
@@ -142,7 +142,7 @@ async def keyboard_checks(trial: Trial) -> list[Check]:
         return [skipped("names", "Controls have names", "nothing is shown")]
     names = checked("names", "Controls have names", _name_findings(controls), f"{len(controls)} controls", [])
     if not controls:
-        return [names, skipped("keyboard", "It can be used by keyboard", "there are no controls")]
+        return [names, skipped("keyboard", "It can be used by keyboard", "it has no controls")]
     stops = await _press_tab(trial)
     findings = [*_reach_findings(controls, stops), *_focus_findings(stops)]
     return [names, checked("keyboard", "It can be used by keyboard", findings, f"{len(stops)} stops", [])]

@@ -110,7 +110,7 @@ class AppReport(Struct, kw_only=True, rename="camel"):
 
     @property
     def passed(self) -> bool:
-        """Whether there is no failure and, with `strict`, no warning."""
+        """True without failures, and with `strict` without warnings."""
         return not (self.failures or (self.strict and self.warnings))
 
     @property
@@ -165,7 +165,7 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
 
     @property
     def passed(self) -> bool:
-        """Whether there is no failure and, with `strict`, no warning."""
+        """True without failures, and with `strict` without warnings."""
         return not (self.failures or (self.strict and self.warnings))
 
     @property
@@ -204,7 +204,7 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
 
 
 def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: Sequence[str] = ()) -> Check:
-    """Return a check with its findings; `ok` is its text if there are none."""
+    """Return a check with its findings; `ok` is its text without findings."""
     found = list(findings)
     failures = [finding for finding in found if finding.severity == "failure"]
     warnings = [finding for finding in found if finding.severity == "warning"]

@@ -41,7 +41,7 @@ async def try_apps(
     """Try the apps of a server and return the report. `on_report` receives the report of each app when it is complete.
 
     `target` is the target of a `Host`, and `name` its name in the report. Raises ConfigurationError if nothing can be
-    tried, because the server has no apps or there is no browser, and whatever a client raises.
+    tried, because the server has no apps or no browser is found, and whatever a client raises.
     """
     started = time.monotonic()
     async with AsyncExitStack() as stack:

@@ -18,20 +18,10 @@ from mcpd.apps.host.host import Host
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import ContainerDimensions, HostContext
 from mcpd.apps.preview.messages import Quirks
+from mcpd.apps.verdict import rendering
 from mcpd.apps.verdict.browser import AppBrowser
 from mcpd.apps.verdict.policy import console_check, needs_check, new_errors, policy_check
 from mcpd.apps.verdict.protocol import HANDSHAKE, handshake_check, protocol_checks, spy_check, teardown_check
-from mcpd.apps.verdict.rendering import (
-    NOTHING_RENDERED,
-    Appearance,
-    appearance_of,
-    contrast_check,
-    differs_from,
-    keyboard_checks,
-    layout_check,
-    rendered,
-    resize_check,
-)
 from mcpd.apps.verdict.report import AppReport, Check, Finding, TryOptions, checked, skipped
 from mcpd.apps.verdict.trial import Trial, open_trial
 from mcpd.errors import ConfigurationError
@@ -76,7 +66,7 @@ class _AppTrials:
         self.options = options
         self.limit = limit
         self.trials: list[Trial] = []
-        self.with_result = self.without_result = Appearance()
+        self.with_result = self.without_result = rendering.Appearance()
 
     def open(self, quirks: Quirks = _NO_QUIRKS, *, spied: bool = False) -> AbstractAsyncContextManager[Trial]:
         """Open a trial as soon as the limit allows it."""
@@ -111,8 +101,8 @@ async def show_app(
         return [*first, _policy_check(trials)]
 
     known = {*trials.trials[0].exceptions, *trials.trials[0].console_errors}
-    if any(finding.cause == NOTHING_RENDERED for check in first for finding in check.findings):
-        known.add(NOTHING_RENDERED)
+    if any(finding.cause == rendering.NOTHING_RENDERED for check in first for finding in check.findings):
+        known.add(rendering.NOTHING_RENDERED)
     spied = await _spied_check(trials)
     result = await _result_check(trials)
     groups = await asyncio.gather(*(_quirk_checks(trials, names, frozenset(known)) for names in _GROUPS))
@@ -149,19 +139,19 @@ async def _first_checks(trials: _AppTrials, report: AppReport) -> list[Check]:
 
         await trial.settle()
         trial.shown_refusal = await trial.evaluate("(look) => look.refusal()") or ""
-        checks += [await layout_check(trial, _WIDE[0]), await contrast_check(trial, "light")]
-        trials.with_result = await appearance_of(trial)
+        checks += [await rendering.layout_check(trial, _WIDE[0]), await rendering.contrast_check(trial, "light")]
+        trials.with_result = await rendering.appearance_of(trial)
         await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-light")
-        checks += await keyboard_checks(trial)
-        checks.append(await resize_check(trial))
+        checks += await rendering.keyboard_checks(trial)
+        checks.append(await rendering.resize_check(trial))
 
         await _change_context(trial, "light", _NARROW)
-        checks.append(await layout_check(trial, _NARROW[0]))
+        checks.append(await rendering.layout_check(trial, _NARROW[0]))
         await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-light")
         await _change_context(trial, "dark", _NARROW)
         await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-dark")
         await _change_context(trial, "dark", _WIDE)
-        checks.append(await contrast_check(trial, "dark"))
+        checks.append(await rendering.contrast_check(trial, "dark"))
         await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-dark")
 
         checks += await protocol_checks(trial, seconds)
@@ -201,7 +191,7 @@ async def _spied_check(trials: _AppTrials) -> Check:
             log = await trial.evaluate("() => window.__mcpdSpy")
             if is_live:
                 await trial.settle()
-                trials.without_result = await appearance_of(trial)
+                trials.without_result = await rendering.appearance_of(trial)
     return spy_check(log, is_live=is_live)
 
 
@@ -223,7 +213,7 @@ async def _result_check(trials: _AppTrials) -> Check:
     if trials.with_result == trials.without_result and text.strip() and not any(value in text for value in values):
         async with trials.open() as again:
             is_live = await again.is_live(trials.options.timeout)
-            if not (is_live and await differs_from(again, trials.without_result)):
+            if not (is_live and await rendering.differs_from(again, trials.without_result)):
                 problem = "it shows nothing of its result: it looks the same without"
                 advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw its content"
                 findings.append(Finding(severity="failure", text=problem, advice=advice))
@@ -267,11 +257,11 @@ async def _quirk_findings(
         ok, shows_result = "", True
         if is_live:
             await trial.settle()
-            ok = await rendered(trial)
+            ok = await rendering.rendered(trial)
             # Only the text counts, because pictures may differ for other reasons.
             changes_text = trials.with_result.text != trials.without_result.text
             if changes_text and names != ("error-result",):
-                shows_result = await differs_from(trial, trials.without_result)
+                shows_result = await rendering.differs_from(trial, trials.without_result)
             if not trial.view.is_over:
                 await trial.view.close("the test is over")
 
@@ -281,7 +271,7 @@ async def _quirk_findings(
             why = trial.failure or (findings.pop(0).text if findings else "no answer in time")
             text = f"with {words} its handshake does not complete: {why.removeprefix(f'with {words}: ')}"
             findings.insert(0, Finding(severity="failure", text=text, advice="complete it in any case"))
-        elif not ok and NOTHING_RENDERED not in known:
+        elif not ok and rendering.NOTHING_RENDERED not in known:
             text, advice = f"with {words} nothing is visible", "show what there is, or a text that something is missing"
             findings.insert(0, Finding(severity="failure", text=text, advice=advice))
         elif not (shows_result or findings):

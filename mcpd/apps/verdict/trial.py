@@ -77,7 +77,7 @@ class Trial:
         self.unloaded: dict[str, tuple[str, str]] = {}
         """Allowed addresses that the network did not deliver: the reason and the type of the resource."""
         self.stopped: list[dict[str, Any]] = []
-        """What the sandbox stopped without an error, as `explain_stopped` describes it."""
+        """Actions that the sandbox stopped without an error, as `explain_stopped` describes it."""
         self.shown_refusal = ""
         """The browser's message about refused code, if the View shows it to the user."""
         self.is_hidden = False
@@ -155,7 +155,7 @@ class Trial:
         return [event for _, event in self.events if isinstance(event, SizeChanged)]
 
     def sent(self, method: str = "") -> list[Any]:
-        """Return the messages of the View: all, or those of one method."""
+        """Return the messages of the View: all, or only one method."""
         found = [message for _, is_sent, message in self.messages if is_sent and isinstance(message, dict)]
         return [message for message in found if not method or message.get("method") == method]
 
@@ -174,7 +174,7 @@ class Trial:
     async def evaluate(self, function: str, argument: Any = None) -> Any:
         """Call a JavaScript function in the frame of the View with look.js and an argument, and return its value.
 
-        Returns None if there is no frame or the function fails.
+        Returns None without a frame, or if the function fails.
         """
         from playwright.async_api import Error
 
@@ -272,7 +272,7 @@ class Trial:
             if answer is not None and not answer.done():
                 answer.set_result(message)
             return
-        # The View may measure itself when it receives the next message, so it has to be visible before that.
+        # The View may measure itself when it receives the next message, so it must be visible before that.
         if method == INITIALIZED and self.is_hidden:
             self._run_on_page("() => stage.reveal()")
         self.view.receive(text)

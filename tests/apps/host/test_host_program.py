@@ -52,7 +52,7 @@ async def test_the_model_sees_what_is_for_it() -> None:
         assert await host.describe_tools("weather come") == "forecast: The weather to come."
         assert await host.describe_tools("look again") == ""
         for name in ("refresh", "no_such_tool"):
-            with pytest.raises(LocalProtocolError, match=f"^there is no tool '{name}' for the model$"):
+            with pytest.raises(LocalProtocolError, match=f"^the model has no tool '{name}'$"):
                 await host.call_tool(name)
 
 

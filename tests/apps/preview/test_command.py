@@ -91,7 +91,7 @@ async def test_a_file_is_followed_and_nothing_is_left(child: Child, tmp_path: Pa
 async def test_what_cannot_be_previewed_is_one_line(child: Child, tmp_path: Path) -> None:
     for words, said, code in (
         (["preview", "none.py"], b"none.py", 1),
-        (["preview", "--allow", "gun"], b"--allow gun: there are camera, microphone", 2),
+        (["preview", "--allow", "gun"], b"--allow gun: the permissions are camera, microphone", 2),
         (["preview", "--port", "70000"], b"--port", 2),
     ):
         pipe = asyncio.subprocess.PIPE

@@ -104,7 +104,7 @@ def test_data_is_declared_by_its_scheme() -> None:
 def test_links_that_lead_out_are_noted() -> None:
     links = look('<a href="https://a.example/">a</a>')["links"]
     assert (links.status, links.text[:10]) == ("ok", "1 lead out")
-    assert look("")["links"].text == "no link leads out by itself"
+    assert look("")["links"].text == "no link leads out"
 
 
 def test_a_document_is_whole() -> None:

@@ -113,7 +113,7 @@ async def test_each_mistake_is_named(tmp_path: Path) -> None:
     ):
         assert words in said
     assert "camera" in texts(report.app("csp"), "permissions")
-    assert "no permission 'usb'" in texts(report.app("csp"), "permissions")
+    assert "unknown permission 'usb'" in texts(report.app("csp"), "permissions")
     assert "listed as 'text/html'" in texts(report.app("ui://odd/alone"), "type")
     assert "no tool opens ui://odd/alone" in str(report.warnings)
 
@@ -162,5 +162,5 @@ async def test_an_app_is_named_with_and_without_its_hash(tmp_path: Path, name: s
 async def test_a_server_without_apps_cannot_be_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no apps"):
         await tried(tmp_path, answers([{"name": "plain", "inputSchema": {"type": "object"}}]))
-    with pytest.raises(ConfigurationError, match="there is no app 'x'"):
+    with pytest.raises(ConfigurationError, match="no app is named 'x'"):
         await tried(tmp_path, answers([tool("page")], page=content("page")), app=("x",))

@@ -1,11 +1,11 @@
-"""What the host sends to a View unasked: it waits until the View is live, and is sent in a fixed order.
+"""The notifications of the host for a View, which wait until it is live and are sent in a fixed order.
 
 The order is: changes of the host context since the answer to `ui/initialize`, then the call that opened the View, then
-changed lists, each once. Of the call the View receives:
+changed lists, each once. The View receives these notifications about the call:
 
-    tool-input-partial   any number of times, the last one replaces the others, never after tool-input
-    tool-input           once; {} before a result if there was no input
-    tool-result          at most one of these two ends the call;
+    tool-input-partial   any number of times; the last one replaces the others; never after tool-input
+    tool-input           once; {} before a result without input
+    tool-result          at most one of these two, which ends the call;
     tool-cancelled       a cancellation needs no input before it
 
 A result with `isError` is a result. A View that initializes again receives none of this again.
@@ -20,15 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw
 
-from mcpd.apps.host.view.messages import (
-    HOST_CONTEXT_CHANGED,
-    TOOL_CANCELLED,
-    TOOL_INPUT,
-    TOOL_INPUT_PARTIAL,
-    TOOL_RESULT,
-    ToolCancelledParams,
-    ToolInputParams,
-)
+from mcpd.apps.host.view import messages
 from mcpd.apps.host.view.requests import ViewState
 from mcpd.apps.host.view.wire import ViewOutput
 from mcpd.errors import LocalProtocolError
@@ -38,7 +30,7 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 
 class OpeningCall:
-    """What has happened in the call that opened a View, and what of it the View has received."""
+    """The state of the call that opened a View, and how much of it the View has received."""
 
     __slots__ = ("_end", "_has_input", "_input", "_partial", "ended")
 
@@ -74,36 +66,36 @@ class OpeningCall:
         # Views rely on the member, which a CallToolResult must have.
         if isinstance(result, Mapping) and "content" not in result:
             result = {**result, "content": []}
-        self._end, self.ended = (TOOL_RESULT, as_object(result, "tool result")), True
+        self._end, self.ended = (messages.TOOL_RESULT, as_object(result, "tool result")), True
         return True
 
     def cancelled(self, reason: str) -> bool:
         """Report that the call was cancelled or failed without a result. Returns False if the call had ended."""
         if self.ended:
             return False
-        self._end, self.ended = (TOOL_CANCELLED, ToolCancelledParams(reason)), True
+        self._end, self.ended = (messages.TOOL_CANCELLED, messages.ToolCancelledParams(reason)), True
         return True
 
     def due(self) -> Iterator[tuple[str, Any]]:
         """Yield the method and params of each notification that the View should receive now, each once."""
         if self._partial is not None:
             partial, self._partial = self._partial, None
-            yield TOOL_INPUT_PARTIAL, ToolInputParams(partial)
+            yield messages.TOOL_INPUT_PARTIAL, messages.ToolInputParams(partial)
 
         if self._input is not None:
             arguments, self._input = self._input, None
-            yield TOOL_INPUT, ToolInputParams(arguments)
+            yield messages.TOOL_INPUT, messages.ToolInputParams(arguments)
 
         if self._end is not None:
             end, self._end = self._end, None
-            if end[0] == TOOL_RESULT and not self._has_input:
+            if end[0] == messages.TOOL_RESULT and not self._has_input:
                 self._has_input = True
-                yield TOOL_INPUT, ToolInputParams(Raw(b"{}"))
+                yield messages.TOOL_INPUT, messages.ToolInputParams(Raw(b"{}"))
             yield end
 
 
 class Announcements:
-    """What one View has not received yet."""
+    """The notifications that one View has not received yet."""
 
     __slots__ = ("_changed_lists", "_output", "_view_state", "call")
 
@@ -128,7 +120,7 @@ class Announcements:
     def flush(self) -> None:
         """Send everything that waits."""
         if (delta := self._view_state.feed.due()) is not None:
-            self._output.notify(HOST_CONTEXT_CHANGED, delta)
+            self._output.notify(messages.HOST_CONTEXT_CHANGED, delta)
         rewrite = self._view_state.settings.rewrite
         for method, params in self.call.due():
             rewritten = params if rewrite is None else rewrite(method, Raw(encode(params)))

@@ -65,7 +65,7 @@ class ModelContextUpdate(Ask, frozen=True):
 
 
 class ModeChange(Ask, frozen=True):
-    """Show the View in a mode that both sides support. Answer with the resulting mode if it is another one."""
+    """Show the View in a mode that both sides support. Answer with the resulting mode if it is different."""
 
     mode: DisplayMode
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from mcpd.apps.host.view import messages
 from mcpd.apps.host.view.events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
-from mcpd.apps.host.view.messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
 from mcpd.apps.host.view.policy import Denied, TooMuch
 from mcpd.apps.host.view.requests import REQUESTS, ViewState, decode_params, find, progress_token
 from mcpd.apps.host.view.wire import ViewOutput
@@ -70,7 +70,7 @@ class Incoming:
             if not (definition.can_deny_by_result and settings.denials == "result"):
                 raise
             self._output.find("denied", error.message, method)
-            return DenialResult(is_error=True)
+            return messages.DenialResult(is_error=True)
 
         if is_early:
             self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
@@ -104,7 +104,7 @@ class Incoming:
         """Return a request that is to be answered. Raises LocalProtocolError if it was answered or never existed."""
         asked = self._asked.get(ask_id)
         if asked is None:
-            raise LocalProtocolError(f"there is no ask {ask_id}, or it was answered before")
+            raise LocalProtocolError(f"ask {ask_id} does not exist, or was answered before")
         return asked
 
     def is_open(self, asked: ViewRequest) -> bool:
@@ -117,12 +117,12 @@ class Incoming:
             return
 
         if isinstance(asked.ask, ModeChange):
-            result = DisplayModeResult(self._view_state.feed.mode)
+            result = messages.DisplayModeResult(self._view_state.feed.mode)
         elif isinstance(asked.ask, ModelContextUpdate):
             self._keep(asked.ask)
-            result = NoParams()
+            result = messages.NoParams()
         elif result is None:
-            result = NoParams()
+            result = messages.NoParams()
         elif asked.method == "tools/call" and (rewrite := self._view_state.settings.rewrite) is not None:
             result = rewrite(asked.method, result) or result
 
@@ -144,9 +144,9 @@ class Incoming:
 
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
-            self._output.result(asked.id, DisplayModeResult(self._view_state.feed.mode))
+            self._output.result(asked.id, messages.DisplayModeResult(self._view_state.feed.mode))
         elif REQUESTS[asked.method].can_deny_by_result and self._view_state.settings.denials == "result":
-            self._output.result(asked.id, DenialResult(is_error=True))
+            self._output.result(asked.id, messages.DenialResult(is_error=True))
         else:
             self._output.error(asked.id, Denied(reason))
 
@@ -169,7 +169,7 @@ class Incoming:
         if asked is not None and self.is_open(asked) and asked.progress_token is not None:
             token = asked.progress_token
             params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
-            self._output.notify(PROGRESS, params)
+            self._output.notify(messages.PROGRESS, params)
 
     def take_model_context(self) -> ModelContextUpdate | None:
         """Return the context that the View gave for the model, once."""

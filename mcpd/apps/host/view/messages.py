@@ -41,14 +41,14 @@ class SamplingOffer(Wire, kw_only=True):
 
 
 class SandboxGrant(Wire, kw_only=True):
-    """What a View was granted of what its resource asks for; None means nothing."""
+    """The part of the requested sources and permissions that a View was granted; None means nothing."""
 
     permissions: UiPermissions | None = None
     csp: UiCsp | None = None
 
 
 class HostCapabilities(Wire, kw_only=True):
-    """What the host offers to a View. A method whose capability is None is answered with -32601.
+    """The offers of the host to a View. A method whose capability is None is answered with -32601.
 
     `download_file`, `sampling`, `message` and `update_model_context` came after the stable text of 2026-01-26.
     """
@@ -66,7 +66,7 @@ class HostCapabilities(Wire, kw_only=True):
 
 
 class AppCapabilities(Wire, kw_only=True):
-    """What a View supports. Display modes are plain strings, because unknown modes are ignored."""
+    """The features that a View supports. Display modes are plain strings, because unknown modes are ignored."""
 
     experimental: Any = None
     tools: ListChanged | None = None
@@ -89,7 +89,7 @@ def can_take(modalities: Modalities, kind: str) -> bool:
 
 
 HANDSHAKE_VERSION = "2026-01-26"
-"""The version of the handshake of a View, which is independent of that of the core protocol."""
+"""The version of the handshake of a View, which is independent of the core protocol."""
 
 INITIALIZE = "ui/initialize"
 INITIALIZED = "ui/notifications/initialized"

@@ -1,6 +1,6 @@
-"""What a host allows a View: settings, limits, links, downloads, and the errors with which it refuses.
+"""The rules of a host for Views: settings, limits, links, downloads, and the errors with which it refuses.
 
-These rules hold whatever the user says. What they allow becomes an event, and the program asks the user or decides.
+The user cannot override these rules. An allowed request becomes an event, and the program asks the user or decides.
 
     -32700 parse    -32600 shape, size, state    -32601 method, capability    -32602 params, visibility
     -32603 internal    -32000 denied, limit (MCP Apps: "Implementation-defined error")
@@ -83,7 +83,7 @@ MAX_NAME_BYTES: Final = 240
 
 
 class ViewLimits(Struct, frozen=True, kw_only=True):
-    """What a View may use. Sizes are in bytes, times in seconds; docs/limits.md describes each."""
+    """The resources that a View may use. Sizes are in bytes, times in seconds; docs/limits.md describes each."""
 
     message_bytes: int = 4 * 1024 * 1024
     messages_per_second: int = 200

@@ -16,38 +16,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder, decode as decode_json
 
+from mcpd.apps.host.view import events, messages
 from mcpd.apps.host.view.context import ContainerDimensions, ContextFeed
-from mcpd.apps.host.view.events import (
-    Ask,
-    ChatMessage,
-    Download,
-    Event,
-    Forward,
-    Logged,
-    ModeChange,
-    ModelContextUpdate,
-    OpenLink,
-    Sample,
-    SizeChanged,
-    TeardownRequested,
-)
-from mcpd.apps.host.view.messages import (
-    CallParams,
-    CallToolParams,
-    DisplayModeParams,
-    DisplayModeResult,
-    DownloadFileParams,
-    HostCapabilities,
-    ListParams,
-    MessageParams,
-    Modalities,
-    NoParams,
-    OpenLinkParams,
-    ReadResourceParams,
-    SizeChangedParams,
-    UpdateModelContextParams,
-    can_take,
-)
 from mcpd.apps.host.view.policy import NotOffered, NotVisible, ViewSettings, check_downloads, check_link
 from mcpd.apps.tool_metadata import is_for_app
 from mcpd.errors import InvalidParams, MethodNotFound
@@ -58,13 +28,13 @@ from mcpd.protocol.types.tools import Tool
 
 
 class ViewState(Struct):
-    """What the functions may read of a View and its host."""
+    """The state of a View and its host that the functions may read."""
 
     settings: ViewSettings
-    capabilities: HostCapabilities
+    capabilities: messages.HostCapabilities
     feed: ContextFeed
     tools: dict[str, Tool]
-    model_context: ModelContextUpdate | None = None
+    model_context: events.ModelContextUpdate | None = None
     open_updates: int = 0
     """How many updates of the model context the program has not decided on."""
 
@@ -73,7 +43,7 @@ class Method(NamedTuple):
     """One method: its params, its function, the capability that it needs, and a function for its result."""
 
     decode: Callable[[Any], Any]
-    handle: Callable[[ViewState, int, Any], Ask | Wire]
+    handle: Callable[[ViewState, int, Any], events.Ask | Wire]
     capability: str = ""
     can_deny_by_result: bool = False
     finish: Callable[[Any], Any] | None = None
@@ -96,7 +66,7 @@ def progress_token(params: object) -> Id | None:
     """Return the token with which the View wants to receive progress. Raises InvalidParams if it is not a valid
     token.
     """
-    meta = params.meta if isinstance(params, CallParams) else None
+    meta = params.meta if isinstance(params, messages.CallParams) else None
     token = meta.get("progressToken") if meta else None
     if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
         raise InvalidParams("_meta.progressToken must be a string or an integer")
@@ -106,7 +76,7 @@ def progress_token(params: object) -> Id | None:
 # -------------------------------------------------------------------------------- for the server
 
 
-def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
+def _call_tool(state: ViewState, ask_id: int, params: messages.CallToolParams) -> events.Ask:
     """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
 
     Only listed tools of the View's own server can be called. A tool that was never listed has no visibility to check.
@@ -119,21 +89,21 @@ def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
     arguments = Raw(b"{}") if params.arguments == Raw(b"") else params.arguments
     if not is_object(arguments):
         raise InvalidParams("arguments must be an object")
-    clean = CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
-    return Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
+    clean = messages.CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
+    return events.Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
 
 
-def _read_resource(state: ViewState, ask_id: int, params: ReadResourceParams) -> Ask:
-    clean = ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
-    return Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
+def _read_resource(state: ViewState, ask_id: int, params: messages.ReadResourceParams) -> events.Ask:
+    clean = messages.ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
+    return events.Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
 
 
-def _list(method: str) -> Callable[[ViewState, int, ListParams], Ask]:
-    def list_page(state: ViewState, ask_id: int, params: ListParams) -> Ask:
+def _list(method: str) -> Callable[[ViewState, int, messages.ListParams], events.Ask]:
+    def list_page(state: ViewState, ask_id: int, params: messages.ListParams) -> events.Ask:
         if method == "prompts/list" and not state.settings.has_prompts:
             raise NotOffered("This view's server has no prompts")
-        clean = ListParams(cursor=params.cursor, meta=_clean(params.meta))
-        return Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
+        clean = messages.ListParams(cursor=params.cursor, meta=_clean(params.meta))
+        return events.Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
 
     return list_page
 
@@ -171,26 +141,32 @@ def _is_reserved(key: str) -> bool:
 # ---------------------------------------------------------------------------------- for the host
 
 
-def _open_link(state: ViewState, ask_id: int, params: OpenLinkParams) -> Ask:
-    return OpenLink(ask_id, check_link(params.url))
+def _open_link(state: ViewState, ask_id: int, params: messages.OpenLinkParams) -> events.Ask:
+    return events.OpenLink(ask_id, check_link(params.url))
 
 
-def _message(state: ViewState, ask_id: int, params: MessageParams) -> Ask:
+def _message(state: ViewState, ask_id: int, params: messages.MessageParams) -> events.Ask:
     content = params.content if isinstance(params.content, list) else [params.content]
     if not content:
         raise InvalidParams("content: a message needs at least one block")
     _check_kinds(state.capabilities.message, content, "messages")
-    return ChatMessage(ask_id, content)
+    return events.ChatMessage(ask_id, content)
 
 
-def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelContextParams) -> Ask | Wire:
+def _update_model_context(
+    state: ViewState, ask_id: int, params: messages.UpdateModelContextParams
+) -> events.Ask | Wire:
     content = params.content or []
     taken = state.capabilities.update_model_context
     _check_kinds(taken, content, "context updates")
-    if params.structured_content is not None and taken is not None and not can_take(taken, "structuredContent"):
+    if (
+        params.structured_content is not None
+        and taken is not None
+        and not messages.can_take(taken, "structuredContent")
+    ):
         raise InvalidParams("This host does not take structuredContent in context updates")
 
-    update = ModelContextUpdate(ask_id, content, params.structured_content)
+    update = events.ModelContextUpdate(ask_id, content, params.structured_content)
     current = state.model_context
     # Spec: "MAY dedupe identical ui/update-model-context calls", but not while another update is undecided.
     if (
@@ -198,54 +174,56 @@ def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelCont
         and current is not None
         and (current.content, current.structured_content) == (content, params.structured_content)
     ):
-        return NoParams()
+        return messages.NoParams()
     return update
 
 
-def _check_kinds(modalities: Modalities | None, content: list[ContentBlock], where: str) -> None:
+def _check_kinds(modalities: messages.Modalities | None, content: list[ContentBlock], where: str) -> None:
     for block in content:
         kind = str(block.__struct_config__.tag)
-        if modalities is not None and not can_take(modalities, kind):
+        if modalities is not None and not messages.can_take(modalities, kind):
             raise InvalidParams(f"This host does not take {kind} blocks in {where}")
 
 
-def _request_display_mode(state: ViewState, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
+def _request_display_mode(state: ViewState, ask_id: int, params: messages.DisplayModeParams) -> events.Ask | Wire:
     """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
     if params.mode == state.feed.mode or params.mode not in state.feed.modes:
-        return DisplayModeResult(state.feed.mode)
-    return ModeChange(ask_id, params.mode)
+        return messages.DisplayModeResult(state.feed.mode)
+    return events.ModeChange(ask_id, params.mode)
 
 
-def _download_file(state: ViewState, ask_id: int, params: DownloadFileParams) -> Ask:
-    return Download(ask_id, check_downloads(params.contents, state.settings.limits))
+def _download_file(state: ViewState, ask_id: int, params: messages.DownloadFileParams) -> events.Ask:
+    return events.Download(ask_id, check_downloads(params.contents, state.settings.limits))
 
 
-def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> Ask:
+def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> events.Ask:
     if not isinstance(params.get("messages"), list):
         raise InvalidParams("messages must be an array")
     offer = state.capabilities.sampling
     if offer is not None and offer.tools is None and ("tools" in params or "toolChoice" in params):
         raise InvalidParams("This host offers sampling without tools")
-    return Sample(ask_id, Raw(encode(params)))
+    return events.Sample(ask_id, Raw(encode(params)))
 
 
 REQUESTS: Final[dict[str, Method]] = {
-    "tools/call": Method(Decoder(CallToolParams).decode, _call_tool, "server_tools"),
-    "tools/list": Method(Decoder(ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only),
-    "resources/read": Method(Decoder(ReadResourceParams).decode, _read_resource, "server_resources"),
-    "resources/list": Method(Decoder(ListParams).decode, _list("resources/list"), "server_resources"),
+    "tools/call": Method(Decoder(messages.CallToolParams).decode, _call_tool, "server_tools"),
+    "tools/list": Method(
+        Decoder(messages.ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only
+    ),
+    "resources/read": Method(Decoder(messages.ReadResourceParams).decode, _read_resource, "server_resources"),
+    "resources/list": Method(Decoder(messages.ListParams).decode, _list("resources/list"), "server_resources"),
     "resources/templates/list": Method(
-        Decoder(ListParams).decode, _list("resources/templates/list"), "server_resources"
+        Decoder(messages.ListParams).decode, _list("resources/templates/list"), "server_resources"
     ),
-    "prompts/list": Method(Decoder(ListParams).decode, _list("prompts/list")),
-    "ui/open-link": Method(Decoder(OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
-    "ui/message": Method(Decoder(MessageParams).decode, _message, "message", can_deny_by_result=True),
+    "prompts/list": Method(Decoder(messages.ListParams).decode, _list("prompts/list")),
+    "ui/open-link": Method(Decoder(messages.OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
+    "ui/message": Method(Decoder(messages.MessageParams).decode, _message, "message", can_deny_by_result=True),
     "ui/update-model-context": Method(
-        Decoder(UpdateModelContextParams).decode, _update_model_context, "update_model_context"
+        Decoder(messages.UpdateModelContextParams).decode, _update_model_context, "update_model_context"
     ),
-    "ui/request-display-mode": Method(Decoder(DisplayModeParams).decode, _request_display_mode),
+    "ui/request-display-mode": Method(Decoder(messages.DisplayModeParams).decode, _request_display_mode),
     "ui/download-file": Method(
-        Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
+        Decoder(messages.DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
     ),
     "sampling/createMessage": Method(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
 }
@@ -263,34 +241,34 @@ def find(method: str) -> Method:
 
 _UNBOUNDED: Final = ContainerDimensions()
 
-_decode_size = Decoder(SizeChangedParams).decode
+_decode_size = Decoder(messages.SizeChangedParams).decode
 _decode_log = Decoder(LogMessageParams).decode
 
 
-def _size_changed(state: ViewState, params: Raw) -> Event | None:
+def _size_changed(state: ViewState, params: Raw) -> events.Event | None:
     size = decode_params(_decode_size, params)
     container = state.feed.context.container_dimensions or _UNBOUNDED
 
     width, height = container.fit(size.width, size.height, limit=state.settings.limits.max_pixels)
     if width is None and height is None:
         return None
-    return SizeChanged(width, height)
+    return events.SizeChanged(width, height)
 
 
-def _log_message(state: ViewState, params: Raw) -> Event | None:
+def _log_message(state: ViewState, params: Raw) -> events.Event | None:
     if state.capabilities.logging is None:
         raise NotOffered("this host does not offer logging")
 
     message = decode_params(_decode_log, params)
     data = None if message.data is UNSET else message.data
-    return Logged(message.level, data, message.logger)
+    return events.Logged(message.level, data, message.logger)
 
 
-def _request_teardown(state: ViewState, params: Raw) -> Event | None:
-    return TeardownRequested()
+def _request_teardown(state: ViewState, params: Raw) -> events.Event | None:
+    return events.TeardownRequested()
 
 
-NOTIFICATIONS: Final[dict[str, Callable[[ViewState, Raw], Event | None]]] = {
+NOTIFICATIONS: Final[dict[str, Callable[[ViewState, Raw], events.Event | None]]] = {
     "ui/notifications/size-changed": _size_changed,
     "notifications/message": _log_message,
     "ui/notifications/request-teardown": _request_teardown,

@@ -37,6 +37,7 @@ from msgspec import Raw, structs
 from msgspec.json import Decoder
 
 from mcpd.apps.host.document import Grant, ViewDocument, external_sources
+from mcpd.apps.host.view import messages
 from mcpd.apps.host.view.announcements import Announcements, ListKind
 from mcpd.apps.host.view.context import ContextFeed, HostContext
 from mcpd.apps.host.view.events import (
@@ -51,20 +52,6 @@ from mcpd.apps.host.view.events import (
     Pong,
 )
 from mcpd.apps.host.view.incoming import Incoming
-from mcpd.apps.host.view.messages import (
-    HANDSHAKE_VERSION,
-    INITIALIZE,
-    INITIALIZED,
-    PING,
-    PROXY_READY,
-    RESOURCE_READY,
-    AppCapabilities,
-    InitializeParams,
-    InitializeResult,
-    NoParams,
-    ResourceReadyParams,
-    SandboxGrant,
-)
 from mcpd.apps.host.view.outgoing import Outgoing
 from mcpd.apps.host.view.policy import Denied, TooMuch, ViewSettings, WrongState, rule_of
 from mcpd.apps.host.view.requests import NOTIFICATIONS, ViewState, decode_params
@@ -100,7 +87,7 @@ _OVERDUE: Final = {
 
 _OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
 
-_decode_initialize = Decoder(InitializeParams).decode
+_decode_initialize = Decoder(messages.InitializeParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode
 
 
@@ -121,13 +108,13 @@ class View:
         self.document = document
         self.grant = grant
         self.settings = settings
-        self.app = AppCapabilities()
+        self.app = messages.AppCapabilities()
         self.state = ViewPhase.NEW
 
         # The name of the tool, which the server chooses, is part of the name.
         self._output = ViewOutput(printable(name))
         self._feed = ContextFeed(context if context is not None else HostContext())
-        sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
+        sandbox = messages.SandboxGrant(permissions=grant.permissions, csp=grant.csp)
         self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
         self._announcements = Announcements(self._view_state, self._output)
         self._incoming = Incoming(self._view_state, self._output)
@@ -239,7 +226,7 @@ class View:
         elif not self._reader.is_within_rate(now):
             if isinstance(message, Request):
                 self._output.error(message.id, TooMuch("Too many messages; slow down"))
-        elif self.state in (ViewPhase.NEW, ViewPhase.PROXY) and message.method != PROXY_READY:
+        elif self.state in (ViewPhase.NEW, ViewPhase.PROXY) and message.method != messages.PROXY_READY:
             self._output.find("state", "sent before the document was there", message.method)
         elif isinstance(message, Request):
             self._on_request(message, now)
@@ -270,34 +257,34 @@ class View:
 
     def _answer_to(self, request: Request, now: float) -> object | None:
         """Return the answer, or None if the program gives it later."""
-        if request.method == PING:
-            return NoParams()
+        if request.method == messages.PING:
+            return messages.NoParams()
         if self.state is ViewPhase.CLOSING:
             raise Denied("The view is being closed")
-        if request.method == INITIALIZE:
+        if request.method == messages.INITIALIZE:
             return self._initialize(request, now)
         if self.state is ViewPhase.HTML:
             raise WrongState("The first request of a view is ui/initialize")
         return self._incoming.receive(request, is_early=self.state is ViewPhase.INIT)
 
-    def _initialize(self, request: Request, now: float) -> InitializeResult:
+    def _initialize(self, request: Request, now: float) -> messages.InitializeResult:
         """Answer `ui/initialize`. With a second one the View starts again, and nothing is sent a second time."""
         params = decode_params(_decode_initialize, request.params)
         again = self.state is not ViewPhase.HTML
         if again:
             self._end_requests("the view mounted again")
 
-        if params.protocol_version != HANDSHAKE_VERSION:
-            text = f"asked for version {params.protocol_version[:40]!r}; answered with {HANDSHAKE_VERSION}"
-            self._output.find("version", text, INITIALIZE, refused=False)
+        if params.protocol_version != messages.HANDSHAKE_VERSION:
+            text = f"asked for version {params.protocol_version[:40]!r}; answered with {messages.HANDSHAKE_VERSION}"
+            self._output.find("version", text, messages.INITIALIZE, refused=False)
 
         self.app = params.app_capabilities
         self._outgoing.mount(offers_tools=self.app.tools is not None)
         context = self._feed.snapshot(self.app.available_display_modes)
         self._enter(ViewPhase.INIT, now)
         self._output.events.append(Connected(params.app_info, self.app, params.protocol_version, again))
-        return InitializeResult(
-            protocol_version=HANDSHAKE_VERSION,
+        return messages.InitializeResult(
+            protocol_version=messages.HANDSHAKE_VERSION,
             host_info=self.settings.host_info,
             host_capabilities=self._view_state.capabilities,
             host_context=context,
@@ -305,11 +292,11 @@ class View:
 
     def _on_notification(self, message: Notification, now: float) -> None:
         method = message.method
-        if method == PROXY_READY:
+        if method == messages.PROXY_READY:
             self._on_proxy_ready(now)
         elif self.state is ViewPhase.HTML:
             self._output.find("state", "a notification before ui/initialize", method)
-        elif method == INITIALIZED:
+        elif method == messages.INITIALIZED:
             self._on_initialized(now)
         elif method not in NOTIFICATIONS and method not in self._REQUEST_NOTIFICATIONS:
             self._output.find("method", "hosts do not know this notification", method)
@@ -327,18 +314,18 @@ class View:
     def _on_proxy_ready(self, now: float) -> None:
         """Send the document to the proxy. Only its first report counts, because the View could send another."""
         if self.state is not ViewPhase.PROXY:
-            self._output.find("proxy-ready", "the document was sent already", PROXY_READY)
+            self._output.find("proxy-ready", "the document was sent already", messages.PROXY_READY)
             return
         grant = self.grant
-        document = ResourceReadyParams(
+        document = messages.ResourceReadyParams(
             html=self.document.html, sandbox=grant.sandbox, csp=grant.csp, permissions=grant.permissions
         )
-        self._output.notify(RESOURCE_READY, document)
+        self._output.notify(messages.RESOURCE_READY, document)
         self._enter(ViewPhase.HTML, now)
 
     def _on_initialized(self, now: float) -> None:
         if self.state is not ViewPhase.INIT:
-            self._output.find("state", "initialized without a new ui/initialize", INITIALIZED)
+            self._output.find("state", "initialized without a new ui/initialize", messages.INITIALIZED)
             return
         again, self._was_live = self._was_live, True
         self._enter(ViewPhase.LIVE, now)
@@ -413,8 +400,8 @@ class View:
     def answer(self, ask_id: int, result: Any = None) -> None:
         """Report that an ask was carried out.
 
-        `result` is that of the server or the model for a Forward or a Sample, the new mode for a ModeChange (None for
-        the requested one), and None for the others.
+        `result` is the answer of the server or the model to a Forward or a Sample, the new mode for a ModeChange (None
+        for the requested one), and None for the others.
         """
         asked = self._incoming.get(ask_id)
         if isinstance(asked.ask, ModeChange) and self._incoming.is_open(asked):

@@ -38,10 +38,9 @@ log = logging.getLogger("mcpd.host")
 
 
 class ViewOutput:
-    """The messages for a View, the events for the program, and the lines for the log. `name` is that of the View in the
-    log.
+    """The messages for a View, the events for the program, and the lines for the log.
 
-    While `is_muted`, the View may not even receive an error.
+    `name` is the name of the View in the log. While `is_muted`, the View may not even receive an error.
     """
 
     __slots__ = ("events", "faults", "is_muted", "messages", "name")
