@@ -420,18 +420,17 @@ class Server(ServerCore, BuiltInMethods):
             from mcpd.server.http import HttpSettings
 
             settings = replace(settings or HttpSettings(), backplane=backplane)
-        companion = None
+        embedded = None
         if metrics:
             from mcpd.server.http import HttpSettings
             from mcpd.server.observe.watching import Embedded
 
-            companion = Embedded(self, access)
+            embedded = Embedded(self, access)
             settings = settings or HttpSettings()
-            settings = replace(settings, routes=(*settings.routes, *companion.routes))
+            settings = replace(settings, routes=(*settings.routes, *embedded.routes))
         app = self.http_app(access, settings, identify=identify, is_hosted=True)
-        if companion is not None:
-            app.companion = companion
-            companion.join(app)
+        if embedded is not None:
+            embedded.join(app)
         return app
 
     def run(

@@ -14,8 +14,8 @@ from mcpd import __version__
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
-from mcpd.server.observe.outside import Outside, Said
-from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerNow
+from mcpd.server.observe.outside import ObserverResponse, Outside
+from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus
 from mcpd.server.observe.watching import Site
 from mcpd.transports.address import parse
 from mcpd.workers.handover import WorkerReport
@@ -148,27 +148,27 @@ class Overview(Site):
         assert found is not None
         return found
 
-    def health(self) -> Said:
+    def health(self) -> ObserverResponse:
         """See `Site`."""
         stuck = [worker for worker in self._workers() if _is_stuck(worker)]
         if stuck:
             lines = (
                 f"the event loop of worker {each.number} has not responded for {each.late:.0f} s" for each in stuck
             )
-            return Said(503, "".join(f"{line}\n" for line in lines).encode())
-        return Said(200, b"ok\n")
+            return ObserverResponse(503, "".join(f"{line}\n" for line in lines).encode())
+        return ObserverResponse(200, b"ok\n")
 
-    def readiness(self) -> Said:
+    def readiness(self) -> ObserverResponse:
         """See `Site`. Once all workers have been ready, one that is not stuck is enough."""
         if self.is_stopping:
-            return Said(503, b"shutting down\n")
+            return ObserverResponse(503, b"shutting down\n")
         ready = len({worker.number for worker in self._workers() if _state(worker) == "ready"})
         missing = "" if ready >= self.count else f"{ready} of {self.count} workers are ready\n"
         if not self.is_serving:
-            return Said(503, f"starting: {missing}".encode())
+            return ObserverResponse(503, f"starting: {missing}".encode())
         if not ready:
-            return Said(503, missing.encode())
-        return Said(200, f"ok\n{missing}".encode())
+            return ObserverResponse(503, missing.encode())
+        return ObserverResponse(200, f"ok\n{missing}".encode())
 
     def _status(self) -> Status:
         workers = sorted(self._workers(), key=lambda worker: worker.number)
@@ -200,7 +200,7 @@ class Overview(Site):
             loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),
             errors=tuple(errors[-5:]),
             workers=tuple(
-                WorkerNow(
+                WorkerStatus(
                     number=worker.number,
                     pid=worker.pid,
                     state=_state(worker),

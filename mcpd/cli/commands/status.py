@@ -14,7 +14,7 @@ from mcpd.cli.options import parameter
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option
-from mcpd.server.observe.control import NoStatus, ask_address, stop, those_that_run
+from mcpd.server.observe.control import NoStatus, status_at, stop, running_servers
 from mcpd.server.observe.report import Status
 
 __all__ = ["status_command", "stop_command"]
@@ -51,11 +51,11 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
     error_text = ""
     if target is not None and not target.isdecimal():
         try:
-            found = [ask_address(target, read_token(token_file))]
+            found = [status_at(target, read_token(token_file))]
         except NoStatus as error:
             found, error_text = [], str(error)
     else:
-        servers, silent = those_that_run()
+        servers, silent = running_servers()
         found = [status for each, (_, status) in servers.items() if target in (None, str(each))]
         error_text = f"{_none_runs(target)}; a server on stdio only is found if it was started with --control always"
         for each in silent:
@@ -90,7 +90,7 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
     ],
 )
 def stop_command(pid: int | None, everything: bool, timeout: float) -> int:
-    found, silent = those_that_run()
+    found, silent = running_servers()
     chosen = {each: found[each] for each in found if pid in (None, each)}
     hanging = [each for each in silent if pid == each or (pid is None and (everything or not found))]
     for each in hanging:

@@ -1,6 +1,6 @@
-"""What may be shared between processes, as small interfaces: each has one in memory, and others may take its place.
+"""Interfaces of everything that processes may share. Each has an implementation in memory, and others may replace it.
 
-What holds for every implementation is in `tests/server/backplane/test_contracts.py`, which a new one has to pass.
+`tests/server/backplane/test_contracts.py` states the rules for every implementation; a new one must pass it.
 """
 
 from __future__ import annotations
@@ -12,134 +12,133 @@ Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 
 class Subscriber(Protocol):
-    """Tells the clients of one server."""
+    """Receives changes, for the clients of one server."""
 
     def notify(self, kind: Kind, uri: str | None) -> None:
-        """On another server a list of that kind has changed or, if `uri` is given, that resource.
+        """A list has changed on another server or, if `uri` is given, a resource.
 
-        Called from any thread; never waits and never raises.
+        Called from any thread; must neither wait nor raise.
         """
 
 
 class ChangeBus(Protocol):
-    """Between servers that offer the same: the clients of each hear of the changes on all."""
+    """Passes changes between servers that offer the same entries, so that the clients of each are notified."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """From now on tell this one of the changes of the others, each once and in their order, while it exists.
+        """Pass the changes of other servers to this subscriber, each once and in order, while it exists.
 
-        The bus does not keep it alive.
+        The bus does not keep the subscriber alive.
         """
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """Tell it no more. Safe to call twice."""
+        """Stop notifying a subscriber. Safe to call twice."""
 
     def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
-        """Tell all but `by`. Safe from any thread; never waits and never raises."""
+        """Notify all subscribers except `by`. Safe from any thread; neither waits nor raises."""
 
 
 class EventStore(Protocol):
-    """The events of one session's streams, kept within bounds for clients that lose a connection and resume.
+    """Keeps the events of one session's streams, within limits, for clients that lose a connection and resume.
 
-    A stream is known by its number, an event by its number in the stream, which grows.
+    A stream has a number, and its events have increasing numbers.
     """
 
     def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
-        """Keep an event, and give the numbers of the streams of which nothing is kept any more.
+        """Store an event. Returns the numbers of the streams that have no stored event any more.
 
-        Never waits and never raises. Over its bounds the oldest events of all streams are forgotten. The newest
-        is kept whatever its size, unless the process has no memory for it (`--max-memory`): then not even that.
+        Neither waits nor raises. Above the limits the oldest events of all streams are dropped. The newest event is
+        stored whatever its size, unless the memory of the process is used up (`--max-memory`).
         """
 
     async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
-        """The events of a stream that follow that number, with theirs, in their order, as far as they are kept."""
+        """Return the stored events of a stream after that number, with their numbers, in order."""
 
     def clear(self) -> None:
-        """The session has ended: forget all. Safe to call twice."""
+        """Drop all events, because the session has ended. Safe to call twice."""
 
 
 class BackplaneAway(OSError):
-    """The backplane cannot be reached, or refuses to write. What was asked may have been done."""
+    """The backplane cannot be reached, or refuses to write. The command may have been executed."""
 
 
 class Item(NamedTuple):
-    """Something of a queue that was claimed: its id in the queue, and what was pushed."""
+    """A claimed item of a queue: its id in the queue, and its data."""
 
     id: str
     data: bytes
 
 
 Receive: TypeAlias = Callable[[bytes], object]
-"""Takes what was published on a channel, in the event loop's thread. Never waits; what it raises is logged."""
+"""Receives the messages of a channel, in the event loop's thread. It must not wait; its exceptions are logged."""
 
 
 class Backplane(Protocol):
-    """What the nodes of one service share: values by key, logs, a bus, queues. Keys and names are ASCII.
+    """Values by key, logs, a bus and queues that the nodes of one service share. Keys and names are ASCII.
 
-    Times are in seconds, and everything has a life: after that it is gone, unless it was written again. All methods
-    belong to one event loop. Each raises BackplaneAway within 3 s if the backplane does not answer, and at once while
-    it is known to be away.
+    Times are in seconds, and all data has a lifetime, which each write renews. All methods belong to one event loop.
+    They raise BackplaneAway within 3 s if the backplane does not answer, and immediately while it is known to be away.
     """
 
     @property
     def away_since(self) -> float | None:
-        """The event loop's time since when it has not been reached; None while it is there."""
+        """The event loop's time when the backplane became unreachable; None while it is reachable."""
 
     async def aclose(self) -> None:
-        """Close all connections. Safe to call twice. A later use opens them again."""
+        """Close all connections. Safe to call twice. A later command opens them again."""
 
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        """The value; None if there is none, or its life is over."""
+        """Return the value of a key; None if it has no value, or the lifetime is over."""
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        """Keep a value for so long. With `only_new` False if there is one already, which then stays as it is."""
+        """Store a value for `ttl` seconds. With `only_new` an existing value stays, and False is returned."""
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        """Put `new` in the place of `old` (None: of nothing); False, with nothing done, if there is another value."""
+        """Replace the value `old` by `new`. Returns False for another value. With `old` None there must be no value."""
 
     async def delete(self, key: str) -> None:
-        """Forget a value. No error if there is none."""
+        """Delete a value, if the key has one."""
 
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
-        """Write entries at the end of a log, which lives for so long from now on and keeps the `most` newest."""
+        """Append entries to a log, keep the newest `most`, and set its lifetime."""
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """The first entries behind that id (""; from the beginning), with their ids, oldest first."""
+        """Return the first entries after an id ("": from the beginning), with their ids, oldest first."""
 
     # -- the bus -----------------------------------------------------------------------------
 
     async def publish(self, channel: str, data: bytes) -> int:
-        """Tell all who listen, on all nodes, and give how many they are: 0 if nobody heard it."""
+        """Send a message to all subscribers, on all nodes. Returns their number."""
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
-        """From now on call `receive` with all that is published there, in order, each once.
+        """Call `receive` with each message of a channel, in order.
 
-        What is published while the connection is lost is not heard; it comes back by itself, then `on_gap` is told.
-        That holds too if this raises BackplaneAway.
+        Messages are lost while the connection is lost. It is restored automatically, and then the functions given to
+        `on_gap` are called. This also holds if the method raises BackplaneAway.
         """
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
-        """Hear no more of it. Never raises; safe to call twice."""
+        """End a subscription. Never raises; safe to call twice."""
 
-    def on_gap(self, told: Callable[[], object]) -> None:
-        """Call this whenever what was published may have been missed, once all is heard again."""
+    def on_gap(self, callback: Callable[[], object]) -> None:
+        """Call `callback` whenever messages may have been lost, once all channels are subscribed again."""
 
     # -- queues ------------------------------------------------------------------------------
 
     async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """Put something at the end of a queue, which lives for so long from now on."""
+        """Append an item to a queue, and set the queue's lifetime."""
 
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
-        """Take the next one, for so long: nobody else has it unless the lease ends. None if there is none.
+        """Take the next item for `lease` seconds; nobody else gets it before the lease ends. None for an empty queue.
 
-        One whose lease ended goes before new ones.
+        Items whose lease has ended come before new ones.
         """
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        """Have it for so long from now on; False if somebody else has it by now, or it is done."""
+        """Extend a lease to `lease` seconds from now. Returns False if the item was taken by others, or is done."""
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        """It is dealt with and leaves the queue; False if it was not ours any more."""
+        """Remove a finished item from the queue. Returns False if it belongs to somebody else by now."""

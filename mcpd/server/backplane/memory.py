@@ -1,4 +1,4 @@
-"""The backplane of one process, `memory://`: what several servers of a process share, or one keeps for itself."""
+"""The backplane of one process, `memory://`, and the bus inside a process that all backplanes use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("mcpd")
 
 
 class LocalBus:
-    """The listeners of one process: all of a bus that goes no further, else what a connection's messages go to."""
+    """The subscribers of one process by channel."""
 
     def __init__(self) -> None:
         self._receivers: dict[str, list[Receive]] = {}
@@ -23,17 +23,17 @@ class LocalBus:
 
     @property
     def channels(self) -> list[str]:
-        """All that somebody listens to."""
+        """The channels that have subscribers."""
         return list(self._receivers)
 
     def add(self, channel: str, receive: Receive) -> bool:
-        """Somebody listens; gives whether nobody did before."""
+        """Add a subscriber. Returns whether it is the first of its channel."""
         receivers = self._receivers.setdefault(channel, [])
         receivers.append(receive)
         return len(receivers) == 1
 
     def remove(self, channel: str, receive: Receive) -> bool:
-        """Not any more; gives whether nobody is left who does."""
+        """Remove a subscriber. Returns whether it was the last of its channel."""
         receivers = self._receivers.get(channel)
         if receivers is None or receive not in receivers:
             return False
@@ -43,8 +43,8 @@ class LocalBus:
         del self._receivers[channel]
         return True
 
-    def tell(self, channel: str, data: bytes) -> int:
-        """Tell all of a channel, in the next turn of the event loop: nobody is told before the caller goes on."""
+    def deliver(self, channel: str, data: bytes) -> int:
+        """Call all subscribers of a channel in the next iteration of the event loop. Returns their number."""
         receivers = self._receivers.get(channel, ())
         loop = asyncio.get_running_loop()
         for receive in receivers:
@@ -53,34 +53,34 @@ class LocalBus:
 
     def _receive(self, channel: str, receive: Receive, data: bytes) -> None:
         if receive not in self._receivers.get(channel, ()):
-            return  # it left meanwhile
+            return  # it has unsubscribed meanwhile
         try:
             receive(data)
         except Exception:
-            log.exception("what came over the backplane could not be dealt with")
+            log.exception("a message of the backplane could not be handled")
 
-    def on_gap(self, told: Callable[[], object]) -> None:
+    def on_gap(self, callback: Callable[[], object]) -> None:
         """See `Backplane`."""
-        self._gaps.append(told)
+        self._gaps.append(callback)
 
-    def tell_gap(self) -> None:
-        """Something may have been missed."""
-        for told in self._gaps:
+    def report_gap(self) -> None:
+        """Call all functions given to `on_gap`."""
+        for callback in self._gaps:
             try:
-                told()
+                callback()
             except Exception:
-                log.exception("a gap in what the backplane says could not be dealt with")
+                log.exception("the loss of messages of the backplane could not be handled")
 
 
 class OwnBus:
-    """The bus of a backplane whose messages reach this process alone, so that none is ever missed."""
+    """The bus of a backplane whose messages stay inside this process, so that none is ever lost."""
 
     def __init__(self) -> None:
         self.bus = LocalBus()
 
     async def publish(self, channel: str, data: bytes) -> int:
         """See `Backplane`."""
-        return self.bus.tell(channel, data)
+        return self.bus.deliver(channel, data)
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
         """See `Backplane`."""
@@ -90,25 +90,25 @@ class OwnBus:
         """See `Backplane`."""
         self.bus.remove(channel, receive)
 
-    def on_gap(self, told: Callable[[], object]) -> None:
+    def on_gap(self, callback: Callable[[], object]) -> None:
         """See `Backplane`."""
-        self.bus.on_gap(told)
+        self.bus.on_gap(callback)
 
 
 _MOST_BYTES = 64 * 1024 * 1024
 _PER_KEY = 200
-"""What a key takes beside its bytes."""
+"""Bytes that a key costs besides its data."""
 
 
 class _Lives:
-    """When what is kept under which name ends. A name that is written again leaves its older end behind for a while."""
+    """When the data of each name expires. A renewed name leaves its older entry in the heap for a while."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
         self._ends: dict[str, float] = {}
 
     def set(self, name: str, ttl: float) -> None:
-        """It lives for so long from now on."""
+        """Let a name expire in `ttl` seconds."""
         self._ends[name] = end = monotonic() + ttl
         heappush(self._heap, (end, name))
         if len(self._heap) > 2 * len(self._ends) + 64:
@@ -116,11 +116,11 @@ class _Lives:
             heapify(self._heap)
 
     def forget(self, name: str) -> None:
-        """It has ended before its time."""
+        """Forget the expiry of a name that was deleted."""
         self._ends.pop(name, None)
 
     def take_ended(self) -> list[str]:
-        """The names whose life is over."""
+        """Remove and return the names that have expired."""
         found, now = [], monotonic()
         while self._heap and self._heap[0][0] <= now:
             end, name = heappop(self._heap)
@@ -130,12 +130,12 @@ class _Lives:
         return found
 
     def next_to_end(self) -> str:
-        """The name whose life ends first."""
+        """Return the name that expires first."""
         return min(self._ends, key=self._ends.__getitem__)
 
 
 class _Queued:
-    """Something in a queue, and who has it until when."""
+    """An item of a queue, with its owner and the end of the lease."""
 
     __slots__ = ("data", "number", "until", "who")
 
@@ -146,12 +146,12 @@ class _Queued:
         self.until = 0.0
 
     def is_of(self, who: str) -> bool:
-        """Whether this one has it."""
+        """Whether `who` owns the item."""
         return self.who == who
 
 
 class MemoryBackplane(OwnBus):
-    """See `Backplane`. At most so many bytes: over that, what has least of its life before it is forgotten first."""
+    """See `Backplane`. Above `most_bytes` the data that expires first is dropped."""
 
     away_since: float | None = None
 
@@ -163,16 +163,16 @@ class MemoryBackplane(OwnBus):
         self._values: dict[str, bytes] = {}
         self._logs: dict[str, deque[tuple[int, bytes]]] = {}
         self._queues: dict[str, dict[str, _Queued]] = {}
-        # Names of three kinds: "k", "l" or "q" stands before each.
+        # Names have a prefix for their kind: "k" for keys, "l" for logs, "q" for queues.
         self._lives = _Lives()
 
     def __len__(self) -> int:
-        """How many names there are."""
+        """The number of names that have data."""
         self._expire()
         return len(self._values) + len(self._logs) + len(self._queues)
 
     async def aclose(self) -> None:
-        """See `Backplane`: there is nothing to let go of."""
+        """See `Backplane`: there is nothing to close."""
 
     def _expire(self) -> None:
         for name in self._lives.take_ended():
@@ -190,12 +190,12 @@ class MemoryBackplane(OwnBus):
         self._bytes -= size
 
     def _grow(self, size: int, besides: str) -> None:
-        """Make room for so many bytes more."""
+        """Account for `size` more bytes, and drop other data above the limit."""
         self._bytes += size
         while self._bytes > self.most_bytes:
             name = self._lives.next_to_end()
             if name == besides:
-                return  # what was written last stays, whatever its size
+                return  # the data written last stays, whatever its size
             self._lives.forget(name)
             self._forget(name)
 
@@ -283,7 +283,7 @@ class MemoryBackplane(OwnBus):
         free = [item for item in self._queues.get(name, {}).values() if item.until <= now]
         if not free:
             return None
-        item = min(free, key=lambda item: (not item.who, item.number))  # those that somebody had go first
+        item = min(free, key=lambda item: (not item.who, item.number))  # items whose lease has ended go first
         item.who, item.until = who, now + lease
         return Item(str(item.number), item.data)
 

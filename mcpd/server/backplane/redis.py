@@ -1,8 +1,9 @@
-"""The backplane of several machines: Redis or Valkey by redis-py (the extra `redis`), one server, a cluster, or the
-master that sentinels name.
+"""The backplane of several machines: Redis or Valkey through redis-py (the extra `redis`).
 
-All that is asked in one turn of the event loop, or while an earlier answer is waited for, leaves as one pipeline, and
-in that order. Used is only what Redis has since 6.2; a script touches one key.
+It can be one server, a cluster, or the master that sentinels name. All commands of one iteration of the event loop, and
+those that arrive while a response is pending, are sent as one pipeline, in order. Redis 6.2 is enough; each script uses
+one key. The bus is a connection of its own, which a loop of ours keeps: redis-py would reconnect silently, and messages
+that were lost in between would not be noticed.
 """
 
 from __future__ import annotations
@@ -30,38 +31,26 @@ from mcpd.server.backplane.memory import LocalBus
 log = logging.getLogger("mcpd")
 
 _QUIET = 1.5
-"""After so many seconds without a word it is asked whether it is there, and given as long again."""
+"""Seconds without a message after which the connection is tested with a ping, which has the same time to return."""
 _CONFIRM = 2.5
 _BACK_OFF = (0.1, 2.0)
 
 
-class _OneConnection(PubSub):
-    """Listens on one connection only: it makes no second one by itself, once something was heard on the first. The
-    library has no option for that; `PubSub` and `on_connect` are names that it documents."""
-
-    has_heard = False
-
-    async def on_connect(self, connection: Any) -> None:
-        if self.has_heard:
-            raise BackplaneAway("the connection of the bus was lost")
-        await super().on_connect(connection)
-
-
 class RedisBus:
-    """What this process listens to. `find` gives the client whose connection is used, anew after each loss, and when
-    `has_moved` says that it would be another one now."""
+    """The subscriptions of this process. `find` returns the client to connect with, after each loss of the connection
+    and when `has_moved` returns True."""
 
     def __init__(self, find: Callable[[], Awaitable[Redis]], has_moved: Callable[[], Awaitable[bool]]) -> None:
         self.local = LocalBus()
         self._find = find
         self._has_moved = has_moved
-        self._pubsub: _OneConnection | None = None
+        self._pubsub: PubSub | None = None
         self._client: Redis | None = None
         self._reader: asyncio.Task[None] | None = None
         self._confirmed: dict[str, asyncio.Future[None]] = {}
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
-        """Returns once Redis says so. Raises BackplaneAway; then it is subscribed once that is back."""
+        """Return once Redis has confirmed. Raises BackplaneAway; then the channel is subscribed later."""
         self.local.add(channel, receive)
         loop = asyncio.get_running_loop()
         confirmed = self._confirmed.get(channel)
@@ -70,7 +59,7 @@ class RedisBus:
             if self._reader is None:
                 self._reader = loop.create_task(self._read_on(), name="mcpd-backplane-bus")
             elif self._pubsub is not None:
-                await self._tell(self._pubsub.subscribe, channel)
+                await self._send(self._pubsub.subscribe, channel)
         done, _ = await asyncio.wait([confirmed], timeout=_CONFIRM)
         if not done:
             raise BackplaneAway("the backplane is away")
@@ -80,16 +69,16 @@ class RedisBus:
         if self.local.remove(channel, receive):
             self._confirmed.pop(channel, None)
             if self._pubsub is not None:
-                await self._tell(self._pubsub.unsubscribe, channel)
+                await self._send(self._pubsub.unsubscribe, channel)
 
-    async def _tell(self, say: Callable[[str], Awaitable[Any]], channel: str) -> None:
+    async def _send(self, command: Callable[[str], Awaitable[Any]], channel: str) -> None:
         try:
-            await say(channel)
+            await command(channel)
         except (OSError, RedisError):
-            pass  # the reader finds out by itself, and subscribes to all anew
+            pass  # the reader notices the loss and subscribes to all channels again
 
     async def publish(self, channel: str, data: bytes) -> int:
-        """By the client of the listening connection: for a cluster, where others would not know all who hear."""
+        """Publish through the client of the subscriptions: in a cluster, other members do not know all subscribers."""
         try:
             async with asyncio.timeout(_CONFIRM):
                 client = self._client or await self._find()
@@ -98,7 +87,7 @@ class RedisBus:
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
     async def aclose(self) -> None:
-        """Stop listening. A later `subscribe` connects again."""
+        """Close the connection. A later `subscribe` connects again."""
         self._confirmed.clear()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -108,14 +97,14 @@ class RedisBus:
     # -- the loop ----------------------------------------------------------------------------
 
     async def _read_on(self) -> None:
-        """Listen for ever; after a loss say that there is a gap, once all is subscribed again."""
+        """Receive messages until cancelled. After a loss report a gap, once all channels are subscribed again."""
         wait, is_first = _BACK_OFF[0], True
         while True:
-            pubsub: _OneConnection | None = None
+            pubsub: PubSub | None = None
             try:
                 async with asyncio.timeout(_CONFIRM):
                     self._client = await self._find()
-                    pubsub = _OneConnection(self._client.connection_pool)
+                    pubsub = self._client.pubsub()
                     if self.local.channels:
                         await pubsub.subscribe(*self.local.channels)
                 self._pubsub = pubsub
@@ -124,49 +113,56 @@ class RedisBus:
                 log.debug("the bus of the backplane: %s", printable(error))
             finally:
                 if self._pubsub is not None:
-                    # There was a connection: what comes between now and the next one is missed.
+                    # There was a connection: messages before the next one are lost.
                     is_first, wait = False, _BACK_OFF[0]
                 self._pubsub = self._client = None
                 if pubsub is not None:
-                    await self._let_go(pubsub)
+                    await self._close(pubsub)
             await asyncio.sleep(wait)
             wait = min(wait * 2, _BACK_OFF[1])
 
-    async def _let_go(self, pubsub: PubSub) -> None:
+    async def _close(self, pubsub: PubSub) -> None:
         try:
             await pubsub.aclose()  # type: ignore[no-untyped-call, unused-ignore]
         except (OSError, RedisError):
             pass
 
-    async def _read(self, pubsub: _OneConnection, is_first: bool) -> None:
-        """Hand on what comes. Raises OSError or RedisError when the connection is lost, or says nothing any more."""
+    async def _read(self, pubsub: PubSub, is_first: bool) -> None:
+        """Deliver messages. Raises OSError or RedisError when the connection is lost or does not respond."""
         loop = asyncio.get_running_loop()
-        awaited, look_at = set(self.local.channels), loop.time() + _QUIET
+        awaited, check_at = set(self.local.channels), loop.time() + _QUIET
         is_asked = False
+        subscribed: set[str] = set()
         while True:
             if not awaited and not is_first:
                 is_first = True
-                self.local.tell_gap()
-            if loop.time() >= look_at:
+                self.local.report_gap()
+            if loop.time() >= check_at:
                 if await self._has_moved():
-                    raise BackplaneAway("the bus is at another member now")
-                look_at = loop.time() + _QUIET
+                    raise BackplaneAway("the bus has moved to another member")
+                check_at = loop.time() + _QUIET
             if not pubsub.subscribed:
-                await asyncio.sleep(_QUIET)  # nobody listens to anything now
+                await asyncio.sleep(_QUIET)  # nothing is subscribed now
                 continue
             message = await pubsub.get_message(ignore_subscribe_messages=False, timeout=_QUIET)
             if message is None:
                 if is_asked:
-                    raise BackplaneAway("it says nothing any more")
+                    raise BackplaneAway("the connection of the bus does not respond")
                 is_asked = True
                 await pubsub.ping()
                 continue
 
-            is_asked, pubsub.has_heard = False, True
+            is_asked = False
             kind, channel = message["type"], _channel_name(message["channel"])
             if kind == "message":
-                self.local.tell(channel, message["data"])
+                self.local.deliver(channel, message["data"])
+            elif kind == "unsubscribe":
+                subscribed.discard(channel)
             elif kind == "subscribe":
+                if channel in subscribed:
+                    # redis-py has reconnected and subscribed again: messages in between are lost.
+                    raise BackplaneAway("the connection of the bus was lost")
+                subscribed.add(channel)
                 awaited.discard(channel)
                 confirmed = self._confirmed.get(channel)
                 if confirmed is not None and not confirmed.done():
@@ -180,9 +176,9 @@ def _channel_name(found: bytes | str | None) -> str:
 _CONNECT = 1.0
 _ANSWER = 2.0
 _WHOLE = 2.5
-"""What one pipeline may take with everything, in seconds: nobody is to wait for longer than 3."""
+"""Seconds that one pipeline may take in total, so that no caller waits longer than 3."""
 _PROBE_EVERY = 0.25
-"""While it is away, so often a command is let through to see whether it is back."""
+"""While the backplane is away, one command per this many seconds is sent to find out whether it is back."""
 _MOST_WAITING = 10_000
 
 _GROUP = "workers"
@@ -211,9 +207,9 @@ _Command: TypeAlias = tuple[tuple[str | bytes | int, ...], asyncio.Future[Any]]
 
 
 class RedisBackplane:
-    """See `Backplane`. All its names begin with `mcpd:` and the namespace. Raises ConfigurationError for a bad URL.
+    """See `Backplane`. All names begin with `mcpd:` and the namespace. Raises ConfigurationError for a bad URL.
 
-    Nothing is connected before it is used: a server starts without it, and says that it is away.
+    It connects when the first command is sent: a server starts without it, and reports that it is away.
     """
 
     def __init__(self, url: str, namespace: str) -> None:
@@ -244,21 +240,21 @@ class RedisBackplane:
                 try:
                     await client.aclose()
                 except (OSError, RedisError):
-                    pass  # it was gone before
+                    pass  # it was closed before
 
-        # A later use may be in another event loop: nothing of the old client is kept.
+        # A later command may run in another event loop: nothing of the old client is kept.
         self._client, self._bus_of_cluster, self._waiting = _client(self._url), None, []
         self.away_since, self._is_closed = None, False
 
     async def _bus_client(self) -> Redis:
-        """Whose connections carry the bus: in a cluster one member for all nodes, which then knows all who hear."""
+        """Return the client for the bus: in a cluster one member for all nodes, which then knows all subscribers."""
         client = self._client
         if isinstance(client, Redis):
             return client
         if self._bus_of_cluster is not None:
             await self._bus_of_cluster.aclose()
             self._bus_of_cluster = None
-            await client.aclose()  # after a loss somebody else may have its slots: it looks again
+            await client.aclose()  # after a loss another member may have its slots: read them again
         await client.initialize()
         member = client.get_node_from_key(self._prefix + "bus")
         if member is None:
@@ -269,12 +265,12 @@ class RedisBackplane:
         return self._bus_of_cluster
 
     async def _has_bus_moved(self) -> bool:
-        """Whether the slot of the bus is another member's now. Who listens at the old one hears all the same, but
-        nobody who publishes at the new one would count it."""
+        """Whether another member has the slot of the bus now. Subscribers at the old member still receive messages, but
+        a publisher at the new one would not count them."""
         client, listening = self._client, self._bus_of_cluster
         if isinstance(client, Redis) or listening is None:
             return False
-        await self._write("EXISTS", self._prefix + "bus")  # a member that has it no more says who has
+        await self._write("EXISTS", self._prefix + "bus")  # a member that lost the slot names the new one
         member = client.get_node_from_key(self._prefix + "bus")
         where = listening.connection_pool.connection_kwargs
         return member is None or (member.host, member.port) != (where["host"], where["port"])
@@ -282,7 +278,7 @@ class RedisBackplane:
     # -- commands ----------------------------------------------------------------------------
 
     async def _do(self, *command: str | bytes | int) -> Any:
-        """Send a command, and give what it answers. Raises BackplaneAway, and ResponseError for a refusal."""
+        """Send a command, and return its response. Raises BackplaneAway, and ResponseError if Redis refuses it."""
         loop = asyncio.get_running_loop()
         if self._is_closed:
             raise BackplaneAway("the backplane is closed")
@@ -291,7 +287,7 @@ class RedisBackplane:
                 raise BackplaneAway("the backplane is away")
             self._probe_at = loop.time() + _PROBE_EVERY
         if len(self._waiting) >= _MOST_WAITING:
-            raise BackplaneAway("too much waits for the backplane")
+            raise BackplaneAway("too many commands wait for the backplane")
 
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((command, answer))
@@ -305,14 +301,14 @@ class RedisBackplane:
         return found
 
     async def _write(self, *command: str | bytes | int) -> Any:
-        """A command that Redis may refuse for its own reasons: it is full, read-only, or loading."""
+        """Send a command. Raises BackplaneAway also if Redis refuses it: it is full, read-only or loading."""
         try:
             return await self._do(*command)
         except ResponseError as error:
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
     async def _send(self) -> None:
-        """Send all that waits, pipeline after pipeline: they never overtake each other."""
+        """Send the waiting commands, one pipeline after the other, so that none overtakes another."""
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
@@ -405,9 +401,9 @@ class RedisBackplane:
         """See `Backplane`."""
         await self._bus.unsubscribe(self._prefix + channel, receive)
 
-    def on_gap(self, told: Callable[[], object]) -> None:
+    def on_gap(self, callback: Callable[[], object]) -> None:
         """See `Backplane`."""
-        self._bus.local.on_gap(told)
+        self._bus.local.on_gap(callback)
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -419,8 +415,7 @@ class RedisBackplane:
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
         """See `Backplane`.
 
-        A lease is a time for which an item was left alone: each who claims asks for those that nobody renewed for
-        as long as it would have one itself.
+        Redis knows how long an item was not touched: a claim takes an item that nobody has renewed for `lease` seconds.
         """
         key = self._prefix + name
         try:
@@ -429,16 +424,16 @@ class RedisBackplane:
             if not str(error).startswith("NOGROUP"):
                 raise BackplaneAway(f"the backplane: {printable(error)}") from None
         if not await self._write("EXISTS", key):
-            return None  # no queue is made by those who ask for something in it
+            return None  # a claim does not create the queue
         try:
             await self._do("XGROUP", "CREATE", key, _GROUP, "0")
         except ResponseError:
-            pass  # somebody else was faster
+            pass  # another node was faster
         try:
             return await self._claim(key, who, lease)
         except ResponseError as error:
             if str(error).startswith("NOGROUP"):
-                return None  # its life ended meanwhile
+                return None  # the queue has expired meanwhile
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
     async def _claim(self, key: str, who: str, lease: float) -> Item | None:
@@ -465,7 +460,7 @@ class RedisBackplane:
             return bool(await self._do("EVAL", script, 1, self._prefix + name, _GROUP, item.id, who))
         except ResponseError as error:
             if "NOGROUP" in str(error) or "No such key" in str(error):
-                return False  # the queue is over
+                return False  # the queue has expired
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
 
@@ -474,7 +469,7 @@ _OF_A_MEMBER = ("username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_key
 
 
 def _client(url: str) -> Redis | RedisCluster:
-    # Redis-py's own would hold a request for many seconds: 5 s for an answer, and ten tries.
+    # The defaults of redis-py would delay a request by many seconds: 5 s for a response, and ten attempts.
     settings: dict[str, Any] = {
         "socket_connect_timeout": _CONNECT,
         "socket_timeout": _ANSWER,
@@ -494,10 +489,10 @@ def _client(url: str) -> Redis | RedisCluster:
 
 
 def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
-    """Whoever is the master of a service, asked anew for each connection. Raises ValueError for a URL of another form.
+    """Return a client of a service's master, which each new connection looks up. Raises ValueError for a bad URL.
 
-    The user, the password and the options of the URL are for Redis; `sentinel_password` is for the sentinels, TLS for
-    both.
+    The user, the password and the options of the URL are for Redis, `sentinel_password` is for the sentinels, and TLS
+    is for both.
     """
     places = urlsplit(url)
     hosts = [host.rpartition(":") for host in places.netloc.rpartition("@")[2].split(",")]
@@ -505,7 +500,7 @@ def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
     if not service or not (number or "0").isdigit() or not all(host and port.isdigit() for host, _, port in hosts):
         raise ValueError("write redis+sentinel://HOST:26379,HOST:26379/SERVICE/0")
 
-    # What redis-py makes of the rest of the URL, as if it were of one server.
+    # Let redis-py parse the rest of the URL as if it named one server.
     scheme = places.scheme.partition("+")[0]
     user = places.netloc.rpartition("@")[0]
     query = dict(parse_qsl(places.query))
@@ -533,6 +528,6 @@ def _text(found: bytes | str) -> str:
 
 
 def _data(fields: Any) -> bytes:
-    """The one field of an entry of ours, however this version of redis-py gives fields."""
+    """Return the only field of an entry. Versions of redis-py represent fields differently."""
     value: bytes = next(iter(fields.values())) if isinstance(fields, dict) else fields[1]
     return value

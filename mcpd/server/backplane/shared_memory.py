@@ -1,6 +1,8 @@
-"""The backplane of `--workers`, as a worker has it: the memory is the parent's, and each worker has a socket to it.
+"""The backplane of `--workers`: a `MemoryBackplane` in the parent process, and a socket to it in each worker.
 
-The other end is `shared_memory.SharedMemory`. What is asked leaves at once and in its order.
+`SharedBackplane` is the worker's end, `SharedMemory` the parent's. A frame is four bytes with its length, then
+MessagePack: no pickle, so that only numbers, texts, bytes and lists are decoded. Commands are sent immediately and in
+order. The parent executes a command in the iteration of the event loop that reads it, because nothing in memory waits.
 """
 
 from __future__ import annotations
@@ -19,19 +21,19 @@ from mcpd.server.backplane.base import BackplaneAway, Item, Receive
 from mcpd.server.backplane.memory import LocalBus, MemoryBackplane
 
 MOST_FRAME_BYTES = 80 * 1024 * 1024
-"""More than the largest message that is taken over any transport."""
+"""More than the largest message that any transport accepts."""
 
 _HEAD_BYTES = 4
 
 Frame: TypeAlias = tuple[int, str, Any]
-"""A number, a word, and what belongs to it."""
+"""The number of a command, a word, and the body."""
 
 _encode = Encoder().encode
 _decode = Decoder(Frame).decode
 
 
 def encode_frame(number: int, word: str, body: object) -> bytes:
-    """A frame as bytes. Raises ValueError for one that is too large."""
+    """Encode a frame. Raises ValueError if it is too large."""
     data = _encode((number, word, body))
     if len(data) > MOST_FRAME_BYTES:
         raise ValueError(f"a frame of {len(data)} bytes is too large")
@@ -39,9 +41,9 @@ def encode_frame(number: int, word: str, body: object) -> bytes:
 
 
 class FrameProtocol(asyncio.Protocol):
-    """One end of a connection. `take` is given each frame, `lost` is told once that no more will come.
+    """One end of a connection. `take` receives each frame; `lost` is called once, when the connection has ended.
 
-    A frame that cannot be read ends the connection.
+    A malformed frame ends the connection.
     """
 
     def __init__(self, take: Callable[[int, str, Any], object], lost: Callable[[], object]) -> None:
@@ -52,7 +54,7 @@ class FrameProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass of it
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's transports do not derive from it
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -69,7 +71,7 @@ class FrameProtocol(asyncio.Protocol):
                 break
             try:
                 number, word, body = _decode(bytes(held[at + _HEAD_BYTES : end]))
-            except (MsgspecError, RecursionError):  # the latter: nested deeper than anything of ours
+            except (MsgspecError, RecursionError):  # the latter for data nested too deeply
                 self._abort()
                 return
             at = end
@@ -88,7 +90,7 @@ class FrameProtocol(asyncio.Protocol):
 
 
 async def connect_frames(protocol: FrameProtocol, connected: socket.socket) -> None:
-    """Let a protocol have one end of a pair of sockets, which is its own from now on. Raises OSError."""
+    """Connect a protocol to one end of a pair of sockets, and take it over. Raises OSError."""
     connected.setblocking(False)
     await asyncio.get_running_loop().create_unix_connection(lambda: protocol, sock=connected)
 
@@ -96,27 +98,27 @@ async def connect_frames(protocol: FrameProtocol, connected: socket.socket) -> N
 log = logging.getLogger("mcpd")
 
 GAP = "gap"
-"""The word of a frame that says: something was left out for you, which did not read."""
+"""The word of a frame that reports lost messages to a worker that did not read."""
 
 _ANSWER = 2.5
-"""In seconds: nobody is to wait for longer than 3."""
+"""Seconds to wait for a response, so that no caller waits longer than 3."""
 _PROBE_EVERY = 0.25
-"""While it is away, so often something is asked all the same, to see whether it is back."""
+"""While the parent does not respond, one command per this many seconds is sent to find out whether it is back."""
 _MOST_WAITING = 10_000
 _MOST_UNSENT_BYTES = 128 * 1024 * 1024
 
 
 class SharedBackplane:
-    """See `Backplane`. `connected` is the worker's end, which is its own from now on.
+    """See `Backplane`. Takes over `connected`, the worker's end of the socket.
 
-    Once the parent has ended it stays away: nobody will ever be at the other end again.
+    Once the parent has ended, the backplane stays away.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self.away_since: float | None = None
         self._socket = connected
         self._is_over = ""
-        """Why nothing can be asked any more; empty while it can."""
+        """Why no command can be sent any more; empty while it is possible."""
         self._probe_at = 0.0
         self._number = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -137,7 +139,7 @@ class SharedBackplane:
         else:
             transport.close()
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- commands ----------------------------------------------------------------------------
 
     async def _ask(self, word: str, *body: object) -> Any:
         loop = asyncio.get_running_loop()
@@ -148,7 +150,7 @@ class SharedBackplane:
                 raise BackplaneAway("the backplane is away")
             self._probe_at = loop.time() + _PROBE_EVERY
         if len(self._waiting) >= _MOST_WAITING or self._unsent_bytes() > _MOST_UNSENT_BYTES:
-            raise BackplaneAway("too much waits for the backplane")
+            raise BackplaneAway("too many commands wait for the backplane")
 
         self._number += 1
         number = self._number
@@ -164,7 +166,7 @@ class SharedBackplane:
                 found, why = await answer
         except TimeoutError:
             self._lost()
-            raise BackplaneAway("the backplane does not answer") from None
+            raise BackplaneAway("the backplane does not respond") from None
         finally:
             self._waiting.pop(number, None)
         if why:
@@ -193,7 +195,7 @@ class SharedBackplane:
             return
         self._protocol = protocol
         unsent, self._unsent = self._unsent, []
-        if protocol.transport is not None:  # else the parent has ended already
+        if protocol.transport is not None:  # otherwise the parent has ended already
             protocol.transport.writelines(unsent)
 
     def _take(self, number: int, word: str, body: Any) -> None:
@@ -203,9 +205,9 @@ class SharedBackplane:
                 answer.set_result((body, word))
             self._found()
         elif word == GAP:
-            self._local.tell_gap()
+            self._local.report_gap()
         else:
-            self._local.tell(word, body)
+            self._local.deliver(word, body)
 
     # -- being away --------------------------------------------------------------------------
 
@@ -214,7 +216,7 @@ class SharedBackplane:
         self._probe_at = loop.time() + _PROBE_EVERY
         if self.away_since is None:
             self.away_since = loop.time()
-            log.warning("the backplane is away: the parent process does not answer")
+            log.warning("the backplane is away: the parent process does not respond")
 
     def _found(self) -> None:
         if self.away_since is not None:
@@ -279,11 +281,11 @@ class SharedBackplane:
             try:
                 await self._ask("unsubscribe", channel)
             except BackplaneAway:
-                pass  # what comes for it is for nobody
+                pass  # messages for it are ignored
 
-    def on_gap(self, told: Callable[[], object]) -> None:
+    def on_gap(self, callback: Callable[[], object]) -> None:
         """See `Backplane`."""
-        self._local.on_gap(told)
+        self._local.on_gap(callback)
 
     # -- queues ------------------------------------------------------------------------------
 
@@ -306,19 +308,19 @@ class SharedBackplane:
 
 
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
-"""What waits for a worker that does not read: over that nothing more is read from it, and what others say is left out
-for it, which it is told afterwards."""
+"""Bytes that may wait for a worker that does not read. Above it nothing more is read from the worker, and messages for
+it are dropped, which a frame reports later."""
 
 
 class SharedMemory:
-    """The parent's side; `join` lets a worker take part, until its end is closed."""
+    """The parent's side. `join` adds a worker, until its end is closed."""
 
     def __init__(self, memory: MemoryBackplane | None = None) -> None:
         self.memory = MemoryBackplane() if memory is None else memory
         self._members: set[_Member] = set()
 
     async def join(self, connected: socket.socket) -> None:
-        """Answer what comes over this end, which is ours from now on. Raises OSError."""
+        """Answer the commands of a worker, and take over the socket. Raises OSError."""
         member = _Member(self.memory, self._members.discard)
         self._members.add(member)
         try:
@@ -328,19 +330,19 @@ class SharedMemory:
             raise
 
     def close(self) -> None:
-        """Let go of all workers."""
+        """Disconnect all workers."""
         for member in list(self._members):
             if member.transport is not None:
                 member.transport.abort()
 
 
 class _Member(FrameProtocol):
-    """One worker."""
+    """The connection of one worker."""
 
     def __init__(self, memory: MemoryBackplane, left: Callable[[_Member], object]) -> None:
         super().__init__(self._answer, partial(self._leave, left))
         self._memory = memory
-        self._hears: dict[str, Callable[[bytes], object]] = {}
+        self._receivers: dict[str, Callable[[bytes], object]] = {}
         self._is_full = False
         self._has_missed = False
 
@@ -367,15 +369,15 @@ class _Member(FrameProtocol):
 
     def _leave(self, left: Callable[[_Member], object]) -> None:
         left(self)
-        for channel, hear in self._hears.items():
-            self._memory.bus.remove(channel, hear)
-        self._hears.clear()
+        for channel, receive in self._receivers.items():
+            self._memory.bus.remove(channel, receive)
+        self._receivers.clear()
 
     def _answer(self, number: int, word: str, body: Any) -> None:
         try:
             if word not in _BODIES:
                 raise ValueError(f"{word[:20]} is not known")
-            # As a whole, before anything is done: nothing half done may stay in what all have.
+            # Check all arguments before anything is changed.
             found = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
             self._write(number, "", found)
         except (
@@ -389,14 +391,14 @@ class _Member(FrameProtocol):
     async def _do(self, word: str, name: str, *rest: Any) -> object:
         memory = self._memory
         if word == "subscribe":
-            if name not in self._hears:
-                hear = self._hears[name] = partial(self._tell, name)
-                await memory.subscribe(name, hear)
+            if name not in self._receivers:
+                receive = self._receivers[name] = partial(self._deliver, name)
+                await memory.subscribe(name, receive)
             return None
         if word == "unsubscribe":
-            heard = self._hears.pop(name, None)
-            if heard is not None:
-                await memory.unsubscribe(name, heard)
+            receiver = self._receivers.pop(name, None)
+            if receiver is not None:
+                await memory.unsubscribe(name, receiver)
             return None
         if word == "set":
             value, ttl, only_new = rest
@@ -410,7 +412,7 @@ class _Member(FrameProtocol):
         do: Callable[..., Coroutine[Any, Any, object]] = getattr(memory, word)
         return await do(name, *rest)
 
-    def _tell(self, channel: str, data: bytes) -> None:
+    def _deliver(self, channel: str, data: bytes) -> None:
         if self._is_full:
             self._has_missed = True
         else:
@@ -437,14 +439,14 @@ _BODIES: dict[str, Any] = {
     "renew": tuple[str, str, str, _Ttl],
     "done": tuple[str, str, str],
 }
-"""What belongs to each word."""
+"""The arguments of each command."""
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> object:
-    """What a coroutine gives that waits for nothing."""
+    """Run a coroutine that never waits, and return its result."""
     try:
         work.send(None)
     except StopIteration as ended:
         return ended.value
     work.close()
-    raise TypeError("what is kept in memory waits for nothing")
+    raise TypeError("a command in memory must not wait")

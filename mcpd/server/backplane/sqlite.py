@@ -1,6 +1,6 @@
-"""The backplane of one machine that outlives restarts, `sqlite:///path`: values, logs and queues in a file.
+"""The backplane of one machine that survives restarts, `sqlite:///path`: values, logs and queues in a file.
 
-Processes may share the file, but nothing is told from one to another: its bus ends with the process.
+Processes may share the file, but messages of its bus stay inside a process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mcpd.server.backplane.memory import OwnBus
 _T = TypeVar("_T")
 _WAIT = 2.0
 _SWEEP_EVERY = 256
-"""After so many writes what is over is taken out of the file."""
+"""Number of writes after which expired data is deleted from the file."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, ends REAL NOT NULL) WITHOUT ROWID;
@@ -36,9 +36,9 @@ CREATE TABLE IF NOT EXISTS life (name TEXT PRIMARY KEY, ends REAL NOT NULL) WITH
 
 
 class SqliteBackplane(OwnBus):
-    """See `Backplane`. Raises ConfigurationError for a file that cannot be opened, or is something else.
+    """See `Backplane`. Raises ConfigurationError if the file cannot be opened or is not a database.
 
-    Times in the file are those of the machine's clock, which all processes have.
+    Times in the file are from the machine's clock.
     """
 
     def __init__(self, path: str) -> None:
@@ -54,10 +54,8 @@ class SqliteBackplane(OwnBus):
             self._db = _opened(self.path)
         except (OSError, sqlite3.Error) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise ConfigurationError(
-                f"backplane sqlite://{self.path}: {why}; name a file that can be written"
-            ) from None
-        # One thread: SQLite has one writer at a time, and a statement takes less time than to change threads.
+            raise ConfigurationError(f"backplane sqlite://{self.path}: {why}; choose a writable file") from None
+        # One thread: SQLite has one writer at a time, and a statement is faster than a change of threads.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
 
     async def aclose(self) -> None:
@@ -84,7 +82,7 @@ class SqliteBackplane(OwnBus):
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction, in which nobody else writes; now and then it begins with taking out what is over."""
+        """A transaction for writing. Now and then it deletes expired data first."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             if self._writes % _SWEEP_EVERY == 0:
@@ -103,7 +101,7 @@ class SqliteBackplane(OwnBus):
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Forget a log, or a queue, that is over: "l" or "q" stands before its name."""
+        """Delete a log or a queue; its name begins with "l" or "q"."""
         self._db.execute("DELETE FROM log WHERE name = ?", (name,))
         self._db.execute("DELETE FROM queue WHERE name = ?", (name,))
         self._db.execute("DELETE FROM life WHERE name = ?", (name,))
@@ -113,7 +111,7 @@ class SqliteBackplane(OwnBus):
         return row is None or row[0] <= time()
 
     def _live(self, name: str, ttl: float) -> None:
-        """It lives on, and what is left of an earlier one of that name is forgotten."""
+        """Set the lifetime of a log or queue, and delete the rest of an expired one of that name."""
         if self._is_over(name):
             self._drop(name)
         self._db.execute("INSERT OR REPLACE INTO life VALUES (?, ?)", (name, time() + ttl))
@@ -259,7 +257,7 @@ class SqliteBackplane(OwnBus):
 
 
 def _opened(path: str) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what is in it is nobody else's business
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # readable by this user only
     db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode=WAL")

@@ -1,4 +1,9 @@
-"""The asyncio side of a connection: calls in and out, subscriptions, tasks."""
+"""The asyncio side of a connection to a client: runs calls, sends messages, and observes both.
+
+Start reading in `connection`. `tasks` starts calls, `outgoing` are the server's requests, `subscriptions` and
+`announcer` its change notifications, and `observing` calls observers. The state of a connection, without I/O, is the
+`Session` of `mcpd.protocol.session`; the methods are in `server/handlers`, and framing belongs to the transports.
+"""
 
 from mcpd.server.dispatcher.connection import Handler, ServerConnection
 

@@ -1,7 +1,7 @@
-"""`Extension`: all that an extension can add to a server. `Server` applies it and knows no extension by name.
+"""`Extension`: everything that an extension can add to a server. `Server` applies it and knows no extension by name.
 
-An extension is active for a request if its client offers it, or as `admits` says otherwise; only then its methods
-are answered, its settings announced, and its part of tools and resources shown.
+An extension is active for a request if its client offers it, unless `admits` decides differently. Only then its methods
+are answered, its settings are announced, and its part of tools and resources is visible.
 Spec: 2026-07-28 basic/versioning, extension negotiation.
 """
 
@@ -32,19 +32,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """One method that an extension adds: what decodes its params, and the function that serves it."""
+    """One method of an extension: the type of its params, and the function that answers it."""
 
     params: type[Params]
     run: Callable[[Context, Any], Any]
-    """(context, params) -> the result of a request: a `Result`, struct, dataclass or dict; None for an empty one."""
+    """(context, params) -> the result of a request: a `Result`, struct, dataclass or dict; None for an empty result."""
     versions: Collection[str] | None = None
-    """The protocol versions that have it; None for all."""
+    """The protocol versions with this method; None for all."""
     named: str | None = None
     """The member of the params that the header `Mcp-Name` repeats over HTTP."""
 
 
 class ToolAddition(ToolMeta, Protocol):
-    """What an extension adds to one tool."""
+    """The part of an extension in one tool."""
 
     @property
     def is_required(self) -> bool:
@@ -52,16 +52,16 @@ class ToolAddition(ToolMeta, Protocol):
 
 
 class ResourceAddition(Struct, frozen=True, kw_only=True):
-    """What an extension makes of one resource, which then exists only for clients with the extension."""
+    """Changes of an extension to one resource, which then exists only for clients with the extension."""
 
     mime_type: str | None
     meta: dict[str, Any] | None
     finish: Callable[[Any], Any] | None = None
-    """One part of what is read -> that part as it is sent."""
+    """(content of the resource) -> the content as it is sent."""
 
 
 class ExtensionHost(Protocol):
-    """The server, as far as an extension sees it."""
+    """The part of a server that extensions use."""
 
     catalog: Catalog
 
@@ -70,56 +70,57 @@ class ExtensionHost(Protocol):
         """The server's name."""
 
     def announce(self, extension: Extension) -> None:
-        """From now on the extension is offered to clients, with its settings and capabilities as they are now."""
+        """Offer the extension to clients, with its current settings and capabilities."""
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that watch a resource that it holds something else now."""
+        """Notify the subscribers of a resource that it has changed."""
 
 
 class Extension:
-    """One extension as a server offers it: give it to `Server(extensions=[…])`, or make one by `server.extension`.
+    """One extension of a server, for `Server(extensions=[…])`, or created by `server.extension`.
 
-    `id` is a prefixed name such as `com.example/notes`, `settings` the object that clients see under
-    `capabilities.extensions[id]`. Methods come by the decorators `method` and `notification`; to do more, derive
-    a class from this one. Raises RegistrationError for an id without a prefix.
+    `id` is a name with a prefix, such as `com.example/notes`. `settings` is the object that clients find under
+    `capabilities.extensions[id]`. The decorators `method` and `notification` register functions; derive a class to do
+    more. Raises RegistrationError for an id without a prefix.
     """
 
     capabilities: tuple[str, ...] = ()
-    """Capabilities of the server that are offered even while nothing of their kind is registered, e.g. resources."""
+    """Capabilities that the server offers even without an entry of that kind, for example resources."""
 
     tool_options: Collection[str] = ()
-    """The keywords that `server.tool` takes for this extension."""
+    """Keyword arguments of `server.tool` for this extension."""
 
     wraps_values = False
-    """Whether clients with this extension get structured content as objects in every version: values that are not
-    objects are then wrapped under `result`, as versions before 2026-07-28 want it."""
+    """Whether structured content is an object in every version for clients with this extension. Other values are then
+    wrapped under `result`, as in versions before 2026-07-28."""
 
     has_results = False
-    """Whether `finish` has to see the results of tools."""
+    """Whether `finish` processes the results of tools."""
 
     def __init__(self, id: str, *, settings: Mapping[str, Any] | None = None) -> None:
         prefix, slash, name = id.partition("/")
         if not slash or not prefix or not name or not is_meta_key(id):
-            raise RegistrationError(f"extension {id!r}: its id is prefix/name, such as com.example/notes")
+            raise RegistrationError(f"extension {id!r}: the id must be prefix/name, such as com.example/notes")
         self.id = id
         self.settings: dict[str, Any] = dict(settings or {})
         self.requests: dict[str, Method] = {}
         self.notifications: dict[str, Method] = {}
         self.server_notifications: dict[str, Collection[str] | None] = {}
-        """What the server may say unasked, with `ctx.notify`: method -> the versions that have it, None for all."""
+        """The notifications that tools may send with `ctx.notify`: method -> its versions, None for all."""
         self.server: ExtensionHost | None = None
 
-    # -- what authors declare ----------------------------------------------------------------
+    # -- for authors -------------------------------------------------------------------------
 
     @collects
     def method(
         self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
     ) -> Callable[[F], F]:
-        """Register what answers a request, as `@extension.method("com.example/notes/search", SearchParams)`.
+        """Register the function for a method, as `@extension.method("com.example/notes/search", SearchParams)`.
 
-        The function takes the context and the params, a subclass of `mcpd.Params`; it gives a struct, dataclass, dict
-        or None. A plain function runs in a thread. Clients without the extension get -32021 (-32601 before
-        2026-07-28). Raises RegistrationError if the method is there already, or the params are no such class.
+        The function takes the context and the params, a subclass of `mcpd.Params`, and returns a struct, dataclass,
+        dict or None. A plain function runs in a thread. `versions` are the protocol versions with the method, None for
+        all. Clients without the extension get the error -32021 (-32601 before 2026-07-28). Raises RegistrationError if
+        the method exists already, or `params` is another class.
         """
 
         def register(function: F) -> F:
@@ -132,7 +133,7 @@ class Extension:
     def notification(
         self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
     ) -> Callable[[F], F]:
-        """Register what runs when a client sends a notification. What the function returns is ignored."""
+        """Register the function for a notification of clients. Its return value is ignored."""
 
         def register(function: F) -> F:
             self._add(self.notifications, name, params, function, versions)
@@ -156,87 +157,87 @@ class Extension:
     ) -> None:
         where = f"extension {self.id}, method {name!r}"
         if name in self.requests or name in self.notifications:
-            raise RegistrationError(f"{where}: is there already")
+            raise RegistrationError(f"{where}: is registered already")
         given: Any = params
         if not (isinstance(given, type) and issubclass(given, Params)):
-            raise RegistrationError(f"{where}: its params are a class derived from mcpd.Params, not {params!r}")
+            raise RegistrationError(f"{where}: params must be a class derived from mcpd.Params, not {params!r}")
         methods[name] = Method(params=params, run=function, versions=versions)
         if self.server is not None:
             self.server.announce(self)
 
-    # -- what a server asks ------------------------------------------------------------------
+    # -- for the server ----------------------------------------------------------------------
 
     def is_active(self, ctx: Context) -> bool:
         """Whether the client of this request has the extension."""
         return self.server is not None and self.id in self.server.catalog.active_extensions(ctx)
 
     def bind(self, server: ExtensionHost) -> None:
-        """The extension was added to a server. Announces it; a class that has reasons to wait does that later."""
+        """Add the extension to a server, and announce it. A subclass may announce it later."""
         self.server = server
         server.announce(self)
 
     def admits(self, client: ClientIdentity) -> bool:
-        """Whether the extension is active for that client: by default, if it offers it with an object.
+        """Whether the extension is active for a client: by default, if the client offers it with an object.
 
-        All clients that say the same have one `client`: read it, and change nothing of it.
+        `client` may be shared by clients with the same description: do not modify it.
         """
         return isinstance((client.capabilities.extensions or {}).get(self.id), dict)
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
-        """What is added to a tool that is being registered, None for nothing.
+        """Return the part of the extension in a tool that is being registered, or None.
 
-        `options` are those of `tool_options` that were given; what of `meta` belongs to the extension is taken out.
+        `options` are the arguments for `tool_options`. Members of `meta` that belong to the extension are removed.
         Raises RegistrationError.
         """
         return None
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
-        """A tool's result as a client gets it; `is_active` says whether the extension is active for that client.
+        """Return a tool's result as a client receives it; `is_active` is whether the extension is active for it.
 
-        Asked if `has_results`, for tools with an addition and for results of a class of their own.
+        Called if `has_results` is set, for tools with a `ToolAddition` and for results of a subclass.
         """
         return result
 
     def resource(
         self, uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
     ) -> ResourceAddition | None:
-        """What is made of a resource that is being registered, None for nothing. Raises RegistrationError.
+        """Return the changes to a resource that is being registered, or None. Raises RegistrationError.
 
-        `is_fixed` says that its content was given with it.
+        `is_fixed` is True if the content was registered, instead of a function.
         """
         return None
 
     def resource_changed(self, uri: str, *, is_removed: bool) -> None:
-        """A resource or template of that URI has come or gone."""
+        """A resource or template with this URI was added or removed."""
 
     def joined(self, other: Extension) -> None:
-        """What another server offers, which has this extension as `other`, is offered by this one's server too."""
+        """Another server, with its extension `other`, was joined with this one's server."""
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
-        """A resource that needs this extension, as a server offers it that was joined with others.
+        """Return a resource that needs this extension, for a server that was joined with others.
 
-        `name_of` gives the names under which tools of its own server are called there.
+        `name_of` returns the names of its tools on the joined server.
         """
         return entry
 
     def problems(self) -> list[Problem]:
-        """What would not work for clients, for `mcpd check`."""
+        """Return problems that clients would have, for `mcpd check`."""
         return []
 
-    # -- what is said when the server is served ----------------------------------------------
+    # -- options for serving -----------------------------------------------------------------
 
     def serve_options(self) -> type | None:
-        """A TypedDict of options. Those of its members that are `Annotated` with a `serve_options.Option` can be said
-        when the server is served: to `mcpd serve` behind the target, in the environment, and to `Server.run`.
+        """Return a TypedDict of options for serving, or None.
 
-        None for no such options.
+        Members that are `Annotated` with a `serve_options.Option` become options of `mcpd serve` after the target,
+        environment variables, and arguments of `Server.run`.
         """
         return None
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Options that were said when the server was served, by their names; before any client is taken in.
+        """Apply options for serving, by name, before the first client connects.
 
-        By default attributes of these names are set. Raises ValueError for a value that cannot be.
+        By default attributes with these names are set. Raises ValueError for an invalid value.
         """
         for name, value in options.items():
             setattr(self, name, value)
@@ -244,7 +245,7 @@ class Extension:
     # -- serving -----------------------------------------------------------------------------
 
     def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Coroutine[Any, Any, Result]]:
-        """What serves a request of this extension: refuses clients that do not offer it, and finishes the result."""
+        """Return the handler of a method. It refuses clients without the extension, and converts the result."""
 
         async def handle(exchange: Exchange, params: Any) -> Result:
             if not self.admits(exchange.client):
@@ -255,13 +256,13 @@ class Extension:
         return handle
 
     def listener(self, method: Method) -> Callable[[Exchange, Any], Coroutine[Any, Any, None]]:
-        """What hears a notification of this extension; those of clients that do not offer it are ignored."""
+        """Return the listener of a notification. It ignores clients without the extension."""
 
-        async def hear(exchange: Exchange, params: Any) -> None:
+        async def listen(exchange: Exchange, params: Any) -> None:
             if self.admits(exchange.client):
                 await _run(method, exchange, params)
 
-        return hear
+        return listen
 
 
 async def _run(method: Method, exchange: Exchange, params: Any) -> Any:
@@ -278,5 +279,5 @@ def _as_result(value: Any) -> Result:
         return value
     members = {} if value is None else to_builtins(value)
     if not isinstance(members, dict):
-        raise TypeError(f"a method's result is a JSON object, not {type(value).__qualname__}")
+        raise TypeError(f"the result of a method must be a JSON object, not {type(value).__qualname__}")
     return ObjectResult(members)

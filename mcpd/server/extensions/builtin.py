@@ -1,7 +1,6 @@
-"""The extensions that every server has, a row each; and what they add to `Server` for authors: methods and help.
+"""The table of the extensions that every server has, and their additions to `Server`: methods and help.
 
-What whoever serves may say to them is in `serving.py`, what type checkers have to know of them in `options.py`.
-Loaded with every server.
+Options for serving are in `serving.py`, and types for type checkers in `options.py`. Loaded with every server.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ C = TypeVar("C", bound=type)
 
 
 class BuiltIn(Struct, frozen=True):
-    """One extension that comes with mcpd. Classes are named `module:name`, from this package on."""
+    """One extension of mcpd. Classes are named `module:name`, relative to this package."""
 
     id: str
     extension: str
-    """Its class. The keywords of the constructor, with their defaults, are its options in `Server(…)`."""
+    """Its class. The keyword arguments of the constructor are options of `Server(…)`."""
     options: str
-    """The TypedDict of these options, of which some may be said to `mcpd serve` too; loads no more than it needs."""
+    """The TypedDict of these options. Some may also be options of `mcpd serve`."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Variables beside those of options, as (`NAME=value`, what it does), for the help."""
+    """Further environment variables for the help, as (`NAME=value`, effect)."""
 
     def load_options(self) -> type:
-        """The TypedDict."""
+        """Import the TypedDict of the options."""
         found: type = _load(self.options)
         return found
 
     def load_class(self) -> type[Extension]:
-        """The class of the extension."""
+        """Import the class of the extension."""
         found: type[Extension] = _load(self.extension)
         return found
 
@@ -48,7 +47,7 @@ BUILT_IN = (
         "io.modelcontextprotocol/ui",
         extension="ui.extension:AppsExtension",
         options="ui.server_options:AppsServerOptions",
-        environment=(("MCP_APPS_ENABLED=false", "no MCP Apps, whatever --apps says"),),
+        environment=(("MCP_APPS_ENABLED=false", "turns MCP Apps off, whatever --apps is"),),
     ),
     BuiltIn(
         "io.modelcontextprotocol/skills",
@@ -58,11 +57,11 @@ BUILT_IN = (
 )
 
 _HELP = (ui.HELP,)
-"""What each of them says in the help of a server."""
+"""The additions to the help of a server."""
 
 
 def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
-    """All of them, with the options of a server. Raises TypeError for an option that none of them has."""
+    """Create all extensions with the options of a server. Raises TypeError for an unknown option."""
     left = dict(options)
     made = []
     for row in BUILT_IN:
@@ -70,13 +69,13 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
         names = extension.__init__.__kwdefaults__ or {}
         made.append(extension(**{name: left.pop(name) for name in names if name in left}))
     if left:
-        # As Python says it: the options of a server are keywords like any other.
+        # Like Python: the options of a server are ordinary keyword arguments.
         raise TypeError(f"Server.__init__() got an unexpected keyword argument {next(iter(left))!r}")
     return made
 
 
 class _ConstructorSignature:
-    """What `inspect.signature` and `help` show of the constructor: options of extensions one by one."""
+    """The signature of the constructor for `inspect.signature` and `help`, with each option of the extensions."""
 
     def __get__(self, instance: object, owner: Any) -> Signature:
         own = signature(owner.__init__)
@@ -92,13 +91,13 @@ class _ConstructorSignature:
 
 
 class BuiltInMethods(ui.AppsMethods):
-    """A part of `Server`, no object of its own: its bases are what each of them adds."""
+    """A base class of `Server`, which derives from the additions of each extension."""
 
     __signature__ = _ConstructorSignature()
 
 
 def with_help(cls: C) -> C:
-    """Add to the help of a server, and of its methods, what extensions say of their options there."""
+    """Add the texts of extensions to the help of a server and its methods."""
     for texts in _HELP:
         for name, text in texts.items():
             described = getattr(cls, name) if name else cls
@@ -108,7 +107,7 @@ def with_help(cls: C) -> C:
 
 
 def _with_text(documented: str, text: str) -> str:
-    """A docstring and more of it, as far to the right as the quotes at its end: `cleandoc` at each start is dear."""
+    """Append to a docstring with its indentation, which is that of its last line. `cleandoc` would slow every start."""
     written = documented.rstrip(" ")
     margin = documented[len(written) :]
     return f"{written.rstrip()}\n\n" + "\n".join(f"{margin}{line}" for line in text.split("\n"))

@@ -1,4 +1,7 @@
-"""What MCP Apps let authors say of tools and Views, for type checkers; of it errors say what there is."""
+"""The options of the built-in extensions for servers, tools and Views, for type checkers and error messages.
+
+At run time the constructors and `tool_options` of the extensions define the options.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from mcpd.server.registry.options import Described
 
 
 class AppToolOptions(TypedDict, total=False):
-    """What a tool may say of its View."""
+    """The options of a tool for MCP Apps."""
 
     ui: str | None
-    """The View that shows the result, by its `ui://` URI or the name that `app` was given."""
+    """The View that shows the result: its `ui://` URI, or its name in `Server.app`."""
     view: ViewKind | View | None
-    """The bundled page that shows the result, in place of `ui`."""
+    """The bundled page that shows the result, instead of `ui`."""
     ui_when: Callable[..., Any] | None
-    """A function of a Context or of nothing: whether the tool has its View for this request."""
+    """A function, with or without a Context, that returns whether the tool has its View for a request."""
     visibility: Visibility | None
     """["app"] keeps the tool from the model."""
 
 
 class AppOptions(Described, total=False):
-    """What a View may say beside its HTML."""
+    """The options of a View besides its HTML."""
 
     csp: Csp | None
     permissions: Permissions | None
@@ -36,12 +39,12 @@ class AppOptions(Described, total=False):
 
 
 class BuiltInServeOptions(AppsServerOptions, total=False):
-    """What `Server.run(…)` takes for them."""
+    """Options of `Server.run(…)`."""
 
 
 class BuiltInOptions(BuiltInServeOptions, total=False):
-    """What `Server(…)` takes for them."""
+    """Options of `Server(…)`."""
 
 
 class BuiltInToolOptions(AppToolOptions, total=False):
-    """What `@server.tool(…)` takes for them."""
+    """Options of `@server.tool(…)`."""

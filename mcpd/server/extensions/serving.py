@@ -1,4 +1,4 @@
-"""What is said to extensions when their server is served: on the command line, in the environment, to `Server.run`."""
+"""Options of extensions for serving: on the command line, in the environment, and in `Server.run`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mcpd.server.extensions.builtin import BUILT_IN
 
 
 class SkillsServerOptions(TypedDict, total=False):
-    """The keywords of `SkillsExtension`."""
+    """The options of `SkillsExtension`, which has none."""
 
 
 class ServeOption(Struct, frozen=True):
-    """An option of an extension that can be said when a server is served."""
+    """An option of an extension for serving."""
 
     id: str
-    """The extension's."""
+    """The id of the extension."""
     name: str
     option: Option
     kind: Any
@@ -31,18 +31,18 @@ class ServeOption(Struct, frozen=True):
 
 @cache
 def serve_options() -> tuple[ServeOption, ...]:
-    """What can be said to the extensions that every server has."""
+    """Return the options of the built-in extensions."""
     return tuple(found for row in BUILT_IN for found in _declared(row.id, row.load_options()))
 
 
 def serve_options_of(extension: Extension) -> list[ServeOption]:
-    """What can be said to one extension, whosever it is."""
+    """Return the options of one extension."""
     declared = extension.serve_options()
     return [] if declared is None else _declared(extension.id, declared)
 
 
 def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Tell extensions what was said when their server is served, by their id. Raises ConfigurationError."""
+    """Configure extensions by id with options for serving. Raises ConfigurationError."""
     for id, values in given.items():
         if id not in installed:
             raise ConfigurationError(f"the server has no extension {id!r}; it has {', '.join(installed)}")
@@ -50,7 +50,7 @@ def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[st
         for name in values:
             if name not in known:
                 there = ", ".join(known) or "none"
-                raise ConfigurationError(f"extension {id} has no option {name!r} for serving; there are {there}")
+                raise ConfigurationError(f"extension {id} has no option {name!r} for serving; it has: {there}")
 
         try:
             installed[id].configure(values)
@@ -59,7 +59,7 @@ def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[st
 
 
 def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Options by the extension that has them; those that none has are left out. The first that has one gets it."""
+    """Group options by the first extension that has them. Unknown options are left out."""
     found: dict[str, dict[str, Any]] = {}
     if given:
         owners = {each.name: each.id for extension in reversed([*installed]) for each in serve_options_of(extension)}

@@ -1,8 +1,9 @@
-"""Streamable HTTP, 2025-03-26 to 2026-07-28 on one endpoint, as an ASGI application.
+"""Streamable HTTP from 2025-03-26 to 2026-07-28 on one endpoint, as an ASGI application, and an HTTP server for it.
 
-`app` guards the endpoint, `routes` serves what is beside it; `eras` tells the two eras apart, which `modern` and
-`legacy` answer; `sessions` and `resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are
-answers; `listener` runs it on our own connections.
+Start reading in `app`, which admits requests and chooses the era: `modern` or `legacy` answers, with a `reply` that is
+JSON or an event stream. `sessions`, `http_session` and `resumable_streams` are what legacy clients return to.
+`sharing`, `sealed_sessions` and `nodes` let several processes serve them. `routes` serves other paths. `listener`,
+`http1` and `exchange` are the HTTP server. Byte formats belong to `protocol/wire`, and WebSocket to `transports`.
 """
 
 from mcpd.server.http.app import HttpApp

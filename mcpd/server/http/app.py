@@ -1,8 +1,8 @@
-"""Streamable HTTP as an ASGI application: which requests are admitted to the endpoint; what is beside it is `routes`'.
+"""Streamable HTTP as an ASGI application: admits requests to the endpoint, and chooses the era that answers them.
 
-The checks come in this order: `Host` and `Origin`, credentials, method, `Accept` and `Content-Type`, size of the
-body, JSON. What follows is answered by the era that `eras` finds.
-Spec: 2026-07-28 and 2025-11-25 basic/transports.
+Checks are made in this order: `Host` and `Origin`, credentials, method, `Accept` and `Content-Type`, size of the body,
+JSON. Then `modern` or `legacy` answers. Requests to other paths go to `routes`.
+Spec: 2026-07-28 and 2025-11-25 basic/transports, 2026-07-28 basic/versioning.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcpd.protocol.jsonrpc import ABSENT, Batch, Failure, Message, Notification,
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.server.http.core import Backend, Companion, Core, Facts, HttpSettings, Identify
+from mcpd.server.http.core import AppStatus, Backend, Core, HttpSettings, Identify
 from mcpd.server.http.legacy import LegacyEndpoint
 from mcpd.server.http.modern import ModernEndpoint
 from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
@@ -39,30 +39,34 @@ if TYPE_CHECKING:
 
 
 Step: TypeAlias = Coroutine[Any, Any, Any]
-"""A part of the work on a request; it gives the next one, or None."""
+"""A part of the work on a request. It returns the next part, or None."""
 
 Other: TypeAlias = Notification | Response | Failure | list[Message | ProtocolError]
-"""What may be posted beside a request; the list is a batch."""
+"""A posted message that is not a request; a list is a batch."""
 
 
 class EraEndpoint(Protocol):
-    """How one era answers."""
+    """The endpoint of one era."""
 
     def post(self, request: HttpRequest, message: Request, /) -> Step:
-        """A POST of one request."""
+        """Answer the POST of a request."""
 
     def post_other(self, request: HttpRequest, message: Other, /) -> Step:
-        """A POST of anything else."""
+        """Answer the POST of another message."""
 
     def get(self, request: HttpRequest, /) -> Step:
-        """A GET: a client that wants to listen."""
+        """Answer a GET, with which a client opens an event stream."""
 
     def delete(self, request: HttpRequest, /) -> Step:
-        """A DELETE: a client that ends its session."""
+        """Answer a DELETE, with which a client ends its session."""
 
 
 class Eras:
-    """The endpoints of both eras. `named` has those that a request's `MCP-Protocol-Version` alone decides for."""
+    """The endpoints of both eras, and the choice between them, which is made once per request.
+
+    The body decides. A POST whose `MCP-Protocol-Version` names a modern version is compared with its body by the modern
+    endpoint; `named` maps these header values. A POST without that header is modern if its `_meta` names a version.
+    """
 
     def __init__(self, core: Core) -> None:
         self.legacy = LegacyEndpoint(core)
@@ -71,7 +75,7 @@ class Eras:
         self._only_modern = table.modern_requests()
 
     def of_request(self, request: HttpRequest, message: Request, body: bytes) -> EraEndpoint:
-        """For a request whose header names no modern version: by its `_meta`, or by a method that one era has."""
+        """Choose for a request whose header names no modern version: by its `_meta`, or by its method."""
         if b"protocolVersion" in body and has_envelope(message.params):
             return self._modern
         if message.method in self._only_modern and b"mcp-session-id" not in request.headers:
@@ -79,7 +83,7 @@ class Eras:
         return self.legacy
 
     def of_other(self, message: Other, body: bytes) -> EraEndpoint:
-        """The same for anything else: by the `_meta` of any of it."""
+        """Choose for another message: by the `_meta` of any part."""
         parts = message if isinstance(message, list) else [message]
         return self._modern if b"protocolVersion" in body and any(map(_has_envelope, parts)) else self.legacy
 
@@ -101,17 +105,17 @@ _Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
 
 
 class _HeaderCheck(NamedTuple):
-    """What is wrong with requests that have these headers: `refusal` by Host and Origin, `fault` of a POST."""
+    """The problem of requests with certain headers: `refusal` for Host and Origin, `fault` for the others of a POST."""
 
     refusal: Refusal | None
     fault: tuple[int, str] | None
 
 
 class HttpApp:
-    """The application: give it to any ASGI server, or to `listener.HttpListener`.
+    """The application, for any ASGI server or for `listener.HttpListener`.
 
-    `server` is what it serves, `bound` the host that is listened on. `identify` gives the sender of a request, where
-    something before this application authenticates.
+    `bound` is the host of the listening socket, "" if unknown. `identify` returns the sender of a request, if another
+    application authenticates before this one. Raises ConfigurationError for settings that contradict each other.
     """
 
     def __init__(
@@ -124,12 +128,12 @@ class HttpApp:
         identify: Identify | None = None,
     ) -> None:
         if not settings.path.startswith("/"):
-            raise ConfigurationError(f"path {settings.path!r}: write the endpoint's path from the root, such as /mcp")
+            raise ConfigurationError(f"path {settings.path!r}: write an absolute path, such as /mcp")
         self.settings = settings
 
         self.guard = Guard(access, bound)
         if identify is not None and access.authenticate is not None:
-            raise ConfigurationError("identify= and authenticate= both say who sends a request: give one of them")
+            raise ConfigurationError("identify= and authenticate= both name the sender of a request: use one of them")
         self._identify = identify
         self._authentication = self.guard.authentication
         if identify is not None:
@@ -143,36 +147,38 @@ class HttpApp:
         if protection is not None:
             protection.on_forget.append(self.forget)
         self._lifespan = server.lifespan
-        """Started and ended with the ASGI server's lifespan; without one the first call starts it."""
+        """Entered and exited with the ASGI server's lifespan; without one the first call enters it."""
         self._cors = Cors(access.origins)
 
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
-        """Where the endpoint is, first as it is told to people."""
+        """The paths of the endpoint, with and without a slash at the end; messages show the first."""
         self._eras = Eras(self.core)
         find_sender = None if self._authentication is None else partial(self._who, self._authentication)
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._eras.legacy.sessions
-        self.companion: Companion | None = None
-        """What is started and ended with it."""
+        self.on_start: Callable[[], object] | None = None
+        """Called in the event loop before the first request, and possibly again."""
+        self.on_stop: Callable[[], object] | None = None
+        """Called when the application ends."""
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
 
     # -- what the ASGI server calls ----------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, WebSocket, or life of the server. Spec: ASGI 3."""
+        """Answer one request, serve one WebSocket, or follow the server's lifespan. Spec: ASGI 3."""
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             request = HttpRequest(scope, receive, send, self.core.on_refused)
             step: Step | None = self._route(request)
             try:
                 while step is not None:
-                    # One after the other, not inside each other: a call that lasts keeps nothing of its way here.
+                    # One after the other, not nested: a long call keeps no frames of the earlier steps alive.
                     step = await step
             except ClientDisconnected:
                 pass
             finally:
-                request.charge = request.watch = None  # the server may keep the request as long as its connection
+                request.charge = request.watch = None  # the ASGI server may keep the request with its connection
 
             if began:
                 took = (perf_counter() - began) * 1000
@@ -193,16 +199,16 @@ class HttpApp:
             await self._live(receive, send)
 
     async def start(self) -> None:
-        """Serve from now on, also after `aclose`, in this event loop; safe to call again."""
+        """Serve in the running event loop, also after `aclose`. Safe to call again."""
         self._begin()
 
-        if self.companion is not None:
-            self.companion.start()
+        if self.on_start is not None:
+            self.on_start()
         if self.core.sharing is not None:
             await self.core.sharing.start()
 
     def _begin(self) -> None:
-        """Take clients again, and forget what belongs to an event loop that was closed without a shutdown."""
+        """Accept clients again, and drop the state of an event loop that was closed without a shutdown."""
         if self._loop is not None:
             self.core.is_draining = False
             if self._loop.is_closed():
@@ -234,7 +240,7 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, request: HttpRequest) -> Step:
-        """Decide by its head how a request is answered."""
+        """Decide by the headers how to answer a request."""
         check = self._check_headers(request)
         refusal = check.refusal
         if request.path not in self.paths:
@@ -250,7 +256,7 @@ class HttpApp:
 
         if self._authentication is not None:
             if self._known_by is not None:
-                # Most requests: their token came before. One that came twice is joined by a comma, and never known.
+                # Most requests: their token is cached. A header that came twice is joined by a comma, and not cached.
                 authorization = request.headers.get(b"authorization")
                 user = None if authorization is None else self._known_by(authorization)
                 if user is not None:
@@ -260,7 +266,7 @@ class HttpApp:
         return self._serve(request, check)
 
     def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
-        """The sender of a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+        """Return the sender of a request or its refusal; a coroutine if the authenticator is asynchronous."""
         path = "" if request.path in self.paths else request.path
         found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
         if self._identify is None or not isinstance(found, Principal):
@@ -268,13 +274,13 @@ class HttpApp:
         return authentication.call(_identified, (self._identify, request.scope))
 
     def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
-        """Answer a request whose sender is known, refuse it, or wait for the authenticator first."""
+        """Answer a request whose sender is known, refuse it, or await the authenticator first."""
         if isinstance(found, Principal):
             request.user = found
             return self._serve(request, check)
         if isinstance(found, Refusal):
             if self.guard.lets_in(found):
-                return self._serve(request, check)  # as nobody, who may use little
+                return self._serve(request, check)  # as an anonymous user with few permissions
             log.warning("Refused a request: %d", found.status)
             return request.refuse(found)
         return self._admit_later(request, check, found)
@@ -285,11 +291,11 @@ class HttpApp:
         return self._admit(request, check, await pending)
 
     def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
-        """Answer a request to the endpoint that was admitted."""
+        """Answer an admitted request to the endpoint."""
         if request.method == "POST":
             return self._post(request) if check.fault is None else request.fail_plainly(*check.fault)
         if request.method not in ("GET", "DELETE"):
-            text = f"{request.method[:20]} means nothing here.\n"
+            text = f"{request.method[:20]} is not supported here.\n"
             return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
         endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"), self._eras.legacy)
         return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
@@ -311,20 +317,20 @@ class HttpApp:
         return None
 
     def _check_headers(self, request: HttpRequest) -> _HeaderCheck:
-        """Check the headers that need nothing else. Most clients send the same each time: the result is cached."""
+        """Check the headers. Most clients send the same ones each time, so the result is cached."""
         get = request.headers.get
         key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
         check = self._checked.get(key)
         if check is None:
             fault: tuple[int, str] | None = None
             if not request.accepts_both:
-                fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
+                fault = 406, "Not acceptable: Accept must include application/json and text/event-stream"
             elif not request.has_json:
-                wanted = "send Content-Type: application/json, and the body in UTF-8 and not compressed"
+                wanted = "send Content-Type: application/json, with a body in UTF-8 that is not compressed"
                 fault = 415, f"Unsupported media type: {wanted}"
             refusal = self.guard.check_source(request.header(b"host"), request.header(b"origin"))
             check = _HeaderCheck(refusal, fault)
-            if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # anybody may send them, and long ones
+            if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # clients control the size of the cache
                 if len(self._checked) >= _MOST_CHECKED:
                     self._checked.clear()
                 self._checked[key] = check
@@ -334,8 +340,8 @@ class HttpApp:
     # -- the endpoint ------------------------------------------------------------------------
 
     async def _post(self, request: HttpRequest) -> Step:
-        """Read and decode a message; gives the next step, which answers it."""
-        forgotten = self.core.forgotten
+        """Read and decode a message. Returns the step that answers it."""
+        admitted_at = self.core.revocations
         try:
             body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
             if not body.isascii():
@@ -346,9 +352,9 @@ class HttpApp:
         except ProtocolError as error:
             return request.fail(400, error, error.request_id)
 
-        if forgotten is not self.core.forgotten and forgotten.has(request.user):
-            # Let in before, with a body that came after: it might listen for as long as the token lasts.
-            return request.refuse(self.core.deny(request, AccessDenied("Say again who you are", error="invalid_token")))
+        if admitted_at is not self.core.revocations and admitted_at.was_revoked(request.user):
+            # Revoked before the body arrived: the request could otherwise listen as long as the token is valid.
+            return request.refuse(self.core.deny(request, AccessDenied("Authenticate again", error="invalid_token")))
 
         watch_post = self.core.watch_post
         endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
@@ -368,51 +374,51 @@ class HttpApp:
 
     @property
     def connections(self) -> list[ServerConnection]:
-        """Everything that may have calls running."""
+        """All connections that may have running calls."""
         return [*self.core.open, *(session.connection for session in self.sessions)]
 
     @property
     def endings(self) -> Iterable[Ending]:
-        """Those connections, and the routes."""
+        """The connections and the routes, which end gracefully."""
         return [*self.connections, self.routes]
 
-    def facts(self) -> Facts:
-        """What is open here, and how the backplane is."""
+    def status(self) -> AppStatus:
+        """Return the number of open streams, and the state of the backplane."""
         sharing = self.core.sharing
         if sharing is None or not sharing.is_shared:
-            return Facts(self.core.keep_alive.streams, None)
-        return Facts(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
+            return AppStatus(self.core.keep_alive.streams, None)
+        return AppStatus(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
 
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
     ) -> Endpoint:
-        """Who may connect by WebSocket on the same port: those who may use the endpoint."""
+        """Return the WebSocket endpoint on the same port, which admits the same clients."""
         return Endpoint(accept, self.guard, limits, (*self.paths, "/"), connection_limit, self.core.on_refused)
 
     def refused(self, status: int) -> None:
-        """Something was refused before it was a request here."""
+        """Count a refusal that was sent before the application received the request."""
         if self.core.on_refused is not None:
             self.core.on_refused(str(status))
 
     def drain(self) -> None:
-        """Begin no more sessions, and say so at /readyz; what runs goes on."""
+        """Refuse new sessions, and report it at /readyz. Running calls continue."""
         self.core.is_draining = True
 
-    def forget(self, is_meant: Callable[[Principal], bool]) -> None:
-        """End the sessions, streams and WebSockets of these principals."""
-        self.core.forgotten = self.core.forgotten.add(is_meant)
+    def forget(self, matches: Callable[[Principal], bool]) -> None:
+        """End the sessions, streams and WebSockets of the principals for which `matches` returns True."""
+        self.core.revocations = self.core.revocations.add(matches)
         for session in self.sessions:
-            if is_meant(session.user):
+            if matches(session.user):
                 self.sessions.end(session)
         for connection, user in list(self.core.listening.items()):
-            if is_meant(user):
+            if matches(user):
                 connection.end_subscriptions()
         for channel in list(self.core.sockets):
-            if is_meant(channel.origin().user):
+            if matches(channel.origin().user):
                 self.core.spawn(channel.aclose("token revoked"))
 
     def end_streams(self) -> None:
-        """End what has no end of its own: subscriptions, streams that listen, WebSockets. Calls get their answers."""
+        """End subscriptions, GET streams and WebSockets, which would never end on their own. Calls are answered."""
         for connection in self.connections:
             connection.end_subscriptions()
         for session in self.sessions:
@@ -423,7 +429,7 @@ class HttpApp:
             self.core.spawn(_end_socket(*self.core.sockets.popitem()))
 
     async def aclose(self, grace: float = 0) -> None:
-        """End everything: calls and routes get `grace` seconds, subscriptions their result, the rest just ends."""
+        """End everything: calls and routes have `grace` seconds, and subscriptions receive their result."""
         self.drain()
         ending = self.endings
         await asyncio.gather(*(running.finish(grace) for running in ending))
@@ -434,18 +440,18 @@ class HttpApp:
         await self.core.settle()
         if self.core.sharing is not None:
             await self.core.sharing.aclose()
-        if self.companion is not None:
-            self.companion.stop()
+        if self.on_stop is not None:
+            self.on_stop()
 
 
 async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
-    """Take no more requests on a WebSocket, and close it when those that run are answered."""
+    """Accept no more requests on a WebSocket, and close it when the running ones are answered."""
     await connection.finish(None)
     await channel.aclose("the server is shutting down")
 
 
 def _check_utf8(body: bytes) -> None:
-    """Raise ParseError for what is no UTF-8 (S25-026, S26-043): parts that are passed on undecoded would hide it."""
+    """Raise ParseError unless a body is UTF-8 (S25-026, S26-043): parts that stay undecoded would hide the fault."""
     try:
         str(body, "utf-8")
     except UnicodeDecodeError as error:
@@ -453,7 +459,7 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _identified(asked: tuple[Identify, Scope]) -> object:
-    """The principal that an application's `identify` gives."""
+    """Return the principal that `identify` names."""
     identify, scope = asked
     who = identify(scope)
     if isinstance(who, str) or who is None:

@@ -1,4 +1,4 @@
-"""What the modules of the HTTP package share: the server behind it, the settings, and what is open."""
+"""The settings of HTTP, the server behind the endpoint, and its open connections: shared by the other modules."""
 
 from __future__ import annotations
 
@@ -31,46 +31,51 @@ if TYPE_CHECKING:
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.backplane.node import ListDigest
+    from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.dispatcher.observing import PostFrames
-    from mcpd.server.http.sharing import Changing, Sharing
+    from mcpd.server.http.sharing import Sharing
 
 
-class Forgotten:
-    """A moment. Moments hold those after them and none before, so that what nobody asks about any more is gone."""
+class RevocationPoint:
+    """A point in time, from which a linked list leads to later revocations.
 
-    __slots__ = ("_is_meant", "following")
+    A request holds the point at which it was admitted. Earlier points are not referenced, so they need no cleaning.
+    """
+
+    __slots__ = ("_matches", "following")
 
     def __init__(self) -> None:
-        self._is_meant: Callable[[Principal], bool] | None = None
-        self.following: Forgotten | None = None
+        self._matches: Callable[[Principal], bool] | None = None
+        self.following: RevocationPoint | None = None
 
-    def add(self, is_meant: Callable[[Principal], bool]) -> Forgotten:
-        """Forget these principals now; gives the moment after that."""
-        self._is_meant, self.following = is_meant, Forgotten()
+    def add(self, matches: Callable[[Principal], bool]) -> RevocationPoint:
+        """Revoke the principals for which `matches` returns True. Returns the point after that."""
+        self._matches, self.following = matches, RevocationPoint()
         return self.following
 
-    def has(self, user: Principal) -> bool:
-        """Whether this one was forgotten since."""
-        moment: Forgotten | None = self
-        while moment is not None and moment._is_meant is not None:
-            if moment._is_meant(user):
+    def was_revoked(self, user: Principal) -> bool:
+        """Whether a principal was revoked after this point."""
+        point: RevocationPoint | None = self
+        while point is not None and point._matches is not None:
+            if point._matches(user):
                 return True
-            moment = moment.following
+            point = point.following
         return False
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
-    """How HTTP is served. Times are in seconds.
+    """How HTTP is served. Times are in seconds, sizes in bytes.
 
-    `path` is the endpoint's. `stateless` keeps no sessions: each request of an older client stands alone, so
-    nothing can be asked of it, and it cannot listen. A session ends when nothing came for `session_idle_timeout`
-    (0: never); of more than `max_sessions` the one that was idle longest ends. `keep_alive_interval` is how
-    often a quiet stream says that it is there, and after which a call that takes longer becomes one (0: never).
-    `max_stored_events` and `max_stored_bytes` are what a session keeps for clients that lost the connection,
-    which are to come back after `retry_ms`. A connection is closed when its request does not come within
-    `head_timeout` and `body_timeout`, when none came for `idle_timeout`, or when its client took nothing of what
-    is written to it for `write_timeout` (0: never).
+    `path` is the path of the endpoint. With `stateless` the endpoint keeps no sessions: each request of an older client
+    is independent, so the server cannot send it requests or change notifications. A session ends if no request comes
+    for `session_idle_timeout` (0: never). Above `max_sessions` the session that was idle longest ends.
+
+    `keep_alive_interval` is the time after which a quiet event stream sends a comment, and a running call starts one
+    (0: never). `max_stored_events` and `max_stored_bytes` limit what a session stores for clients that have lost the
+    connection, which should return after `retry_ms` milliseconds. A connection is closed if a request does not arrive
+    within `head_timeout` and `body_timeout`, if no request arrives for `idle_timeout`, or if the client reads
+    nothing for `write_timeout` (0: never).
     """
 
     path: str = "/mcp"
@@ -89,86 +94,71 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     write_timeout: float = 60.0
     max_connections: int = 10_000
     event_store: Callable[[str], EventStore] | None = None
-    """Makes what keeps the events of a session, by its id; None for the memory of this process."""
+    """Returns the store for the events of a session, by its id; None for the memory of this process."""
     backplane: str | Backplane | None = None
-    """What processes that serve the same clients share, or its URL; None for one alone."""
+    """The backplane of several processes that serve the same clients, or its URL; None for a single process."""
     strict_ready: bool = False
-    """Whether `/readyz` says 503 while the backplane is away, which all processes lose at once."""
+    """Whether `/readyz` returns 503 while the backplane is away. All processes usually lose it at the same time."""
     routes: Sequence[Route] = ()
-    """What is served beside the endpoint, before the routes of the server."""
+    """Routes besides the endpoint. They take precedence over the routes of the server."""
     server_card: Literal["auto", "public", "never"] = "auto"
-    """Who may read the Server Card: auto asks for what the endpoint asks for, public tells everybody."""
+    """Access to the Server Card: auto requires the credentials of the endpoint, public requires none."""
     public_url: str = ""
-    """The endpoint's URL for the Server Card; empty for what a request was made to."""
+    """The endpoint's URL for the Server Card; by default the URL of the request."""
 
 
-class Facts(NamedTuple):
-    """What an application knows of itself now, for who watches it."""
+class AppStatus(NamedTuple):
+    """The state of an application, for metrics and `mcpd status`."""
 
     streams: int
-    """The event streams that are open."""
+    """Open event streams."""
     backplane: str | None
-    """None without one that others share; "" if it is well, else what is wrong with it."""
+    """None without a shared backplane, "" if it can be reached, otherwise the problem."""
     refused: int = 0
-    """What came over it and was forged, too old, or said twice."""
+    """Messages of the backplane that were forged, too old or repeated."""
     dropped: int = 0
-    """What was for other processes and could not be said."""
-
-
-class Companion(Protocol):
-    """What lives as long as an application."""
-
-    def start(self) -> None:
-        """In the event loop, before the first request. Safe to call again."""
-
-    def stop(self) -> None:
-        """The application ends. Safe to call twice."""
-
-
-class Connect(Protocol):
-    """The server: gives a channel its connection."""
-
-    def __call__(self, channel: Channel, opening: Opening) -> ServerConnection: ...
+    """Messages to other processes that could not be sent."""
 
 
 class ServerLifespan(Protocol):
-    """What the server behind an application opens before its first call, see `server.lifespan`."""
+    """The lifespan of the server behind an application, see `server.lifespan`."""
 
     def hold(self, holder: object) -> None:
-        """Keep it open until `holder` lets go of it."""
+        """Keep it open until `holder` calls `let_go`."""
 
     @property
     def value(self) -> Any:
-        """What it gave, while it is open."""
+        """The value of the context manager while it is open."""
 
     async def open(self) -> None:
-        """Start it. Raises ConfigurationError if that fails."""
+        """Enter it. Raises ConfigurationError if that fails."""
 
     async def let_go(self, holder: object) -> None:
-        """End it, if nobody else holds it."""
+        """Exit it, unless it has another holder."""
 
 
 class ToolHiding(Protocol):
-    """What a server hides from some of those who ask."""
+    """The visibility rules of a server."""
 
     @property
     def has_rules(self) -> bool:
-        """Whether there is anything that only some may see."""
+        """Whether some entries are hidden from some clients."""
 
     def denied_in(self, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
-        """Why a batch is denied to who sent it, before anything of it runs; None if it is not."""
+        """Return why the sender may not send this batch, before any part of it runs; None if it may."""
 
     async def hides_tool(self, call: Call, connection: Any) -> bool:
-        """Whether the tool of a call does not exist for whoever sent it."""
+        """Whether the tool of a call is hidden from its sender."""
 
 
 class Backend(NamedTuple):
-    """The server behind an application. `mirrors` gives the mirrored arguments of a tool; `routes` may become more.
+    """The server behind an application.
 
-    Of its `observers`, those that hear of frames hear of the bodies of requests and answers too.
+    `connect` creates the connection of a channel. `mirrors` returns the arguments of a tool that headers repeat.
+    `routes` may grow while the application runs.
     """
 
-    connect: Connect
+    connect: Callable[[Channel, Opening], ServerConnection]
     mirrors: Callable[[str], Sequence[Mirror]]
     lifespan: ServerLifespan | None = None
     observers: Sequence[Observer] = ()
@@ -176,16 +166,16 @@ class Backend(NamedTuple):
     identity: Implementation | None = None
     hiding: ToolHiding | None = None
     keys: StateKeys | None = None
-    changing: Changing | None = None
+    announcer: Announcer | None = None
     list_digest: ListDigest | None = None
 
 
 Identify = Callable[[Scope], str | Principal | None]
-"""Gives the sender of a request, for applications that authenticate by themselves; None for an anonymous one."""
+"""Returns the sender of a request, for applications that authenticate on their own; None for an anonymous one."""
 
 
 class Core:
-    """The server behind the endpoint, and all that is open now."""
+    """The server behind the endpoint, and everything that is open."""
 
     def __init__(
         self,
@@ -202,7 +192,7 @@ class Core:
         self.settings = settings
         self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
         self.sharing: Sharing | None = None
-        """What makes this one node of several."""
+        """The connection to other processes of the service; None for a single process."""
         if settings.backplane is not None or server.keys:
             from mcpd.server.http.sharing import make_sharing
 
@@ -211,23 +201,23 @@ class Core:
                 settings.backplane,
                 server.keys or StateKeys(),
                 name,
-                server.changing,
+                server.announcer,
                 server.observers,
                 server.list_digest,
             )
         self.open: set[ServerConnection] = set()
-        """The connections of requests that stand alone, while they are answered."""
+        """The connections of requests without a session, while they are answered."""
         self.sockets: dict[Channel, ServerConnection] = {}
-        """The WebSockets that came through the ASGI server, with their connections."""
+        """The WebSockets that an ASGI server has accepted, with their connections."""
         self.listening: dict[ServerConnection, Principal] = {}
-        """The connections that subscribe in 2026-07-28, with who they belong to."""
-        self.forgotten = Forgotten()
-        """Now, as far as principals are forgotten."""
+        """The connections with a subscription of 2026-07-28, with their principals."""
+        self.revocations = RevocationPoint()
+        """The point after the last revocation."""
         self.is_draining = False
         self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], PostFrames] | None = None
-        """Makes what tells observers of the frames of one POST; None if none of them hears of frames."""
+        """Creates the reporter of the frames of one POST; None unless an observer receives frames."""
         self.on_refused: Callable[[str], object] | None = None
-        """Hears of each refusal, by its status or code; None if nobody counts them."""
+        """Counts a refusal by its status or code; None unless an observer counts them."""
         if server.observers:
             from mcpd.server.dispatcher.observing import (  # few servers need it: it costs start-up
                 PostFrames,
@@ -248,7 +238,7 @@ class Core:
         task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait up to a second for what runs in the background."""
+        """Wait up to a second for background work to end."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
 
@@ -260,24 +250,24 @@ class Core:
         is_stateless: bool = False,
         subscribes: bool = True,
     ) -> Opening:
-        """How a connection for this request begins: who its client is, and where."""
-        client = request.scope.get("client")  # as `request.peer`, without a call: made for every modern request
+        """Return what is known about the connection of a request: the client and its address."""
+        client = request.scope.get("client")
         return Opening(version, self.principal(request), client[0] if client else "", is_stateless, subscribes)
 
     def owner(self, request: HttpRequest) -> str:
-        """The client of a request, for shares of what is limited."""
+        """Return the client of a request, for per-client limits."""
         return client_of(request.peer, self.principal(request))
 
     def principal(self, request: HttpRequest) -> str:
-        """The sender's id, which reveals nothing of its credentials; empty for an anonymous one."""
+        """Return the sender's id, which does not reveal its credentials; empty for an anonymous sender."""
         if self._knows_users:
             return request.user.id
-        # Without an authenticator credentials may still be checked before us, or in a tool: they tell users apart.
+        # Without an authenticator, a proxy or a tool may still check credentials: they distinguish users.
         authorization = request.headers.get(b"authorization")
         return "" if authorization is None else _digest(authorization)
 
     def deny(self, request: HttpRequest, denied: AccessDenied) -> Refusal:
-        """The answer to a request that was let in, and lacks something for what it asks."""
+        """Return the response to an admitted request that lacks a permission."""
         from mcpd.transports.authentication import refusal_of  # few requests are denied
 
         refusal = refusal_of(self.protection, denied, request.user)
@@ -285,7 +275,7 @@ class Core:
 
 
 def _digest(data: bytes) -> str:
-    # Not the credential itself: what holds this lives long, and may end up in somebody's debugger.
+    # Not the credential itself: sessions live long, and their ids may appear in a debugger.
     return sha256(data).hexdigest()
 
 
@@ -303,20 +293,20 @@ _STATUS = {-32700: 400, -32600: 400, -32601: 404, -32020: 400, -32021: 400, -320
 
 
 def is_error(answer: bytes) -> bool:
-    """Whether an answer of ours is an error answer."""
+    """Whether a response of the server is an error response."""
     return answer.startswith(_ERROR)
 
 
 def status_of(answer: bytes | None) -> int:
-    """The HTTP status of an answer in 2026-07-28."""
+    """Return the HTTP status of a response in 2026-07-28."""
     if answer is None or not answer.startswith(_ERROR):
         return 200
     return status_for(_decode_failed(answer).error.code)
 
 
 def status_for(code: int) -> int:
-    """The HTTP status of an error in 2026-07-28: 400 and 404 where the specification says so, else 200.
+    """Return the HTTP status of an error in 2026-07-28: 400 or 404 for the codes in the specification, otherwise 200.
 
-    Wrong params, above all, have no status of their own.
+    Invalid params, for example, have no status of their own.
     """
     return _STATUS.get(code, 200)

@@ -1,4 +1,8 @@
-"""The HTTP response that carries an event stream; all that waits is written in one piece."""
+"""The HTTP response that carries an event stream, its queue, and the timer that keeps quiet streams alive.
+
+Senders put data into a queue and continue. A task that exists only while data waits passes it to the ASGI server, so
+that an idle client costs no task.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ _MOST_WAITING = 64 * 1024 * 1024
 
 
 class Outbox(ABC):
-    """The queue of one client. A subclass writes it, in `_hand_on`; `close` drops it.
+    """The queue of data for one client. A subclass writes it in `_hand_on`; `close` drops it.
 
-    A tool that waits in `drain` may hold a thread: if the client takes nothing for `write_timeout` seconds meanwhile,
+    A tool that waits in `drain` may hold a thread. If the client reads nothing for `write_timeout` seconds meanwhile,
     the queue closes (0: never).
     """
 
@@ -39,22 +43,22 @@ class Outbox(ABC):
 
     @property
     def is_congested(self) -> bool:
-        """More waits than a client that reads would leave waiting."""
+        """Whether more data waits than a client that reads would leave."""
         return self._waiting_bytes > _HIGH_WATER
 
     async def drain(self) -> None:
-        """Wait until the client has taken most of what waits, or is gone."""
+        """Wait until the client has read most of the data, or has left."""
         while self.is_open and self.is_congested:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
             if self._write_timeout <= 0:
                 await asyncio.shield(self._drained)
             elif not (await asyncio.wait([self._drained], timeout=self._write_timeout))[0] and self.is_open:
-                log.info("A client took nothing of what waits for it for %g s: its stream ends", self._write_timeout)
+                log.info("A client read nothing of its stream for %g s: the stream ends", self._write_timeout)
                 self.close()
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Drop the waiting data, and write nothing more."""
         self.is_open = False
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -63,16 +67,16 @@ class Outbox(ABC):
         if self._writer is not None:
             self._writer.cancel()
 
-    # -- for what writes ---------------------------------------------------------------------
+    # -- for subclasses ----------------------------------------------------------------------
 
     def _put(self, data: bytes) -> None:
         if self._waiting_bytes > _MOST_WAITING:
-            self.close()  # it does not read, and could hold any amount of memory
+            self.close()  # the client does not read, and could fill the memory
             return
 
         self._waiting_bytes += len(data)
         if self._waiting_bytes > SMALL and not self._count():
-            self.close()  # there is no memory left for what it does not read
+            self.close()  # the memory budget is used up
             return
 
         self._waiting.append(data)
@@ -80,7 +84,7 @@ class Outbox(ABC):
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def _count(self) -> bool:
-        """Take of the budget what waits; False if that is not to be had."""
+        """Charge the waiting data to the memory budget. Returns False if it is used up."""
         if self._waiting_bytes <= SMALL:
             self._charge = None
             return True
@@ -90,10 +94,10 @@ class Outbox(ABC):
 
     @abstractmethod
     async def _hand_on(self) -> None:
-        """Write all that waits, and say so by `_taken`."""
+        """Write the waiting data, and report it by `_taken`."""
 
     def _taken(self, waiting_bytes: int) -> None:
-        """The server has taken something; so much waits still."""
+        """The server has taken data; `waiting_bytes` are left."""
         self._waiting_bytes = waiting_bytes
         if self._charge is not None:
             self._count()
@@ -103,7 +107,7 @@ class Outbox(ABC):
         try:
             await self._hand_on()
         except Exception:
-            # Whatever a server raises when it cannot send: for us the client is gone.
+            # Whatever an ASGI server raises when it cannot send: the client has left.
             self._writer = None
             self.close()
         finally:
@@ -117,7 +121,7 @@ class Outbox(ABC):
 
 HEADERS: tuple[Header, ...] = (
     EVENT_STREAM,
-    # no-transform: a proxy that compresses would hold events back. X-Accel-Buffering says the same to nginx.
+    # no-transform: a proxy that compresses would delay events. X-Accel-Buffering has the same effect in nginx.
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
@@ -125,7 +129,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class EventStreamResponse(Outbox):
-    """The body of one answer. `close` is for a client that is gone, `end` for a stream that is complete."""
+    """The body of one response. `close` is for a client that has left, `end` for a stream that is complete."""
 
     __slots__ = ("_is_ending", "_request", "_send", "is_quiet")
 
@@ -137,41 +141,41 @@ class EventStreamResponse(Outbox):
         self._send: Send | None = None
         self._is_ending = False
         self.is_quiet = False
-        """Nothing was pushed since this was last set."""
+        """Nothing was pushed since the last call of `keep_alive`."""
 
     def push(self, data: bytes) -> None:
-        """Queue the bytes of an event, or nothing to have the stream begin.
+        """Queue the bytes of an event, or b"" to begin the stream.
 
-        A client that does not read its stream is disconnected; it can resume what it missed on another connection.
+        A client that does not read its stream is disconnected; it can resume on another connection.
         """
         if self.is_open and not self._is_ending:
             self.is_quiet = False
             self._put(data)
 
     def keep_alive(self) -> None:
-        """Push a comment if nothing else was pushed since the last time."""
+        """Push a comment if nothing was pushed since the last call."""
         if self.is_quiet and not self._waiting:
             self.push(KEEP_ALIVE)
         self.is_quiet = True
 
     async def end(self, last: Iterable[bytes] = ()) -> None:
-        """Write what waits and `last`, and complete the answer. Nothing can be pushed after it."""
+        """Write the waiting data and `last`, and complete the response. Nothing can be pushed afterwards."""
         if self.is_open and not self._is_ending:
             self._waiting.extend(last)
             self._is_ending = True
             if self._writer is None:
                 await self._write()
         if self._writer is not None:
-            # Not cancelled with the task that waits here: the client would see half an event.
+            # Not cancelled with the task that waits here: the client would receive half an event.
             await asyncio.wait([self._writer])
 
     async def _hand_on(self) -> None:
-        """Hand on all that waits, then if the stream is ending complete it."""
+        """Write the waiting data, and complete the response if the stream is ending."""
         if self._send is None:
             self._send = await self._request.begin(HEADERS)
 
         while True:
-            # Even if there is nothing yet: some servers hold the head back until something of the body comes.
+            # Even without data: some servers send the head only with the first part of the body.
             body = b"".join(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
             self._waiting.clear()
             is_last = self._is_ending
@@ -179,7 +183,7 @@ class EventStreamResponse(Outbox):
                 body = await self._send_pieces(body)
             await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
-            # What is being written counts as waiting until the server has taken it.
+            # Data counts as waiting until the server has taken it.
             self._taken(sum(map(len, self._waiting)))
             if is_last:
                 self.is_open = False
@@ -188,7 +192,7 @@ class EventStreamResponse(Outbox):
                 return
 
     async def _send_pieces(self, body: bytes) -> bytes:
-        """Send all but the last piece of a large body: an ASGI server does not tell how much of one piece was taken."""
+        """Send all but the last piece of a large body: an ASGI server does not report how much of a piece was taken."""
         assert self._send is not None
         last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, last, _PIECE_BYTES):
@@ -199,20 +203,20 @@ class EventStreamResponse(Outbox):
 
 
 class _Member(Protocol):
-    """What lasts: a reply or an event stream."""
+    """A reply or an event stream."""
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is an event stream: a reply becomes one once something is said before the answer."""
+        """Whether it is an event stream. A reply becomes one when a message precedes its response."""
 
     def keep_alive(self) -> None:
-        """An interval has passed: send a comment if nothing else was sent meanwhile."""
+        """Send a comment if nothing was sent in the last interval."""
 
 
 class KeepAlive:
-    """Every `interval` seconds each member is asked to send a comment if it was quiet (0: never).
+    """One timer for all open streams: every `interval` seconds each quiet stream sends a comment (0: never).
 
-    `write_timeout` is for how many seconds a client may take nothing while a tool waits for it (0: for ever).
+    `write_timeout` is the number of seconds for which a client may read nothing while a tool waits (0: no limit).
     """
 
     def __init__(self, interval: float, write_timeout: float = 0) -> None:
@@ -222,18 +226,18 @@ class KeepAlive:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, member: _Member) -> None:
-        """From now on `keep_alive` is called on it, once in each interval."""
+        """Call `keep_alive` on a member once in each interval."""
         self._members.add(member)
         if self._timer is None and self._interval > 0:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
 
     def discard(self, member: _Member) -> None:
-        """It has ended."""
+        """Remove a member that has ended."""
         self._members.discard(member)
 
     @property
     def streams(self) -> int:
-        """How many event streams are open; counted when it is asked."""
+        """The number of open event streams."""
         return sum(member.is_stream for member in self._members)
 
     def _tick(self) -> None:
@@ -244,7 +248,7 @@ class KeepAlive:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
 
     def stop(self) -> None:
-        """Call it on none of them any more."""
+        """Remove all members."""
         self._members.clear()
         if self._timer is not None:
             self._timer.cancel()

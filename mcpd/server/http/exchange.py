@@ -1,6 +1,7 @@
-"""One request on a connection of ours, and its answer: the `receive` and `send` of ASGI.
+"""One request on a connection of our HTTP server, and its response: the `receive` and `send` of ASGI.
 
-`Exchange` writes heads and bodies as HTTP/1.1; when and where it is answered is its connection's, in `http1`.
+`Exchange` writes heads and bodies as HTTP/1.1. Its connection, in `http1`, decides when. Here are also the rules of
+HTTP/1.1 for the end of a request, and `Application`, the interface of applications that the server runs.
 Spec: ASGI 3, RFC 9112.
 """
 
@@ -25,30 +26,30 @@ from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 
 class Application(Protocol):
-    """An ASGI application, with what its listener has to know of it."""
+    """An ASGI application as its listener sees it: `app.HttpApp` with an MCP endpoint, or `pages.PageApp`."""
 
     settings: HttpSettings
 
     async def start(self) -> None:
-        """Begin: its listener listens, and nobody was answered yet."""
+        """Start, after the listener has bound its sockets and before the first request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. Spec: ASGI 3."""
+        """Answer one request. Spec: ASGI 3."""
 
     def refused(self, status: int) -> None:
-        """Something was refused before it was a request here."""
+        """Count a refusal that was sent before the application received the request."""
 
     @property
     def endings(self) -> Iterable[Ending]:
-        """All that may have work running, which gets the time to be answered."""
+        """Everything with running work, which gets time to end."""
 
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
     ) -> Endpoint:
-        """Who may connect by WebSocket on the same port; `accept` is what the listener was given."""
+        """Return the WebSocket endpoint on the same port; `accept` creates the connection of a channel."""
 
     def drain(self) -> None:
-        """Begin nothing new; what runs goes on."""
+        """Start nothing new; running work continues."""
 
     async def aclose(self) -> None:
         """End everything."""
@@ -58,13 +59,13 @@ STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".enc
 
 
 def wishes_for_websocket(fields: dict[bytes, bytes]) -> bool:
-    """Whether a head asks for a WebSocket."""
+    """Whether the headers request a WebSocket."""
     named = [token.strip() for token in fields.get(b"connection", b"").lower().split(b",")]
     return b"upgrade" in named and fields.get(b"upgrade", b"").lower() == b"websocket"
 
 
 def without_upgrade(method: bytes, url: bytes, version: str, headers: list[Header]) -> bytes:
-    """A head without the wish for another protocol."""
+    """Return a head without the request for another protocol."""
     kept = []
     for name, value in headers:
         if name == b"connection":
@@ -76,34 +77,34 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: list[Heade
 
 
 def head_bytes(method: bytes, url: bytes, version: str, headers: list[Header]) -> bytes:
-    """The bytes of a head."""
+    """Return the bytes of a head."""
     lines = [b"%b: %b\r\n" % header for header in headers]
     return b"".join((b"%b %b HTTP/%b\r\n" % (method, url, version.encode()), *lines, b"\r\n"))
 
 
 def least_size(method: bytes, url: bytes, headers: list[Header]) -> int:
-    """The bytes that such a head takes at least: without blanks round the values."""
+    """Return the least size of a head in bytes, without spaces around the values."""
     line = len(method) + len(url) + len("  HTTP/1.1\r\n")
     return line + sum(len(name) + len(value) + len(":\r\n") for name, value in headers) + len("\r\n")
 
 
 def bad_framing(headers: list[Header], version: str) -> Refusal | None:
-    """Why a request that names a transfer coding cannot be read: only `chunked` is known here.
+    """Return the refusal of a request with a transfer coding, unless the coding is `chunked`.
 
-    A proxy before us may read another coding differently, and find another request behind this one. Spec: RFC
-    9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
+    A proxy may decode another coding differently, and see another request after this one. Spec: RFC 9112 6.1: an
+    unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has no codings; 6.3: no Content-Length beside it.
     """
     codings = b",".join(value for name, value in headers if name == b"transfer-encoding").lower()
     named = [coding.strip(b" \t") for coding in codings.split(b",")]
     if version != "1.1" or any(name == b"content-length" for name, _ in headers):
-        return Refusal(400, "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n")
+        return Refusal(400, "Transfer-Encoding requires HTTP/1.1, and excludes Content-Length.\n")
     if any(coding != b"chunked" for coding in named):
         return Refusal(501, "Only the transfer coding chunked is supported.\n")
     return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
 
 
 def refusal_bytes(refusal: Refusal, headers: Iterable[Header]) -> bytes:
-    """A refusal of a request with these headers, as far as they came; the connection ends after it."""
+    """Return the response that refuses a request and ends the connection; `headers` are those received so far."""
     accept = b",".join(value for name, value in headers if name == b"accept")
     kind, body = refusal.body(accept.decode("latin-1"))
     fields = {
@@ -117,7 +118,7 @@ def refusal_bytes(refusal: Refusal, headers: Iterable[Header]) -> bytes:
 
 
 def address_of(found: Any) -> tuple[str, int | None] | None:
-    """The address of a socket, as scopes have it."""
+    """Return the address of a socket in the form of ASGI scopes."""
     if isinstance(found, tuple):
         return str(found[0]), int(found[1])
     return (found, None) if found and isinstance(found, str) else None
@@ -126,7 +127,7 @@ def address_of(found: Any) -> tuple[str, int | None] | None:
 log = logging.getLogger("mcpd.http")
 
 _MOST_JOINED = 64 * 1024
-"""A larger body is written apart from its head: a copy of it would cost more than a second write."""
+"""Bytes from which a body is written separately from its head, because a copy would cost more than a second write."""
 _NO_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]')
 _NO_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close"))
@@ -139,20 +140,20 @@ class HttpState:
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[Any] = CountedConnections(self.connection_limit)
         self.context = copy_context()
-        """Each request begins in a copy of it, so that none sees the variables of another."""
+        """Each request starts in a copy of this context, so that none sees the context variables of another."""
         self.tasks: set[asyncio.Task[None]] = set()
-        """Those of requests that are answered."""
+        """The tasks that answer requests."""
         self.is_draining = False
-        """Each connection ends with its next answer."""
+        """Each connection ends with its next response."""
         self.lingering: set[asyncio.Protocol] = set()
-        """Those on which a request may be on its way, while it is draining."""
+        """While draining: the connections on which another request may arrive."""
         self.settled = asyncio.Event()
-        """None of them is left."""
+        """Set when `lingering` becomes empty."""
         self._second = 0
         self._date = b""
 
     def date(self) -> bytes:
-        """The header `Date`, made once a second."""
+        """Return the header `Date`, which is created once a second."""
         now = int(time.time())
         if now != self._second:
             self._second, self._date = now, b"date: " + formatdate(now, usegmt=True).encode() + b"\r\n"
@@ -167,20 +168,20 @@ class Connection(Protocol):
     paused: asyncio.Event | None
 
     def write(self, data: bytes) -> None:
-        """Write a part of an answer."""
+        """Write a part of a response."""
 
     def answered(self, exchange: Exchange) -> None:
-        """This one's answer is complete."""
+        """The response of an exchange is complete."""
 
     def close(self) -> None:
-        """Close after what was written."""
+        """Close after the written data was sent."""
 
     def resume_reading(self) -> None:
-        """Go on reading: the application takes what comes."""
+        """Continue to read: the application consumes the body."""
 
 
 class Exchange:
-    """One request and its answer: what ASGI calls `receive` and `send`."""
+    """One request and its response, with the `receive` and `send` of ASGI."""
 
     def __init__(
         self, connection: Connection, scope: dict[str, Any], *, keep_alive: bool, waits_to_continue: bool
@@ -191,24 +192,24 @@ class Exchange:
         self.waits_to_continue = waits_to_continue
         """The client sends its body only after `100 Continue` (RFC 9110 10.1.1)."""
         self.body = bytearray()
-        """What came of the body, and was not received yet."""
+        """The part of the body that the application has not received yet."""
         self.more_body = True
         self.is_gone = False
-        """The client has left, or is answered by somebody else: nothing more is written."""
+        """The client has left, or the connection itself has answered: nothing more is written."""
         self.is_begun = False
-        """The application answers it."""
+        """The application has received the request."""
         self.is_started = False
         self.is_complete = False
         self.departure: Departure | None = None
         self._has_news = False
-        self._event: asyncio.Event | None = None  # made when somebody waits: most requests come whole
+        self._event: asyncio.Event | None = None  # created when the application waits: most requests arrive whole
         self._head = b""
         self._is_chunked = False
         self._left: int | None = None
-        """How much of the body is to be written yet; None where that is not known."""
+        """Bytes of the body that are not written yet; None if the length is unknown."""
 
-    def tell(self) -> None:
-        """More of the body came, or the client has left, or the answer is complete."""
+    def notify(self) -> None:
+        """Wake the application: more of the body arrived, the client has left, or the response is complete."""
         self._has_news = True
         if self._event is not None:
             self._event.set()
@@ -216,7 +217,7 @@ class Exchange:
             self.departure.set()
 
     async def run(self, app: Application) -> None:
-        """Have the application answer."""
+        """Let the application answer the request."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
@@ -224,7 +225,7 @@ class Exchange:
         else:
             if self.is_complete or self.is_gone:
                 return
-            log.error("The application returned without a whole answer")
+            log.error("The application returned without a complete response")
         await self._fail()
 
     async def _fail(self) -> None:
@@ -235,7 +236,7 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Return the part of the body that came since the last call, or `http.disconnect` once the client has left."""
+        """Return the part of the body since the last call, or `http.disconnect` once the client has left."""
         connection = self._connection
         if self.waits_to_continue and not connection.transport.is_closing():
             connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -255,7 +256,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Write the head, or a piece of the body. Raises RuntimeError for messages in a wrong order."""
+        """Write the head, or a part of the body. Raises RuntimeError for messages in a wrong order."""
         paused = self._connection.paused
         if paused is not None:
             await paused.wait()
@@ -265,20 +266,20 @@ class Exchange:
         if kind == "http.response.start" and not self.is_started:
             self.is_started = True
             if self.waits_to_continue and self.more_body and not self.body:
-                self.keep_alive = False  # the body may come now, or the next request
+                self.keep_alive = False  # the body may follow now, or the next request
             self.waits_to_continue = False
             self._head = self._head_of(message["status"], message.get("headers", ()))
         elif kind == "http.response.body" and self.is_started and not self.is_complete:
             self._write(message.get("body", b""), bool(message.get("more_body")))
         else:
-            raise RuntimeError(f"{kind} does not fit here: an answer is one http.response.start, and then its body")
+            raise RuntimeError(f"unexpected {kind}: a response is one http.response.start, followed by its body")
 
     def _head_of(self, status: int, headers: Iterable[Header]) -> bytes:
         lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.state.date()]
         has_length = says_close = False
         for name, value in headers:
             if _NO_NAME.search(name) or _NO_VALUE.search(value):
-                raise RuntimeError(f"{name!r}: {value!r} is no header")
+                raise RuntimeError(f"{name!r}: {value!r} is not a valid header")
             name = name.lower()
             if name == b"content-length":
                 self._left, has_length = int(value), True
@@ -293,7 +294,7 @@ class Exchange:
         if self.scope["method"] == "HEAD" or status in (204, 304):
             self._left = 0
         elif not has_length and not self._is_chunked and self.scope["http_version"] != "1.0":
-            # Chunks are not known in 1.0 (RFC 9112 6.1): what has no length ends with the connection there.
+            # HTTP/1.0 has no chunks (RFC 9112 6.1): a body without a length ends with the connection.
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
         lines.append(b"\r\n")
@@ -309,14 +310,14 @@ class Exchange:
         elif self._left is not None:
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
-                raise RuntimeError("The body is not as long as content-length says")
+                raise RuntimeError("The body does not have the length of content-length")
 
-        # In one write: it is a call of the system, and the dearest part of an answer.
+        # One write: the system call is the most expensive part of a response.
         if head and len(body) >= _MOST_JOINED:
             self._connection.write(head)
             head = b""
         self._connection.write(head + body)
         if not more:
             self.is_complete = True
-            self.tell()
+            self.notify()
             self._connection.answered(self)

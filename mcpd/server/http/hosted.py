@@ -1,10 +1,9 @@
-"""The application inside other people's ASGI servers: how it begins and ends there.
+"""The application inside another ASGI server: how it starts and ends there.
 
-A server that supports the lifespan protocol starts and stops the application. One that mounts it below another
-application, or has no lifespan protocol, only sends requests. Then the first request starts it, and SIGTERM stops it:
-the handler of the server runs after the author's lifespan has been closed. If requests are running, the server's
-handler runs at once, because servers wait for running requests, and the last of these closes the lifespan before it
-ends.
+A server that supports the lifespan protocol starts and stops the application. A server without it, or one that mounts
+the application below another one, only sends requests. Then the first request starts the application, and SIGTERM stops
+it: the server's signal handler runs after the lifespan was closed. If requests are running, the server's handler runs
+immediately, because servers wait for running requests, and the last request closes the lifespan.
 """
 
 from __future__ import annotations
@@ -21,15 +20,27 @@ from mcpd.server.http.request import HttpRequest, Receive, Scope, Send
 from mcpd.transports.authentication import Refusal
 
 _SERVERS = {"uvicorn.server": "self", "hypercorn.asyncio.run": "servers"}
-"""The modules of the coroutines that run a server, and which local variable is the list of listening asyncio servers,
-or has it as its `servers`. Gunicorn's workers for uvicorn run uvicorn's."""
+"""Modules of the coroutines that run a server, with the local variable that is the list of asyncio servers or has it as
+`servers`. Gunicorn's workers for uvicorn run the coroutine of uvicorn."""
 _EVERY = 0.25
 
 
 class ShutdownWatch:
-    """Calls `end` when the server that brought the last requests has closed its sockets, and then again and again.
+    """Notices that the ASGI server shuts down, early enough to end the event streams that it waits for.
 
-    Again, because a request that was on its way may still open a stream.
+    Uvicorn and hypercorn stop accepting connections when they are stopped, and then wait for running responses.
+    Only afterwards the application receives `lifespan.shutdown`, or nothing if it is mounted in another application.
+    An event stream never ends on its own, so that both would wait for each other.
+
+    ASGI has no message for it: `lifespan.shutdown.notice` was proposed and not accepted (django/asgiref 199, 588).
+    Uvicorn sent `http.disconnect` for some weeks (Kludex/uvicorn 2829, reverted in 2913), and gives an application no
+    access to its `Server.should_exit`. Signals arrive too late or not at all: the program may handle them itself, run
+    uvicorn in a thread, or run hypercorn, whose workers receive none. But all servers close their listening sockets
+    first. So this class searches the coroutines of the event loop for the server, once, and checks its sockets several
+    times a second. This is the only place that reads variables of other programs. Under another server, or after a
+    change inside these, streams end when the server disconnects them.
+
+    `end` is called repeatedly, because a request that was already accepted may still open a stream.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
@@ -39,7 +50,7 @@ class ShutdownWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, scope: Scope) -> None:
-        """Watch the server of this request or WebSocket, unless one of this event loop is watched already."""
+        """Watch the server of a request or WebSocket, unless a server of this event loop is watched already."""
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
@@ -59,7 +70,7 @@ class ShutdownWatch:
         self._timer = loop.call_later(_EVERY, self._poll, loop)
 
     def leave(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
         self._loop = self._timer = None
@@ -67,7 +78,7 @@ class ShutdownWatch:
 
 
 def _find(address: Any) -> Sequence[Any] | None:
-    """The listening asyncio servers of the ASGI server that listens at this address of a scope, if it is known."""
+    """Return the asyncio servers of the ASGI server with this address, if it is a known one."""
     port = address[1] if address else None
     for servers in _running():
         if isinstance(servers, list) and any(_listens(server, port) for server in servers):
@@ -76,12 +87,12 @@ def _find(address: Any) -> Sequence[Any] | None:
 
 
 def _running() -> Iterator[Any]:
-    """The lists of asyncio servers, or None, of all ASGI servers that run in this event loop."""
+    """Yield the lists of asyncio servers of all ASGI servers in this event loop."""
     for task in asyncio.all_tasks():
         step: Any = task.get_coro()
         while (frame := getattr(step, "cr_frame", None)) is not None:
             name = _SERVERS.get(frame.f_globals.get("__name__", ""))
-            # Looking at the variables of a frame keeps their values alive for as long as it: not for any frame.
+            # Reading the variables of a frame keeps their values alive, so only for the frames of servers.
             if name is not None and name in frame.f_code.co_varnames + frame.f_code.co_cellvars:
                 found = frame.f_locals.get(name)
                 yield getattr(found, "servers", None) if name == "self" else found
@@ -104,13 +115,13 @@ class HostedApp(HttpApp):
         self._starting: asyncio.Future[None] | None = None
         self._has_lifespan_events = False
         self._running = 0
-        """Requests and WebSockets that are being served."""
+        """The number of running requests and WebSockets."""
         self._is_ending = False
         self._ending: asyncio.Task[None] | None = None
         self._next_handler: Callable[[int, FrameType | None], Any] | signal.Handlers = signal.SIG_DFL
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, WebSocket, or life of the server. Spec: ASGI 3."""
+        """Answer one request, serve one WebSocket, or follow the server's lifespan. Spec: ASGI 3."""
         if scope["type"] == "lifespan":
             self._has_lifespan_events = True
             try:
@@ -140,9 +151,9 @@ class HostedApp(HttpApp):
                 await asyncio.shield(self._end())
 
     def _handle_signal(self) -> None:
-        """Be called on SIGTERM before whoever handles it now."""
+        """Install a handler of SIGTERM, which calls the current handler later."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread may set handlers, and whoever has it stops this thread
+            return  # only the main thread can install handlers; it also stops this thread
         handler = signal.getsignal(signal.SIGTERM)
         if handler == self._take_signal or not (callable(handler) or handler == signal.SIG_DFL):
             return
@@ -174,7 +185,7 @@ class HostedApp(HttpApp):
             signal.raise_signal(number)
 
     async def _end(self) -> None:
-        """Close everything. A request that comes after it starts the application again."""
+        """Close everything. A later request starts the application again."""
         await self.aclose(0)
         if self._lifespan is not None:
             await self._lifespan.let_go(self)

@@ -1,5 +1,6 @@
-"""One HTTP/1.1 connection, on httptools: limits in bytes and in time, requests that wait behind another, upgrades to
-WebSocket, and how it ends. Each request is an `exchange.Exchange`. Spec: RFC 9110, RFC 9112.
+"""One HTTP/1.1 connection on httptools: limits of size and time, pipelining, upgrades to WebSocket, and its end.
+
+Each request is an `exchange.Exchange`. Spec: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
@@ -27,62 +28,62 @@ except ModuleNotFoundError as error:
 log = logging.getLogger("mcpd.http")
 
 LINGER = 1.0
-"""How long what is being ended may take, in seconds."""
+"""Seconds that ending a connection may take."""
 
 _MOST_PIPELINED = 16
-"""How many requests may wait behind the one that is answered; then the connection stops reading."""
+"""Requests that may wait behind the current one; then the connection stops reading."""
 _MOST_UNREAD = 64 * 1024
-"""How many bytes of a body may wait for the application; then the connection stops reading."""
+"""Bytes of a body that may wait for the application; then the connection stops reading."""
 _LINE_ENDS = b"\r\n"
-"""What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
+"""Sent by old clients after a body; not the beginning of a request (RFC 9112 2.2)."""
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
 
 
 class _StopParsing(Exception):
-    """Stops the parser in the middle of what it parses."""
+    """Stops the parser inside a callback."""
 
 
 class Http1Protocol(asyncio.Protocol):
-    """One connection. `_head_bytes` counts what came of a head that is not whole, and is -1 while a body comes."""
+    """One connection. `_head_bytes` counts the bytes of an incomplete head, and is -1 while a body arrives."""
 
     transport: asyncio.Transport
 
     def __init__(self, app: Application, state: HttpState, upgrade: Callable[[], asyncio.BaseProtocol]) -> None:
-        """`upgrade` makes the protocol that takes a WebSocket's connection over."""
+        """`upgrade` creates the protocol that takes over the connection of a WebSocket."""
         self.state = state
         self._app = app
         self._settings = app.settings
         self._upgrade = upgrade
         self._loop = asyncio.get_running_loop()
-        self._parser: httptools.HttpRequestParser | None = None  # most of the time there is nothing to parse
+        self._parser: httptools.HttpRequestParser | None = None  # an idle connection needs no parser
         self._url = b""
         self._headers: list[Header] = []
         self._newest: Exchange | None = None
-        """The request that is being read, or was read last."""
+        """The request that is read now, or was read last."""
         self._answering: Exchange | None = None
         self._queue: list[Exchange] = []
-        """Those that wait behind it, the next one first."""
+        """The requests that wait for the current one, the next one first."""
         self._head_bytes = 0
         self._beside_bytes = 0
-        """How much came since the last piece of a body: chunk headers and trailers."""
+        """Bytes since the last part of a body: chunk headers and trailers."""
         self._is_behind = False
-        """The head that is read began behind another request, so `_head_bytes` does not count all of it."""
+        """The head began in the same data as an earlier request, so `_head_bytes` does not count all of it."""
         self._data = b""
-        """The bytes that are parsed now."""
+        """The data that is parsed now."""
         self._has_other_upgrade = False
         self._is_reading_paused = False
         self.paused: asyncio.Event | None = None
-        """Set when the client takes more, while it does not."""
+        """Exists while the client does not read; set when it continues."""
         self._unread: Charge | None = None
-        """The part of the memory budget that unread answers take."""
+        """The share of the memory budget that unread responses take."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._ignores_input = False
-        """What still comes is not listened to."""
+        """Further data is ignored."""
         self._is_over = False
-        """The last was written: what is still answered, to a request that came behind it, is for nobody."""
+        """The last response was written: later requests are not answered."""
         self._ends_next = False
-        """It ends with its next answer."""
+        """The connection ends with the next response."""
         self._idle_since = 0.0
 
     # -- what asyncio calls --------------------------------------------------------------
@@ -95,14 +96,14 @@ class Http1Protocol(asyncio.Protocol):
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self.state.connections.add(self)
         if self.state.connection_limit.is_exceeded:
-            transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
+            transport.abort()  # a refusal that the client does not read would keep the descriptor
         elif len(self.state.connections) > self._settings.max_connections:
             text = f"All {self._settings.max_connections} connections are in use; try again later.\n"
             self._refuse(Refusal(503, text, (("Retry-After", "5"),)))
         elif self.state.is_draining:
-            self.drain()  # it waited in the queue of the socket
+            self.drain()  # the connection waited in the queue of the socket
         else:
-            # A connection that says nothing, or never comes to the point, is given up.
+            # A connection without a complete request is closed.
             self._set_timer(self._settings.head_timeout)
 
     def data_received(self, data: bytes) -> None:
@@ -118,16 +119,16 @@ class Http1Protocol(asyncio.Protocol):
         if self._head_bytes == 0:
             self._parser = None
         if self._answering is not None and not self._answering.is_begun:
-            self._begin(self._answering)  # not before all that came with its head is parsed, too
+            self._begin(self._answering)  # after all data that came with the head is parsed
 
         if self._head_bytes == 0 or self._ignores_input:
-            return  # most requests come whole, and cost no timer
+            return  # most requests arrive whole, and need no timer
         if self._head_bytes > self._settings.max_head_bytes or self._beside_bytes > self._settings.max_head_bytes:
             self._refuse(_TOO_LARGE)
         elif self._head_bytes > 0 and self._answering is not None:
-            pass  # the time for the next request begins with the end of this one's answer
+            pass  # the time limit of the next request starts after the current response
         elif self._timer is None:
-            # The application answers a late body itself, once it has begun to read it.
+            # The application itself answers a late body, once it has begun to read.
             settings = self._settings
             self._set_timer(settings.head_timeout if self._head_bytes > 0 else settings.body_timeout + 1)
 
@@ -135,7 +136,7 @@ class Http1Protocol(asyncio.Protocol):
         self.paused = asyncio.Event()
         if self._settings.write_timeout > 0:
             self._watch_writing()
-        self._loop.call_soon(self._count_unread)  # data that the client takes at once needs no budget
+        self._loop.call_soon(self._count_unread)  # data that the client reads immediately is not charged
 
     def resume_writing(self) -> None:
         self._unread = None
@@ -157,16 +158,16 @@ class Http1Protocol(asyncio.Protocol):
         answering, self._answering, self._newest, self._parser = self._answering, None, None, None
         if answering is not None:
             answering.is_gone = True
-            answering.tell()
+            answering.notify()
         self._queue.clear()
 
     # -- what the parser calls -----------------------------------------------------------
 
     def _parse(self, data: bytes) -> bytes:
-        """Feed the parser. Return the bytes to feed once more, without the wish for an upgrade that stopped it."""
+        """Feed the parser. Returns the bytes to feed again, without the request for an upgrade that stopped it."""
         if self._parser is None:
             self._parser = httptools.HttpRequestParser(self)
-            # A request behind one that wishes to close is ours to pass over, once that is answered.
+            # Data after a request with `Connection: close` is ignored here, once that request is answered.
             self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._data = data
         try:
@@ -184,27 +185,27 @@ class Http1Protocol(asyncio.Protocol):
         return b""
 
     def on_message_begin(self) -> None:
-        """Begin with a request."""
+        """Start a request."""
         if self._head_bytes == 0:
-            # Its head begins somewhere behind another request in the same data, and is not whole yet.
+            # The head begins after another request in the same data, and is incomplete.
             self._head_bytes = 1
             self._is_behind = True
         self._url, self._headers = b"", []
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of its target."""
+        """Receive a part of the target."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header. Trailers are ignored (RFC 9110 6.5.1): headers that were checked must not change."""
+        """Store a header. Trailers are ignored (RFC 9110 6.5.1): headers must not change after they were checked."""
         name = name.lower()
         if self._head_bytes >= 0:
             self._headers.append((name, value))
         elif name in (b"connection", b"proxy-connection"):
-            raise _StopParsing  # the parser obeys this one, and would drop the next request
+            raise _StopParsing  # the parser would obey it, and drop the next request
 
     def on_headers_complete(self) -> None:
-        """Refuse the request for its head, or make an exchange of it."""
+        """Refuse the request, or create its exchange."""
         parser, headers = self._parser, self._headers
         assert parser is not None
         version = parser.get_http_version()
@@ -216,7 +217,7 @@ class Http1Protocol(asyncio.Protocol):
             self._stop(bad)
 
         if parser.should_upgrade():
-            # RFC 9110 7.8: such a wish is ignored in HTTP/1.0.
+            # RFC 9110 7.8: Upgrade is ignored in HTTP/1.0.
             self._has_other_upgrade = version == "1.0" or not framing.wishes_for_websocket(fields)
             return
 
@@ -255,18 +256,18 @@ class Http1Protocol(asyncio.Protocol):
             self._pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive a part of the body."""
         self._beside_bytes = 0
         exchange = self._newest
         if exchange is None or exchange.is_complete:
-            return  # it was answered without it
+            return  # the application has answered without the body
         exchange.body += body
         if len(exchange.body) > _MOST_UNREAD:
             self._pause_reading()
-        exchange.tell()
+        exchange.notify()
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """The request is complete."""
         assert self._parser is not None
         if self._parser.should_upgrade():
             return
@@ -274,15 +275,15 @@ class Http1Protocol(asyncio.Protocol):
         self._cancel_timer()
         if self._newest is not None and not self._newest.is_complete:
             self._newest.more_body = False
-            self._newest.tell()
+            self._newest.notify()
 
     def _stop(self, refusal: Refusal) -> None:
         self._refuse(refusal)
         raise _StopParsing
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        """What to read in the place of a head that wishes for another protocol, which RFC 9110 7.8 lets us ignore:
-        some clients send it with every request. The parser has stopped before the body."""
+        """Return the data to parse instead of a head that requests another protocol. RFC 9110 7.8 allows us to ignore
+        it, and some clients send it with every request. The parser has stopped before the body."""
         parser, self._parser = self._parser, None
         self._has_other_upgrade = False
         assert parser is not None
@@ -296,10 +297,10 @@ class Http1Protocol(asyncio.Protocol):
         return data
 
     def _hand_over(self, rest: bytes) -> None:
-        """Give the connection to the protocol of WebSockets, with the head of the handshake."""
+        """Pass the connection to the WebSocket protocol, with the head of the handshake."""
         if self._answering is not None:
-            # Its frames would stand among the answers that are still to come.
-            self._refuse(Refusal(400, "Wait for the answers before you begin a WebSocket.\n"))
+            # WebSocket frames would mix with the outstanding responses.
+            self._refuse(Refusal(400, "Wait for all responses before you open a WebSocket.\n"))
             return
         self._cancel_timer()
         if self._ends_next:
@@ -311,11 +312,11 @@ class Http1Protocol(asyncio.Protocol):
         protocol.data_received(framing.head_bytes(b"GET", self._url, "1.1", self._headers) + rest)
         self.transport.set_protocol(protocol)
 
-    # -- answers -------------------------------------------------------------------------
+    # -- responses -----------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange) -> None:
-        """Have a request answered. The task that ends another answer, or let the connection read on, may be the one
-        that calls this: its variables are not for this request."""
+        """Start a request in a new context. The caller may be the task of another request, whose context variables
+        this one must not see."""
         exchange.is_begun = True
         answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
@@ -328,16 +329,16 @@ class Http1Protocol(asyncio.Protocol):
         task.add_done_callback(self.state.tasks.discard)
 
     def write(self, data: bytes) -> None:
-        """Write a part of an answer."""
+        """Write a part of a response."""
         if not self._is_over:
             self.transport.write(data)
 
     def answered(self, exchange: Exchange) -> None:
-        """This one's answer is complete: the next request may come."""
+        """The response is complete: start the next request."""
         if not exchange.keep_alive:
             self.close()
         if self._is_over or self.transport.is_closing():
-            # What came behind a wish to close is not for us (RFC 9112 9.6), and nobody would get its answer.
+            # Requests after `Connection: close` are ignored (RFC 9112 9.6), and could not be answered.
             self._queue.clear()
             self._answering = None
             return
@@ -349,15 +350,15 @@ class Http1Protocol(asyncio.Protocol):
             return
         self._idle_since = self._loop.time()
         if self._head_bytes == 0:
-            self._newest = None  # a connection that waits does not keep its last request
+            self._newest = None  # an idle connection does not keep its last request
             self._url, self._headers = b"", []
         elif self._head_bytes > 0 and self._timer is None:
             self._set_timer(self._settings.head_timeout)
 
     def close(self) -> None:
-        """Close after what was written; if the client still sends, let it read that first.
+        """Close after the written data; if the client still sends, let it read the response first.
 
-        Closing while data is on its way would answer it with a reset, and the client might miss the answer.
+        Closing while data is arriving would reset the connection, and the client might lose the response.
         """
         transport = self.transport
         if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
@@ -375,22 +376,22 @@ class Http1Protocol(asyncio.Protocol):
         self._set_timer(LINGER)
 
     def shutdown(self) -> None:
-        """End now, or with the answer that is given."""
+        """Close now, or after the current response."""
         if self._answering is None:
             self.transport.close()
         else:
             (self._queue[-1] if self._queue else self._answering).keep_alive = False
 
     def close_idle(self, since: float) -> None:
-        """Close a connection that was answered before that time, and has asked for nothing since."""
+        """Close the connection if its last response was sent before `since`, and no request has arrived."""
         if self._answering is None and self._head_bytes == 0 and 0 < self._idle_since < since:
             self.transport.close()
 
     def drain(self) -> None:
-        """End soon: with the answer that is given, or the next one, if a request may be on its way.
+        """Close soon: after the current response, or after the next one if another request may be arriving.
 
-        A proxy that keeps connections may send the next request before it sees that one has ended; then it cannot
-        know whether the request was read, and does not send a POST again.
+        A proxy with persistent connections may send a request before it notices the end of the connection. It cannot
+        know whether the request was read, and does not repeat a POST.
         """
         if self._answering is not None:
             self.shutdown()
@@ -408,7 +409,7 @@ class Http1Protocol(asyncio.Protocol):
             self.state.settled.set()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
+        """Refuse further data, and end the connection after the current response."""
         if self._ignores_input:
             return
 
@@ -416,18 +417,18 @@ class Http1Protocol(asyncio.Protocol):
         if self._answering is not None:
             exchange = self._queue[-1] if self._queue else self._answering
             if self._queue and exchange.more_body:
-                # Other requests are before it: their answers come first, then the connection ends.
+                # Earlier requests are answered first, then the connection ends.
                 self._queue.pop()
                 exchange = self._queue[-1] if self._queue else self._answering
             if exchange.is_started or not exchange.more_body:
                 self._ignores_input = True
                 exchange.keep_alive = False
                 return
-            # What we say now is its answer: for its task the client is gone.
+            # The refusal is the response of this request: its task sees a client that has left.
             exchange.is_gone = exchange.is_begun = True
-            exchange.tell()
+            exchange.notify()
         elif self._head_bytes < 0:
-            # It was answered already, and goes on sending.
+            # The request was answered already, and its body still arrives.
             self.close()
             self._ignores_input = True
             return
@@ -445,7 +446,7 @@ class Http1Protocol(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading: the application takes what comes."""
+        """Continue to read: the application consumes the body."""
         if self._is_reading_paused and len(self._queue) < _MOST_PIPELINED:
             self._is_reading_paused = False
             self.transport.resume_reading()
@@ -459,16 +460,16 @@ class Http1Protocol(asyncio.Protocol):
             self._timer = None
 
     def _watch_writing(self, before: int = -1) -> None:
-        """Cut off a client that takes nothing of what waits for it: what it asked for may hold a thread meanwhile."""
+        """Disconnect a client that reads nothing for `write_timeout`: its call may hold a thread."""
         waits = self.transport.get_write_buffer_size()
         if 0 <= before <= waits:
-            log.info("A client took nothing of its answer for %g s: its connection ends", self._settings.write_timeout)
+            log.info("A client read nothing for %g s: its connection ends", self._settings.write_timeout)
             self.transport.abort()
             return
         self._write_timer = self._loop.call_later(self._settings.write_timeout, self._watch_writing, waits)
 
     def _count_unread(self) -> None:
-        """Take of the budget what waits for the client, or cut it off: what does not fit nobody may have waiting."""
+        """Charge unread data to the memory budget, or disconnect the client if the budget is used up."""
         waits = self.transport.get_write_buffer_size()
         if waits <= SMALL:
             return

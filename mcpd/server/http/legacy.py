@@ -1,8 +1,8 @@
-"""POST, GET and DELETE up to 2025-11-25: sessions, event streams to resume, batches, requests that stand alone.
+"""POST, GET and DELETE up to 2025-11-25: sessions, resumable event streams, batches, and requests without a session.
 
-A request without a session and without `MCP-Protocol-Version` is of 2025-03-26, where both were optional: it is
-answered alone, so batches work there as that version demands. One that names a version comes from a client that
-was initialized; if it lost its session, it has to know. Spec: 2025-11-25 and 2025-03-26 basic/transports.
+A request without a session and without `MCP-Protocol-Version` belongs to 2025-03-26, where both were optional. It is
+answered on its own, so that batches work as that version demands. A request that names a version comes from a client
+that was initialized; if its session has ended, it must learn that. Spec: 2025-11-25 and 2025-03-26 basic/transports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.http.core import Core, is_error
 from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.http_session import CannotRestore, HttpSession, Waiting
+from mcpd.server.http.http_session import CannotRestore, HttpSession, WaitingRequest
 from mcpd.server.http.reply import Reply
 from mcpd.server.http.request import Header, HttpRequest, departed
 from mcpd.server.http.resumable_streams import NOT_RESUMABLE, ResumableStream
@@ -39,20 +39,20 @@ log = logging.getLogger("mcpd.http")
 Parts = list[Message | ProtocolError]
 
 _UNNAMED = "2025-03-26"
-"""The version of a client that names none. Spec: 2025-11-25 basic/transports, protocol version header."""
+"""The version of a client that does not name one. Spec: 2025-11-25 basic/transports, protocol version header."""
 
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _read_event_id = re.compile(rb"(?:([0-9a-f]{10})\.(g?))?([0-9]{1,9})-([0-9]{1,9})").fullmatch
 
-NO_SESSION = "Send the Mcp-Session-Id that came with the answer to initialize; without a session send initialize first"
-NOT_FOUND = "Session not found: it has ended, or never was. Send initialize, without a session id, to begin a new one"
+NO_SESSION = "Send the Mcp-Session-Id of the response to initialize; without a session send initialize first"
+NOT_FOUND = "Session not found: it has ended or never existed. Send initialize, without a session id, to start one"
 
 
-NOT_KEPT = "Last-Event-ID names no event of this session that is still kept"
+NOT_KEPT = "Last-Event-ID is not the id of a stored event of this session"
 
 
 class LegacyEndpoint:
-    """Answers clients that began with `initialize`, or might have."""
+    """Answers clients up to 2025-11-25."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -71,7 +71,7 @@ class LegacyEndpoint:
         session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
             session = self.sessions.find(session_id, self._core.principal(request))
-            if self.sessions.shared is not None and (session is None or session.is_doubted):
+            if self.sessions.shared is not None and (session is None or session.is_doubtful):
                 try:
                     session = await self.sessions.restore(session_id, request)
                 except CannotRestore as error:
@@ -91,21 +91,21 @@ class LegacyEndpoint:
     post_other = post
 
     def _version(self, request: HttpRequest) -> Version | None:
-        """The version that the header names, None if there is none. Raises UnsupportedVersion (S25-042)."""
+        """Return the version in the header, None without the header. Raises UnsupportedVersion (S25-042)."""
         name = request.header(_VERSION)
         if name is None:
             return None
         if name not in table.LEGACY:
-            text = f"MCP-Protocol-Version {name[:100]!r} is not served; served are {', '.join(table.SUPPORTED)}"
+            text = f"MCP-Protocol-Version {name[:100]!r} is not supported; use one of {', '.join(table.SUPPORTED)}"
             raise UnsupportedVersion(name[:100], table.SUPPORTED, text)
         return table.get(name)
 
     async def _initialize(self, request: HttpRequest, message: Request) -> None:
-        """Begin a session, unless the request fails."""
+        """Start a session, unless the request fails."""
         core = self._core
-        ends_here = core.is_draining and self.sessions.nodes is None  # else it goes on elsewhere
+        ends_here = core.is_draining and self.sessions.nodes is None  # otherwise other processes continue it
         if ends_here or not self.sessions.make_room(request):
-            why = "is shutting down" if ends_here else "has as many sessions as it takes (setting max_sessions)"
+            why = "is shutting down" if ends_here else "has reached its limit of sessions (setting max_sessions)"
             await request.refuse(_unavailable(why))
             return
 
@@ -130,7 +130,7 @@ class LegacyEndpoint:
                 self.sessions.add(session)
                 is_added = True
                 headers = ((_SESSION, session.id.encode()),)
-            session.rest()  # many are begun, and asked nothing for long
+            session.release_memory()  # many sessions receive no request for a long time
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
             await request.fail(400, error, message.id)
@@ -139,7 +139,7 @@ class LegacyEndpoint:
                 self.sessions.drop(session)
 
     async def _post_to(self, session: HttpSession, request: HttpRequest, message: Message | Parts) -> None:
-        """A message for a session."""
+        """Handle a message to a session."""
         connection = session.connection
         if request.watch is not None:
             request.watch.begin(connection)
@@ -157,7 +157,7 @@ class LegacyEndpoint:
             return
 
         reply = Reply(request, session, self._core.keep_alive)
-        waiting = Waiting(session)
+        waiting = WaitingRequest(session)
         try:
             if isinstance(message, Request):
                 await self._request(connection, reply, message, session, waiting.end)
@@ -172,7 +172,7 @@ class LegacyEndpoint:
                 self.sessions.touch(session)
 
     async def _is_elsewhere(self, session: HttpSession, request: HttpRequest, message: Message) -> bool:
-        """Whether a message was for another node, and the request is answered."""
+        """Pass a message to another node, if it is for one. Returns whether the request was answered."""
         assert self.sessions.nodes is not None
         try:
             status = await self.sessions.nodes.takes(session, message)
@@ -182,17 +182,17 @@ class LegacyEndpoint:
         if status == 202:
             await request.answer_empty(202)
         elif status is not None:
-            await request.fail_plainly(status, "Nobody waits for this answer: the process that asked is gone")
+            await request.fail_plainly(status, "The process that waited for this response has ended")
         return status is not None
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
-        """A message without a session: nothing came before it, and nothing will follow."""
+        """Handle a message without a session."""
         core = self._core
         if isinstance(message, Notification):
             await request.answer_empty(202)
             return
         if isinstance(message, (Response, Failure)):
-            await request.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
+            await request.fail(400, InvalidRequest("A response belongs to a session: " + NO_SESSION))
             return
 
         reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
@@ -210,7 +210,7 @@ class LegacyEndpoint:
             if reply.is_watched:
                 reply.stop()
             core.open.discard(connection)
-            connection.closed()  # nothing will follow: what a batch left ready for more is let go
+            connection.closed()  # nothing follows, not even after a batch
 
     async def _request(
         self,
@@ -223,7 +223,7 @@ class LegacyEndpoint:
         try:
             call = connection.session.receive_request(message, reply.request.charge)
         except ProtocolError as error:
-            # Errors of a request are answers, with status 200, unless it was no proper message at all.
+            # Error responses have status 200, except for malformed messages.
             frame = connection.session.refuse(error, message.id)
             await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
             return
@@ -238,12 +238,12 @@ class LegacyEndpoint:
             if session is not None and session.replies:
                 session.replies.pop(call.id, None)
 
-        if call.denied is not None and reply.is_unsaid:
+        if call.denied is not None and reply.is_empty:
             reply.stop()
             await reply.request.refuse(self._core.deny(reply.request, call.denied))
             return
         if answer is None and session is not None and session.stopped and call.id in session.stopped:
-            # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
+            # Spec: 2025-11-25 basic/transports, session management: 404 for a session that has ended.
             await reply.finish(session.stopped.pop(call.id), 404)
             return
         if session is not None and self.sessions.shared is not None:
@@ -264,7 +264,7 @@ class LegacyEndpoint:
         session: HttpSession | None = None,
         on_disconnect: Callable[[], None] | None = None,
     ) -> None:
-        """An array in, an array out, 202 if nothing in it wants an answer. Spec: 2025-03-26 basic/transports."""
+        """Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports."""
         try:
             connection.check_batches()
         except ProtocolError as error:
@@ -304,19 +304,19 @@ class LegacyEndpoint:
             try:
                 await self.sessions.save(session)
             except CannotRestore as error:
-                log.warning("what a batch has set is not set: the server %s", printable(error))
+                log.warning("the settings of a batch have no effect: the server %s", printable(error))
         await reply.finish(answer)
 
     # -- GET ---------------------------------------------------------------------------------
 
     async def get(self, request: HttpRequest) -> None:
-        """An event stream for what belongs to no request, or what is left of one that was lost."""
+        """Open an event stream for messages that belong to no request, or resume a lost stream."""
         session = await self._session(request)
         if session is None:
             return
         if not request.accepts_events:
             await request.fail_plainly(
-                406, "Not acceptable: a GET is answered with text/event-stream, which Accept has to name"
+                406, "Not acceptable: a GET is answered with text/event-stream, which Accept must include"
             )
             return
 
@@ -330,7 +330,7 @@ class LegacyEndpoint:
                 await self._follow(session, request, match)
                 return
             resumed = None if match is None else await self._resume(session, match)
-            if self.sessions.find(session.id, session.principal) is not session:  # it ended while its store was asked
+            if self.sessions.find(session.id, session.principal) is not session:  # it ended while the store was read
                 await request.fail_plainly(404, NOT_FOUND)
                 return
             if resumed is None:
@@ -341,7 +341,7 @@ class LegacyEndpoint:
         await self._serve_stream(session, request, stream, missed)
 
     async def _resume(self, session: HttpSession, last: re.Match[bytes]) -> tuple[ResumableStream, list[bytes]] | None:
-        """The stream that the last event seen belongs to, and what followed on it."""
+        """Return the stream of the last received event, and the events after it."""
         stream = session.streams.get(int(last[3]))
         if stream is None:
             return None
@@ -349,7 +349,7 @@ class LegacyEndpoint:
         return None if missed is None else (stream, missed)
 
     async def _follow(self, session: HttpSession, request: HttpRequest, last: re.Match[bytes]) -> None:
-        """A stream of another node: what belongs to no request goes on here, the rest is followed to its end."""
+        """Resume a stream of another node: a GET stream continues here, another stream is followed to its end."""
         nodes = self.sessions.nodes
         if nodes is None:
             await request.fail_plainly(400, NOT_KEPT)
@@ -371,7 +371,7 @@ class LegacyEndpoint:
             await self._serve_stream(session, request, stream, [stream.priming(), missed])
         elif followed.is_over and not missed:
             nodes.following.end(followed)
-            await request.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
+            await request.refuse(Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),)))
         else:
             session.busy += 1
             try:
@@ -382,16 +382,16 @@ class LegacyEndpoint:
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
     ) -> None:
-        """Carry a stream on the response to this GET: what was missed first, then what comes."""
+        """Carry a stream on the response to this GET: first the missed events, then new ones."""
         if stream.is_complete and not missed:
-            # The client would resume an empty stream for ever; 405 is the other status that a GET may get.
-            await request.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
+            # The client would resume an empty stream forever; 405 is the other status that a GET may get.
+            await request.refuse(Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),)))
             return
 
         response = EventStreamResponse(request, self._core.settings.write_timeout)
         earlier, stream.response = stream.response, response
         if earlier is not None:
-            # The client resumes: its earlier connection is dead, even if nothing has told us so.
+            # The client resumes: its earlier connection is dead, even without a notice.
             self._core.spawn(earlier.end())
 
         response.push(b"".join(missed))
@@ -431,7 +431,7 @@ class LegacyEndpoint:
     # -- DELETE ------------------------------------------------------------------------------
 
     async def delete(self, request: HttpRequest) -> None:
-        """End a session at its client's wish."""
+        """End a session at the request of its client."""
         session = await self._session(request)
         if session is not None:
             try:
@@ -442,10 +442,10 @@ class LegacyEndpoint:
                 await request.answer_empty(204)
 
     async def _session(self, request: HttpRequest) -> HttpSession | None:
-        """The session that a GET or DELETE is for; if there is none the request is answered."""
+        """Return the session of a GET or DELETE; None after refusing the request."""
         session_id = request.header(_SESSION)
         if self._core.settings.stateless or (session_id is None and request.method == "GET"):
-            # Also what a client of 2024-11-05 meets, whose first request is a GET.
+            # A client of 2024-11-05 gets this too: its first request is a GET.
             await request.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
             return None
 
@@ -460,7 +460,7 @@ class LegacyEndpoint:
             return None
 
         session = self.sessions.find(session_id, self._core.principal(request))
-        if self.sessions.shared is not None and (session is None or session.is_doubted):
+        if self.sessions.shared is not None and (session is None or session.is_doubtful):
             try:
                 session = await self.sessions.restore(session_id, request)
             except CannotRestore as error:
@@ -473,8 +473,8 @@ class LegacyEndpoint:
 
 
 NO_STREAM = (
-    "There is no stream here without a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
-    "The HTTP+SSE transport of 2024-11-05 is not served; set your client to Streamable HTTP with this same URL.\n"
+    "An event stream needs a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
+    "The HTTP+SSE transport of 2024-11-05 is not supported; set your client to Streamable HTTP with the same URL.\n"
 )
 
 

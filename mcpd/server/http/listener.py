@@ -1,6 +1,6 @@
-"""The application on sockets of our own, inside the event loop that is running.
+"""The application on sockets of our own, inside the running event loop.
 
-What stops us is `serving`, and it always ends. WebSocket upgrades go to `transports.websocket`, with their connection.
+`serving` starts and stops the listener. WebSocket upgrades go to `transports.websocket`, with their connection.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _DEFAULT_ACCESS = Access()
 
 
 class HttpListener:
-    """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same.
+    """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same address.
 
-    `url` is what to give to a client, once it has started; `connection_limit` counts all connections of the process.
-    `sockets` are bound to that address already, by somebody who keeps it: then they are listened on. `is_last_on_them`
-    says, at the end, whether nobody else does.
+    After `start`, `url` is the URL for clients. `connection_limit` counts all connections of the process. `sockets` are
+    bound to the address already, by a parent process; at the end `is_last_on_them` returns whether no other process
+    listens on them.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class HttpListener:
 
     @property
     def connections(self) -> Iterable[Ending]:
-        """All that may have calls running, and the routes."""
+        """All connections that may have running calls, and the routes."""
         return self.app.endings
 
     async def start(self, accept: Callable[[Channel], Receiver]) -> None:
-        """Begin to accept; `accept` gives the receiver of a WebSocket's frames.
+        """Start accepting; `accept` returns the receiver of a WebSocket's frames.
 
-        Raises ConfigurationError for an address that cannot be used, or that is open to others without a token (D9).
+        Raises ConfigurationError for an address that cannot be used, or that other machines reach without a token (D9).
         """
         app, path = self.app, self._address.path
         limits = WebSocketLimits(
@@ -98,16 +98,16 @@ class HttpListener:
         return Http1Protocol(self.app, self._state, lambda: self._websockets.connect())
 
     def _close_idle(self) -> None:
-        """Now and then close connections that nobody uses any more."""
+        """Close idle connections, and schedule the next check."""
         loop = asyncio.get_running_loop()
         for connection in list(self._state.connections):
             connection.close_idle(loop.time() - self.app.settings.idle_timeout)
         self._timer = loop.call_later(self.app.settings.idle_timeout / 4, self._close_idle)
 
     def pause(self) -> None:
-        """Accept no more, and close what is idle; calls that run may be answered. `linger` or `aclose` comes next.
+        """Stop accepting, and close idle connections; running calls may be answered. Call `linger` or `aclose` next.
 
-        Who waits in the queue of the socket is taken in first, unless that is somebody else's who goes on listening.
+        Clients that wait in the queue of the socket are accepted first, unless another process continues to listen.
         """
         self.app.drain()
         if self._acceptor is None:
@@ -124,7 +124,7 @@ class HttpListener:
             try:
                 os.unlink(self._address.path)
             except OSError:
-                pass  # gone already
+                pass  # closed already
 
         self._websockets.pause()
         for connection in list(self._state.connections):
@@ -134,7 +134,7 @@ class HttpListener:
                 connection.shutdown()
 
     async def linger(self) -> None:
-        """After `pause` answer what was on its way, on connections that were in use; a second at most."""
+        """After `pause`, answer requests that were already sent on connections in use; at most one second."""
         if self._acceptor is not None:
             await self._acceptor.taken()
         if self._state.lingering:
@@ -142,7 +142,7 @@ class HttpListener:
             await asyncio.wait([asyncio.ensure_future(self._state.settled.wait())], timeout=LINGER)
 
     async def aclose(self) -> None:
-        """End what is still open, answers that are being written last, and cut off what does not end by itself."""
+        """End all connections after their current responses, and abort those that do not end in time."""
         self.pause()
         await self.app.aclose()
         if self._acceptor is None:
@@ -154,7 +154,7 @@ class HttpListener:
             connection.shutdown()
         await self._settle()
         for connection in list(self._state.connections):
-            # Whose client does not read, or never sent all of its request: for its task the client is gone now.
+            # Clients that do not read, or have not sent a complete request: their tasks see that the client left.
             connection.transport.abort()
 
         await self._settle()

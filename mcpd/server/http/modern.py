@@ -1,8 +1,9 @@
-"""POST in the modern era (2026-07-28 and later): one request, its own connection, nothing remembered.
+"""POST in the modern era (2026-07-28 and later): each request has a connection of its own, without a session.
 
-The order of the checks is the specification's: `_meta`, headers against body, version, method, mirrored
-arguments, params. All that can be served is decoded once, by the session; only what cannot is looked at again
-to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports/streamable-http.
+The specification defines the order of checks: `_meta`, headers against body, version, method, mirrored arguments,
+params. Proxies route by the headers and the server obeys the body, so both must agree. A valid request is decoded once,
+by the session; an invalid one is examined again to find its first fault.
+Spec: 2026-07-28 basic/transports/streamable-http.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ _decode = Decoder(dict[str, Any]).decode
 def check_standard(
     request: HttpRequest, version: str, method: str, params: Raw, name: str | None = None, member: str | None = None
 ) -> None:
-    """Hold `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` against the body (S26-060, S26-063, S26-072, S26-073).
+    """Compare `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` with the body (S26-060, S26-063, S26-072, S26-073).
 
-    `name` is the expected `Mcp-Name`, if it was decoded already; else it is taken from `params`. `member` says
-    where it stands there, for methods of extensions. Raises HeaderMismatch.
+    `name` is the expected `Mcp-Name` if it was decoded already; otherwise it is read from `params`. `member` is its
+    member there, for methods of extensions. Raises HeaderMismatch.
     """
     fields = request.headers
     member = SUBJECTS.get(method, member)
@@ -83,26 +84,26 @@ def check_standard(
 
 def _compare(header: str, raw: bytes | None, value: str | None, *, is_encoded: bool) -> None:
     if raw is None:
-        raise HeaderMismatch(f"Header mismatch: {header} is missing; the body says {_show(value)}")
+        raise HeaderMismatch(f"Header mismatch: {header} is missing; the body has {_show(value)}")
     try:
         text = decode_value(raw) if is_encoded else _plain(raw)
     except ValueError as error:
         raise HeaderMismatch(f"Header mismatch: {header} {error}") from None
     if text != value:
-        raise HeaderMismatch(f"Header mismatch: {header} says {_show(text)}, the body {_show(value)}")
+        raise HeaderMismatch(f"Header mismatch: {header} is {_show(text)}, but the body has {_show(value)}")
 
 
 def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Raw) -> None:
-    """Hold the `Mcp-Param-*` headers of a tool against its arguments (S26-064 to S26-069). Raises HeaderMismatch.
+    """Compare the `Mcp-Param-*` headers of a tool with its arguments (S26-064 to S26-069). Raises HeaderMismatch.
 
-    Headers that mirror nothing are none of our business (S26-070).
+    Headers that mirror no argument are ignored (S26-070).
     """
     values: dict[str, Any] = {}
     if arguments is not ABSENT and len(arguments) > 0:
         try:
             values = _decode(arguments)
         except MALFORMED:
-            pass  # no object: it mirrors nothing, and the tool will say what is wrong with it
+            pass  # not an object: nothing is mirrored, and the tool reports the error
     for mirror in mirrors:
         raw = request.headers.get(mirror.key)
         value = _at(values, mirror.path)
@@ -123,18 +124,18 @@ def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Ra
 
         if value is None:
             raise HeaderMismatch(
-                f"Header mismatch: {mirror.header} is there, the argument {'.'.join(mirror.path)} is not"
+                f"Header mismatch: {mirror.header} is present, but the argument {'.'.join(mirror.path)} is missing"
             )
 
         if not is_same(text, value):
             raise HeaderMismatch(
-                f"Header mismatch: {mirror.header} says {_show(text)}, "
-                f"the argument {'.'.join(mirror.path)} something else"
+                f"Header mismatch: {mirror.header} is {_show(text)}, "
+                f"but the argument {'.'.join(mirror.path)} has another value"
             )
 
 
 def _is_plainly(raw: bytes | None, value: str) -> bool:
-    """Whether a header says the value as it is; False also where it may still say it in Base64."""
+    """Whether a header is the plain value; False also for a header that may be the value in Base64."""
     return raw is not None and raw == value.encode() and value.isascii() and value.isprintable() and raw[:2] != b"=?"
 
 
@@ -168,7 +169,7 @@ def _show(text: str | None) -> str:
 
 
 class _CallHead(Wire):
-    """As much of a tool call as says which headers it needs."""
+    """The part of a tool call that decides which headers it needs."""
 
     name: str
     arguments: Raw = NO_JSON
@@ -179,7 +180,7 @@ _decode_call = Decoder(_CallHead).decode
 
 
 class _NullChannel:
-    """The channel of a notification, which has no answer: what is sent is dropped."""
+    """The channel of a notification, which has no response: messages are dropped."""
 
     is_congested = False
     is_multiplexed = False
@@ -188,13 +189,13 @@ class _NullChannel:
         self._request = request
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Drop it."""
+        """Drop the frame."""
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Drop it."""
+        """Drop the frame."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The request that brought it."""
+        """The origin of the POST."""
         return self._request.origin()
 
     async def drain(self) -> None:
@@ -218,15 +219,15 @@ class _GivenUp:
 
 
 class ModernEndpoint:
-    """Answers requests that bring their version along."""
+    """Answers requests that contain their version."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._newest = table.get(table.MODERN[-1])
-        """Fixes the era of a connection; its request names its own version."""
+        """Fixes the era of a connection; the request has its own version."""
 
     async def post(self, request: HttpRequest, message: Request) -> None:
-        """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
+        """Answer one request; a client that leaves cancels it (S26-058, S26-096)."""
         core = self._core
         is_listening = message.method == "subscriptions/listen"
 
@@ -247,7 +248,7 @@ class ModernEndpoint:
                     check_mirrors(request, mirrors, call.params.arguments)
         except ProtocolError as error:
             status, first = self._first_fault(request, message, error, member)
-            forget_frames(first)  # or this frame and its traceback would hold each other, and the request
+            forget_frames(first)  # its traceback refers to this frame, which refers to the request
             await request.fail(status, first, message.id)
             return
 
@@ -266,7 +267,7 @@ class ModernEndpoint:
             if expiry is not None:
                 expiry.cancel()
 
-        if call.denied is not None and reply.is_unsaid:
+        if call.denied is not None and reply.is_empty:
             await request.refuse(core.deny(request, call.denied))
             return
         await reply.finish(answer, status_of(answer))
@@ -276,12 +277,12 @@ class ModernEndpoint:
         reply.watch_for_disconnect(_GivenUp(connection, call))
 
     async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
-        """Take a notification; of the protocol's own none means anything here: to give up is to leave (S26-053)."""
+        """Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053)."""
         if isinstance(message, list):
-            await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message by itself"))
+            await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message separately"))
             return
         if not isinstance(message, Notification):
-            text = f"In {self._newest} the server asks nothing: there is no answer to send"
+            text = f"In {self._newest} the server sends no requests: there is nothing to answer"
             await request.fail(400, InvalidRequest(text))
             return
 
@@ -293,7 +294,7 @@ class ModernEndpoint:
             await request.fail_plainly(503, OVER)
             return
 
-        # Answered at once; what it started goes on by itself.
+        # Answered immediately; the listeners of the notification continue.
         core.open.add(connection)
         core.spawn(self._settle(connection))
         await request.answer_empty(202)
@@ -301,7 +302,7 @@ class ModernEndpoint:
     async def get(self, request: HttpRequest) -> None:
         """Refuse a GET or DELETE."""
         version = request.header(b"mcp-protocol-version")
-        text = f"In {version} there is only POST: listen with subscriptions/listen.\n"
+        text = f"{version} has only POST: use subscriptions/listen to listen.\n"
         await request.refuse(Refusal(405, text, (("Allow", "POST"),)))
 
     delete = get
@@ -315,7 +316,7 @@ class ModernEndpoint:
     def _first_fault(
         self, request: HttpRequest, message: Request, error: ProtocolError, member: str | None
     ) -> tuple[int, ProtocolError]:
-        """The status and error for a request that cannot be served: of all its faults the first in the order."""
+        """Return the status and error for an invalid request: its first fault in the order of the checks."""
         if isinstance(error, HeaderMismatch):
             return 400, error
         try:
@@ -323,7 +324,7 @@ class ModernEndpoint:
         except MALFORMED:
             return 400, error
 
-        # A version that is not served is a later fault than a header that does not match, but hides all after it.
+        # An unsupported version is a later fault than a header mismatch, but hides all faults after it.
         late: UnsupportedVersion | None = None
         try:
             check_envelope(meta, is_fixed=True)
@@ -345,13 +346,13 @@ class ModernEndpoint:
         return status_for(error.code), error
 
     def _check_call(self, request: HttpRequest, message: Request) -> None:
-        """The mirrored arguments of a tool call whose params are not all as they should be."""
+        """Check the mirrored arguments of a tool call whose other params are invalid."""
         if message.method == "tools/call":
             try:
                 call = _decode_call(message.params)
             except MALFORMED:
                 return
             mirrors = self._core.mirrors(call.name)
-            # Where something is hidden, an answer about a header could tell that there is a tool of that name.
+            # An error about a header could reveal a hidden tool.
             if mirrors and not (self._core.hiding and self._core.hiding.has_rules):
                 check_mirrors(request, mirrors, call.arguments)

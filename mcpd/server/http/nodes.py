@@ -1,5 +1,8 @@
-"""What the nodes of a service say to each other about its sessions: messages that belong to another node's stream,
-answers to another node's question, and where the newest GET stream of a session is. Never a request.
+"""Messages between the nodes of a service about its sessions, and streams that are resumed on another node.
+
+Nodes forward messages for another node's GET stream, responses to another node's request, and cancellations, but never
+a request. A stream that was resumed on another node is followed there as long as its own node lives. A stream without a
+connection is also written to a log on the backplane, from which it is resumed after its node has crashed.
 """
 
 from __future__ import annotations
@@ -26,32 +29,32 @@ from mcpd.server.http.sealed_sessions import SealedSessions
 from mcpd.server.http.sharing import Sharing
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""An event that is larger is to be had on its own node only."""
+"""Bytes of an event. A larger one can be resumed on its own node only."""
 _LOG_LIFE = 600.0
 _ANSWER = 2.0
 _RENEW = 1.0
 _MANY = 16
 _FORGET = 5.0
-"""A follower that was not heard of for so many seconds is none any more."""
+"""Seconds after which a follower that has not renewed is dropped."""
 
 _Events = list[tuple[int, bytes]]
 
 
-class Following:
-    """Both ends of it, for one application."""
+class StreamFollower:
+    """Streams that are resumed on another node than their own: both ends, for one application."""
 
     def __init__(self, core: Core, node: Node, by_uid: Mapping[str, HttpSession]) -> None:
         self._core = core
         self._node = node
         self._by_uid = by_uid
-        self._followed: dict[str, Followed] = {}
+        self._followed: dict[str, FollowedStream] = {}
         node.on("follow", self._on_follow)
         node.on("events", self._on_events)
 
     # -- the node that has the stream --------------------------------------------------------
 
     def keep_log(self, session: HttpSession) -> Callable[[ResumableStream], None]:
-        """What is to be called with a stream of this session that lost its connection."""
+        """Return the function to call when a stream of this session loses its connection."""
 
         def lost(stream: ResumableStream) -> None:
             relay = self._relay(session, stream)
@@ -78,7 +81,7 @@ class Following:
         session = self._by_uid.get(uid)
         stream = None if session is None else session.streams.get(number)
         if session is None or stream is None:
-            self._node.post(self._node.tell(sender, "events", follower, [], True))
+            self._node.post(self._node.send(sender, "events", follower, [], True))
             return
         relay = self._relay(session, stream)
         if relay.renew(follower):
@@ -87,15 +90,15 @@ class Following:
 
     async def _catch_up(self, sender: str, follower: str, stream: ResumableStream, relay: _Relay, after: int) -> None:
         missed = await stream.numbered_since(after) or []
-        # From here on without a pause: what comes next goes to the follower by itself.
+        # No await from here on: later events go to the follower directly.
         earlier, stream.response = stream.response, None
         if earlier is not None:
-            self._core.spawn(earlier.end())  # its client has come back elsewhere
+            self._core.spawn(earlier.end())  # its client has returned on another node
         if not stream.is_complete:
             relay.follow(follower, sender)
-        await self._node.tell(sender, "events", follower, _small(missed), stream.is_complete)
+        await self._node.send(sender, "events", follower, _small(missed), stream.is_complete)
 
-    # -- the node that the client came to ----------------------------------------------------
+    # -- the node on which the client resumes ------------------------------------------------
 
     def _on_events(self, _: str, body: list[Any]) -> None:
         follower, events, is_over = body
@@ -103,10 +106,10 @@ class Following:
         if followed is not None:
             followed.came.put_nowait(([(number, data) for number, data in events], is_over))
 
-    async def begin(self, session: HttpSession, owner: str, number: int, after: int) -> Followed:
-        """What of a stream of `owner` follows that event, as far as is known now. Raises BackplaneAway."""
+    async def begin(self, session: HttpSession, owner: str, number: int, after: int) -> FollowedStream:
+        """Follow a stream of the node `owner` from an event on. Raises BackplaneAway."""
         assert session.sealed is not None
-        followed = Followed(self._node, session.sealed.uid, owner, number, after)
+        followed = FollowedStream(self._node, session.sealed.uid, owner, number, after)
         self._followed[followed.id] = followed
         try:
             await followed.begin()
@@ -115,12 +118,12 @@ class Following:
             raise
         return followed
 
-    def end(self, followed: Followed) -> None:
-        """Follow no more."""
+    def end(self, followed: FollowedStream) -> None:
+        """Stop following a stream."""
         self._followed.pop(followed.id, None)
 
-    async def serve(self, request: HttpRequest, followed: Followed, missed: bytes) -> None:
-        """Answer a GET with what was missed of a stream and what comes, to its end or the client's."""
+    async def serve(self, request: HttpRequest, followed: FollowedStream, missed: bytes) -> None:
+        """Answer a GET with the missed and the new events, until the stream ends or the client leaves."""
         response = EventStreamResponse(request, self._core.settings.write_timeout)
         response.push(missed)
         self._core.keep_alive.add(response)
@@ -141,8 +144,8 @@ class Following:
             self.end(followed)
 
 
-class Followed:
-    """A stream of another node. `is_over`: no more will come of it."""
+class FollowedStream:
+    """A stream of another node. `is_over` is set when no more events follow."""
 
     def __init__(self, node: Node, uid: str, owner: str, number: int, after: int) -> None:
         self.id = token_hex(6)
@@ -156,12 +159,12 @@ class Followed:
         self._ready: list[bytes] = []
 
     def take(self) -> bytes:
-        """What has come since the last time."""
+        """Return the events since the last call."""
         ready, self._ready = self._ready, []
         return b"".join(ready)
 
     async def begin(self) -> None:
-        """Ask its node; if that is gone, the log."""
+        """Request the events from the stream's node; read the log if the node is gone."""
         if not await self._ask():
             await self._read_log()
             return
@@ -172,10 +175,10 @@ class Followed:
             await self._read_log()
             return
         if self.is_over:
-            await self._read_log()  # its node may have forgotten what it wrote there
+            await self._read_log()  # the log may have events that the node has dropped
 
     async def wait(self) -> None:
-        """Wait for what comes next, or for the end of it."""
+        """Wait for the next events, or for the end of the stream."""
         try:
             async with asyncio.timeout(_RENEW):
                 self._add(*await self.came.get())
@@ -184,10 +187,10 @@ class Followed:
                 if not await self._ask():
                     await self._read_log()
             except BackplaneAway:
-                self.is_over = True  # the client comes back
+                self.is_over = True  # the client will resume again
 
     async def _ask(self) -> int:
-        return await self._node.tell(self._owner, "follow", self.id, self._uid, self._number, self._last)
+        return await self._node.send(self._owner, "follow", self.id, self._uid, self._number, self._last)
 
     def _add(self, events: _Events, is_over: bool) -> None:
         for number, data in events:
@@ -197,15 +200,15 @@ class Followed:
         self.is_over |= is_over
 
     async def _read_log(self) -> None:
-        """What its node has left, and no more will come."""
+        """Read what the node has written before it ended; no more events follow."""
         entries = await self._node.backplane.read(_log_name(self._uid, self._owner, self._number))
         self._add(sorted(event for _, entry in entries for event in _events_of(entry)), True)
 
 
 class _Relay:
-    """Where the events of one stream go beside its own connection.
+    """Passes the events of one stream to other nodes, and to a log on the backplane.
 
-    Its log has the newest of them, at most so many and so many bytes; the last one whatever its size.
+    The log has the newest events, limited by number and bytes; the last one whatever its size.
     """
 
     def __init__(self, node: Node, log_name: str, most_events: int, most_bytes: int) -> None:
@@ -215,19 +218,19 @@ class _Relay:
         self._most_events = most_events
         self._most_bytes = most_bytes
         self._sizes: deque[int] = deque()
-        """Of what is in the log."""
+        """The sizes of the entries in the log."""
         self._bytes = 0
         self._followers: dict[str, tuple[str, float]] = {}
 
     def follow(self, follower: str, where: str) -> None:
-        """Tell this one too."""
+        """Send events to a follower."""
         now = asyncio.get_running_loop().time()
         if follower not in self._followers and len(self._followers) >= _MANY:
             self._followers = {each: found for each, found in self._followers.items() if found[1] >= now}
         self._followers[follower] = where, now + _FORGET
 
     def renew(self, follower: str) -> bool:
-        """It goes on following; False if it does not yet."""
+        """Extend the time of a follower. Returns False if it is unknown."""
         if follower not in self._followers:
             return False
         self.follow(follower, self._followers[follower][0])
@@ -246,7 +249,7 @@ class _Relay:
         self._followers.clear()
 
     async def log_kept(self, stream: ResumableStream) -> None:
-        """Write what there is."""
+        """Write the stored events to the log."""
         events = _small(await stream.numbered_since(1) or [])
         if events:
             await self._append(events)
@@ -265,7 +268,7 @@ class _Relay:
             if end < now:
                 del self._followers[follower]
             else:
-                self._node.post(self._node.tell(where, "events", follower, events, is_over))
+                self._node.post(self._node.send(where, "events", follower, events, is_over))
 
 
 async def _disconnected(request: HttpRequest) -> None:
@@ -285,7 +288,7 @@ def _events_of(entry: bytes) -> _Events:
     try:
         return [_decode(entry)]
     except DecodeError:
-        return []  # of another version of this program
+        return []  # written by another version of mcpd
 
 
 _encode = Encoder().encode
@@ -299,18 +302,18 @@ _SAID_BY_ALL = frozenset(
         "notifications/resources/updated",
     )
 )
-"""Each node hears of these by itself: where the newest GET stream is, they are said."""
+"""Every node receives these changes, so that the node with the newest GET stream sends them."""
 
 
 class Nodes:
-    """The others, as the sessions of one application have to do with them; `by_uid` are those that are known here."""
+    """The other nodes, for the sessions of one application; `by_uid` are the sessions of this process."""
 
     def __init__(self, core: Core, sharing: Sharing, sealed: SealedSessions, by_uid: Mapping[str, HttpSession]) -> None:
         self._node: Node = sharing.node
         self._changes = sharing.changes
         self._sealed = sealed
         self._by_uid = by_uid
-        self.following = Following(core, self._node, by_uid)
+        self.following = StreamFollower(core, self._node, by_uid)
         for kind, take in (
             ("deliver", self._on_deliver),
             ("answer", self._on_message),
@@ -318,88 +321,88 @@ class Nodes:
         ):
             self._node.on(kind, take)
         self._node.on_gap(self._gap)
-        sealed.listens_at = self._listens_at
+        sealed.on_stream_node = self._on_stream_node
 
     def join(self, session: HttpSession) -> None:
-        """A session may be served by several nodes: what it numbers is numbered as this node's."""
+        """Prepare a session for several nodes: the ids that it assigns begin with this node's id."""
         session.nodes = self
         session.request_prefix = f"{self._node.id}."
         session.streams.node = self._node.id
         session.streams.on_lost = self.following.keep_log(session)
 
     def _gap(self) -> None:
-        """Something may have been missed: that a session has ended, what was set, or where it listens."""
+        """Messages may have been lost: the end of a session, its settings, or the node of its GET stream."""
         for session in list(self._by_uid.values()):
-            session.is_doubted = True
+            session.is_doubtful = True
             if session.listening:
                 self.listen(session)
 
     # -- the newest GET stream ---------------------------------------------------------------
 
     def listen(self, session: HttpSession) -> None:
-        """It is here now."""
-        session.elsewhere = ""
+        """This node has the newest GET stream now."""
+        session.stream_node = ""
         self._node.post(self._listen(session))
 
     async def _listen(self, session: HttpSession) -> None:
         try:
             before = await self._sealed.listen(session)
         except CannotRestore:
-            return  # after the gap it is tried again
-        if before and before != self._node.id and not await self._node.tell(before, "alive"):
-            # What that node held is lost, and what it said may be: better once too often.
+            return  # the next gap tries again
+        if before and before != self._node.id and not await self._node.send(before, "alive"):
+            # The messages that the node held are lost, and those that it sent may be: repeat them.
             subscriptions = session.connection.subscriptions
             for kind in self._changes.moved:
                 subscriptions.changed(kind)
             subscriptions.missed()
 
-    def _listens_at(self, session: HttpSession, where: str) -> None:
+    def _on_stream_node(self, session: HttpSession, where: str) -> None:
         assert session.sealed is not None
-        session.elsewhere = "" if where == self._node.id else where
-        held = session.take_held() if session.elsewhere else []
+        session.stream_node = "" if where == self._node.id else where
+        held = session.take_held() if session.stream_node else []
         if held:
-            self._node.post(self._node.tell(where, "deliver", session.sealed.uid, held))
+            self._node.post(self._node.send(where, "deliver", session.sealed.uid, held))
 
     def send(self, session: HttpSession, frame: bytes, method: str | None) -> None:
-        """Say something on the newest GET stream, which is another node's."""
+        """Send a frame on the newest GET stream, which is on another node."""
         if method not in _SAID_BY_ALL:
             self._node.post(self._deliver(session, frame))
 
     async def _deliver(self, session: HttpSession, frame: bytes) -> None:
         assert session.sealed is not None
-        where = session.elsewhere
-        if not where or not await self._node.tell(where, "deliver", session.sealed.uid, [frame]):
-            session.elsewhere = "" if session.elsewhere == where else session.elsewhere
+        where = session.stream_node
+        if not where or not await self._node.send(where, "deliver", session.sealed.uid, [frame]):
+            session.stream_node = "" if session.stream_node == where else session.stream_node
             session.deliver(frame)
 
     def _on_deliver(self, _: str, body: list[Any]) -> None:
         session = self._by_uid.get(body[0])
         if session is not None:
-            session.hand_over(body[1])
+            session.receive_held(body[1])
 
-    # -- answers, and requests that were given up --------------------------------------------
+    # -- responses and cancellations ---------------------------------------------------------
 
     async def takes(self, session: HttpSession, message: Message) -> int | None:
-        """The HTTP status of a message that is another node's to take; None if it is not. Raises BackplaneAway.
+        """Forward a message to another node. Returns the HTTP status, None if it is for this node.
 
-        An answer whose node is gone, or never was, gets 400; one whose node does not hear at the time is to be sent
-        again. A cancellation is told to all who may work on it.
+        A response gets 400 if its node is gone or never existed. A cancellation is sent to all nodes. Raises
+        BackplaneAway if the node does not receive now, so that the client sends the response again.
         """
         assert session.sealed is not None
         if isinstance(message, Request):
             return None
         if isinstance(message, Notification):
             if message.method == "notifications/cancelled":
-                # What is meant may be worked on here, or anywhere.
+                # Any node may run the call.
                 frame = call(message.method, message.params)
-                self._node.post(self._node.tell_all("cancel", session.sealed.uid, frame))
+                self._node.post(self._node.broadcast("cancel", session.sealed.uid, frame))
             return None
 
         node, dot, _ = message.id.partition(".") if isinstance(message.id, str) else ("", "", "")
         if not dot or node == self._node.id:
             return None
         frame = encode(Result(message.id, message.result)) if isinstance(message, Response) else encode(message)
-        return 202 if await self._node.tell_surely(node, "answer", session.sealed.uid, frame) else 400
+        return 202 if await self._node.send_reliably(node, "answer", session.sealed.uid, frame) else 400
 
     def _on_message(self, _: str, body: list[Any]) -> None:
         session = self._by_uid.get(body[0])
@@ -409,19 +412,19 @@ class Nodes:
             message = decode(body[1])
         except ProtocolError:
             return
-        # The bus never carries a request to be run.
+        # Nodes never execute requests from the bus.
         if not isinstance(message, (Batch, Request)):
             session.connection.receive_message(message)
 
     async def take_parts(
         self, session: HttpSession, parts: list[Message | ProtocolError]
     ) -> list[Message | ProtocolError]:
-        """The parts of a batch that are for this node; the others are told to theirs."""
+        """Return the parts of a batch that are for this node, and forward the others."""
         mine: list[Message | ProtocolError] = []
         for part in parts:
             try:
                 if not isinstance(part, (Response, Failure)) or await self.takes(session, part) is None:
                     mine.append(part)
             except BackplaneAway:
-                pass  # nobody hears that an answer in a batch was lost; who asked gives up in the end
+                pass  # a lost response in a batch cannot be reported; the request times out
         return mine

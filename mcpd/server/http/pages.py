@@ -1,7 +1,7 @@
-"""Pages on a port of their own, without an MCP endpoint: a function says what is at each address.
+"""Pages on a port of their own, without an MCP endpoint: a function answers each request.
 
-The connections, their limits and their end are those of every HTTP listener. Who may ask is the function's to decide:
-it has the whole request, `Host` and `Origin` among it.
+Connections, limits and shutdown are those of every HTTP listener. The function decides who is admitted: it receives the
+whole request, including `Host` and `Origin`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
 log = logging.getLogger("mcpd.http")
 
-_FAILED = Refusal(500, "The page could not be made; details are in the log.\n")
+_FAILED = Refusal(500, "The page could not be created; details are in the log.\n")
 
 
 class PageAnswer(Struct, frozen=True, kw_only=True):
-    """A whole answer; status 204 has no body."""
+    """A complete response; status 204 has no body."""
 
     body: bytes = b""
     content_type: str = "text/html; charset=utf-8"
@@ -41,7 +41,7 @@ MakeEndpoint: TypeAlias = Callable[[WebSocketLimits, ConnectionLimit], Endpoint]
 
 
 class PageApp:
-    """What `answer` gives is sent, for requests of any method. `make_endpoint` says who may connect by WebSocket."""
+    """Sends what `answer` returns, for requests of any method. `make_endpoint` returns the WebSocket endpoint."""
 
     def __init__(
         self, answer: Answer, make_endpoint: MakeEndpoint | None = None, settings: HttpSettings | None = None
@@ -52,13 +52,13 @@ class PageApp:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def refused(self, status: int) -> None:
-        """Nobody counts."""
+        """Do nothing: refusals of pages are not counted."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request. Spec: ASGI 3."""
+        """Answer one request. Spec: ASGI 3."""
         if scope["type"] != "http":
             return
 
@@ -82,22 +82,22 @@ class PageApp:
 
     @property
     def endings(self) -> Iterable[Ending]:
-        """Nothing: pages are answered at once."""
+        """Nothing: pages are answered immediately."""
         return ()
 
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
     ) -> Endpoint:
-        """See `Application`; without `make_endpoint` nobody may."""
+        """See `Application`; without `make_endpoint` all handshakes are refused."""
         if self._make_endpoint is not None:
             return self._make_endpoint(limits, connection_limit)
         return _Nobody(accept, limits, connection_limit)
 
     def drain(self) -> None:
-        """Nothing is begun here that lasts."""
+        """Do nothing: pages are answered immediately."""
 
     async def aclose(self) -> None:
-        """Wait a moment for what is being answered."""
+        """Wait up to a second for running requests."""
         if self._running:
             await asyncio.wait(self._running, timeout=1)
 
@@ -124,5 +124,5 @@ class _Nobody(Endpoint):
         super().__init__(accept, Guard(Access()), limits, (), connection_limit)
 
     def check(self, headers: object) -> Refusal:
-        """There is nothing to connect to."""
+        """Return the refusal."""
         return Refusal(404, "There is no WebSocket here.\n")

@@ -1,7 +1,7 @@
-"""The answer to one POST: JSON if that is all there is to say, an event stream as soon as anything comes before it.
+"""The response to one POST: JSON, or an event stream as soon as a message precedes it.
 
-What the dispatcher sends while a request is worked on arrives here; when the work is done, `finish` gets the
-answer. A request that is answered at once never becomes more than one JSON body.
+The messages that the dispatcher sends during a call arrive here, and `finish` gets the response at the end. A call that
+sends no message before its response is answered with one JSON body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MORE_HEADERS = HEADERS[1:]
 
 
 class Reply:
-    """The answer to one POST, and what is sent before it. A connection with no other request has it as its channel."""
+    """The response to one POST and the messages before it. A connection with a single request uses it as channel."""
 
     is_multiplexed = False
 
@@ -31,7 +31,7 @@ class Reply:
     def __init__(self, request: HttpRequest, maker: StreamMaker, keep_alive: KeepAlive) -> None:
         self.request = request
         self.stream: ResumableStream | None = None
-        """The stream, once it is one."""
+        """The event stream, if the reply has become one."""
         self._maker = maker
         self._keep_alive = keep_alive
         self._early: list[bytes] = []
@@ -53,7 +53,7 @@ class Reply:
         return stream is not None and stream.response is not None and stream.response.is_congested
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Say something before the answer."""
+        """Send a message before the response."""
         if self.stream is not None:
             self.stream.push(frame)
             return
@@ -61,32 +61,32 @@ class Reply:
         self._early.append(frame)
         self._early_bytes += len(frame)
         if self._early_bytes > _MOST_EARLY:
-            # A tool that reports much and never waits: only a stream can make it wait for its client.
+            # A tool that sends much and never waits: only a stream can slow it down.
             self.begin()
         elif len(self._early) == 1 and self._watcher is not None:
-            # A tool that does not wait has reported all in a moment, and needs no stream for it.
+            # A tool that does not wait has finished before the next iteration, and needs no stream.
             asyncio.get_running_loop().call_soon(self.begin)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """The same: the answer to a POST comes by `finish`, in an event of its own."""
+        """Same as `send`: the response to a POST is sent by `finish`, in an event of its own."""
         self.send(frame)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The request that this answers."""
+        """The origin of the POST."""
         return self.request.origin()
 
     async def drain(self) -> None:
-        """Wait until the client has read most of what was sent."""
+        """Wait until the client has read most of the stream."""
         if self.stream is not None and self.stream.response is not None:
             await self.stream.response.drain()
 
     async def aclose(self, reason: str = "") -> None:
-        """Nothing to do: a reply ends with its answer."""
+        """Do nothing: a reply ends with its response."""
 
-    # -- the life of a reply -----------------------------------------------------------------
+    # -- from the request to the response ----------------------------------------------------
 
     def watch_for_disconnect(self, on_disconnect: Callable[[], None] | None = None) -> None:
-        """The work takes time: watch the client meanwhile; `on_disconnect` is called if it leaves before the end."""
+        """Watch the client while the call runs; `on_disconnect` is called if it leaves before the end."""
         loop = asyncio.get_running_loop()
         self._on_disconnect = on_disconnect
         self._keep_alive.add(self)
@@ -96,7 +96,7 @@ class Reply:
 
     @property
     def is_watched(self) -> bool:
-        """Whether the client is watched, which `stop` ends."""
+        """Whether the client is watched; `stop` ends it."""
         return self._watcher is not None
 
     @property
@@ -105,12 +105,12 @@ class Reply:
         return self._own is not None and not self._is_disconnected
 
     @property
-    def is_unsaid(self) -> bool:
-        """Whether nothing was said yet, so that the answer may have any status."""
+    def is_empty(self) -> bool:
+        """Whether nothing was sent yet, so that the response may have any status."""
         return self.stream is None and not self._early and not self._is_disconnected
 
     def begin(self) -> None:
-        """Become an event stream, unless the answer was given meanwhile."""
+        """Become an event stream, unless the response was sent meanwhile."""
         if self.stream is not None or self._is_done:
             return
 
@@ -125,7 +125,7 @@ class Reply:
         self._early.clear()
 
     def keep_alive(self) -> None:
-        """Show that the work goes on, to the client and to what lies between."""
+        """Send a comment, for the client and for proxies; a reply without a stream becomes one."""
         if self.stream is not None:
             if self._own is not None:
                 self._own.keep_alive()
@@ -136,17 +136,17 @@ class Reply:
         self._is_quiet = True
 
     def release_connection(self) -> None:
-        """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
+        """End the connection while the call continues: the client returns for the rest (2025-11-25)."""
         self.begin()
         response = None if self.stream is None else self.stream.response
         if response is not None and self.stream is not None:
-            # The connection of the POST, or the one on which the client came back.
+            # The connection of the POST, or the one on which the client has returned.
             self.stream.response = None
             self._ending = asyncio.ensure_future(response.end())
             self.stream.lost()
 
     async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
+        """Send the response and complete the reply. None: the request was cancelled and has no response."""
         if self._watcher is not None:
             self.stop()
         self._is_done = True
@@ -175,15 +175,15 @@ class Reply:
             await self.request.answer_empty(202)
 
     def _tell_sent(self, answer: bytes) -> None:
-        """Of an answer that is an event; of one that is a JSON body the request tells."""
+        """Report a response that is an event. The request reports one that is a JSON body."""
         if self.request.watch is not None:
             self.request.watch.sent(answer)
 
     def stop(self) -> None:
-        """The work is done: no longer watch the client."""
+        """Stop watching the client: the call has ended."""
         self._is_done = True
         if self._watcher is not None:
-            # Else the request would leave a circle of references for the garbage collector to find.
+            # Otherwise the request would leave a reference cycle for the garbage collector.
             self._on_disconnect = None
             self._keep_alive.discard(self)
             self._watcher.cancel()
@@ -192,7 +192,7 @@ class Reply:
     # -- the client --------------------------------------------------------------------------
 
     def _left(self) -> None:
-        """The client has left, or the connection was released."""
+        """Handle a client that has left, or a released connection."""
         self._keep_alive.discard(self)
         self._is_disconnected = True
         own = self._own

@@ -1,6 +1,6 @@
-"""One HTTP request as ASGI brings it: its headers, its body, and the plain answers to it.
+"""One HTTP request of an ASGI server: its headers, its body, simple responses, and how to notice that the client left.
 
-Knows HTTP and ASGI; of MCP only that bodies are JSON-RPC. Header names are lower-case bytes, as ASGI has them.
+This module knows HTTP and ASGI, and of MCP only that bodies are JSON-RPC. Header names are lower-case bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Header: TypeAlias = tuple[bytes, bytes]
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
 WHEN_GONE = "mcpd.when_gone"
-"""Where our own listener's scopes have what tells that a client has left: see `departure`."""
+"""The key of our own listener's scopes with the function that reports that a client has left."""
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
 _ACCEPTED = {
@@ -47,11 +47,11 @@ _NOTHING: dict[bytes, bytes] = {}
 
 
 class ClientDisconnected(Exception):
-    """The client left before its request was whole: nobody is there to be answered."""
+    """The client left before its request was complete."""
 
 
 class BadBody(Exception):
-    """A body that is refused: the status, and the text for the client."""
+    """A refused body, with the status and the text for the client."""
 
     def __init__(self, status: int, text: str) -> None:
         self.status = status
@@ -64,7 +64,7 @@ def _nobody(request: HttpRequest) -> str:
 
 
 class HttpRequest:
-    """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
+    """One request and its response. `repeated` are the headers that came more than once, whose values are joined."""
 
     __slots__ = ("_on_refused", "_send", "charge", "headers", "method", "path", "receive", "repeated",
                  "response_headers", "scope", "status", "user", "watch")  # fmt: skip
@@ -80,7 +80,7 @@ class HttpRequest:
 
         path: str = scope["path"]
         root: str | None = scope.get("root_path")
-        # Where an application is mounted, `path` may hold the place it is mounted at.
+        # In a mounted application `path` may include the mount point.
         self.path = path[len(root) :] if root and path.startswith(root) else path
 
         headers: list[Header] = scope["headers"]
@@ -90,15 +90,15 @@ class HttpRequest:
             self._join(headers)
 
         self.response_headers: tuple[Header, ...] = ()
-        """Headers that every answer to this request carries."""
+        """Headers of every response to this request."""
         self.charge: Charge | None = None
-        """What its body takes of the budget, if it is large."""
+        """The share of the memory budget that a large body takes."""
         self.watch: PostFrames | None = None
-        """Set where an observer hears of frames."""
+        """Reports frames, if an observer receives them."""
         self.user: Principal = ANONYMOUS
-        """Its sender, as the authenticator found."""
+        """The sender, from the authenticator."""
         self.status = 0
-        """The status that was answered, 0 if none was."""
+        """The status of the response; 0 before it."""
 
     def _join(self, headers: Iterable[Header]) -> None:
         joined: dict[bytes, list[bytes]] = {}
@@ -108,35 +108,35 @@ class HttpRequest:
         self.repeated = frozenset(name for name, values in joined.items() if len(values) > 1)
 
     def origin(self) -> Origin:
-        """Where it comes from, for authors; its headers are those of the scope, which lasts as long as it does."""
+        """Return the origin of the request, for authors of tools."""
         return Origin("websocket" if self.scope["type"] == "websocket" else "http", self.user, self.scope["headers"])
 
     def header(self, name: bytes) -> str | None:
-        """A header as text, None if it did not come."""
+        """Return a header as text, None if it is missing."""
         value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
     @property
     def peer(self) -> str:
-        """The address that the client connects from, without its port; empty if that is not known."""
+        """The client's address, without the port; empty if unknown."""
         client = self.scope.get("client")
         return str(client[0]) if client else ""
 
-    # -- what the client says of itself ------------------------------------------------------
+    # -- headers -----------------------------------------------------------------------------
 
     @property
     def accepts_both(self) -> bool:
-        """Whether the answer may be JSON as well as an event stream; no `Accept` means anything."""
+        """Whether the client accepts both JSON and event streams; without `Accept` it accepts anything."""
         return _read_accept(self.headers.get(b"accept", b"*/*")) == _BIT_JSON | _BIT_EVENTS
 
     @property
     def accepts_events(self) -> bool:
-        """Whether the answer may be an event stream."""
+        """Whether the client accepts event streams."""
         return bool(_read_accept(self.headers.get(b"accept", b"*/*")) & _BIT_EVENTS)
 
     @property
     def has_json(self) -> bool:
-        """Whether the body is said to be JSON in UTF-8, and not packed."""
+        """Whether the headers declare an uncompressed JSON body in UTF-8."""
         value = self.headers.get(b"content-type")
         if value is None or b"content-encoding" in self.headers:
             return False
@@ -147,10 +147,10 @@ class HttpRequest:
     # -- reading -----------------------------------------------------------------------------
 
     async def read(self, most: int, timeout: float, owner: Callable[[HttpRequest], str] = _nobody) -> bytes:
-        """The body, which takes of the budget of its `owner`.
+        """Return the body. A large one is charged to the memory budget of `owner`.
 
-        Raises BadBody for one over `most` bytes, slower than `timeout` seconds or without memory for it;
-        ClientDisconnected if the client leaves.
+        Raises BadBody for a body over `most` bytes, one that takes longer than `timeout` seconds, or if the budget is
+        used up; ClientDisconnected if the client leaves.
         """
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
@@ -196,10 +196,10 @@ class HttpRequest:
                 break
         return b"".join(parts)
 
-    # -- answering ---------------------------------------------------------------------------
+    # -- responses ---------------------------------------------------------------------------
 
     async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
-        """Answer with a whole body."""
+        """Send a response with a body."""
         if self.watch is not None and kind is JSON:
             self.watch.sent(body)
         self.status = status
@@ -208,7 +208,7 @@ class HttpRequest:
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
-        """Answer with a status alone."""
+        """Send a response without a body."""
         self.status = status
         lengths = () if status in (204, 304) else ((b"content-length", b"0"),)
         await self._send(
@@ -217,7 +217,7 @@ class HttpRequest:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
-        """Answer that there is no such service: JSON with an `error` for clients, a text for browsers."""
+        """Send a refusal: JSON with an `error` for clients, text for browsers."""
         if self._on_refused is not None:
             self._on_refused(str(refusal.status))
         kind, body = refusal.body(self.header(b"accept"))
@@ -225,30 +225,30 @@ class HttpRequest:
         await self.answer(refusal.status, body, (b"content-type", kind.encode()), [*fields, *headers])
 
     async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
-        """Answer with a JSON-RPC error; without an id where there is none, or none could be read."""
+        """Send a JSON-RPC error; without an id if the request has none, or it could not be read."""
         if self._on_refused is not None:
-            # Where the code says nothing but that something went wrong, the status says more.
+            # For a generic code, the status is more specific.
             is_vague = error.code in (InvalidRequest.code, InternalError.code)
             self._on_refused(str(status if is_vague else error.code))
         failure = error_answer(error, UNSET if request_id is None else request_id)
-        # What was not read of the body would be taken for the next request.
+        # The unread part of the body would be parsed as the next request.
         headers: tuple[Header, ...] = ((b"connection", b"close"),) if status in (408, 413, 503) else ()
         if status == 503:
             headers = (*headers, (b"retry-after", b"5"))
         await self.answer(status, encode(failure), JSON, headers)
 
     async def fail_plainly(self, status: int, text: str) -> None:
-        """Answer with a JSON-RPC error that says only this."""
+        """Send a generic JSON-RPC error with this text."""
         await self.fail(status, InternalError(text) if status == 503 else InvalidRequest(text))
 
-    def have_told(self, tell: Callable[[Send, Callable[[], object]], T], callback: Callable[[], object]) -> T:
-        """Let a connection of ours tell what becomes of it."""
-        return tell(self._send, callback)
+    def register(self, when_gone: Callable[[Send, Callable[[], object]], T], callback: Callable[[], object]) -> T:
+        """Let a connection of our own listener call back when the client has left."""
+        return when_gone(self._send, callback)
 
     async def begin(self, headers: Iterable[Header]) -> Send:
-        """Begin an answer of unknown length; what is given back takes the parts of its body."""
+        """Begin a response of unknown length. Returns the function that sends the parts of its body."""
         self.status = 200
-        self.headers = _NOTHING  # it may last for hours, and its head was read
+        self.headers = _NOTHING  # the response may last for hours, and the headers were read
         await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
         return self._send
 
@@ -264,12 +264,12 @@ def _read_accept(value: bytes) -> int:
 
 
 def _too_large(most: int) -> str:
-    return f"The body is too large: at most {most} bytes are taken (setting max_body_bytes)"
+    return f"The body is too large: the limit is {most} bytes (setting max_body_bytes)"
 
 
 class Departure:
-    """Set when the client of a request that was read has left, or its answer is complete. The callback is called once,
-    a turn of the loop later."""
+    """Calls back when the client of a request has left, or its response is complete: once, in the next iteration of the
+    event loop. A callback needs less memory than an event and a task for each listening client."""
 
     __slots__ = ("_callback",)
 
@@ -277,18 +277,19 @@ class Departure:
         self._callback: Callable[[], object] | None = callback
 
     def set(self) -> None:
-        """It has happened."""
+        """Schedule the callback."""
         callback, self._callback = self._callback, None
         if callback is not None:
             asyncio.get_running_loop().call_soon(callback)
 
     def cancel(self) -> None:
-        """The callback is not wanted any more."""
+        """Drop the callback."""
         self._callback = None
 
 
 def when_gone(send: Any, callback: Callable[[], object]) -> Departure | None:
-    """Have an exchange of `http1`, whose `send` this is, call back; None if it is too late, or its body is to come."""
+    """Register a callback with the exchange of `http1` that has this `send`. Returns None if the exchange has ended, or
+    its body is incomplete."""
     exchange: Any = getattr(send, "__self__", None)
     if not hasattr(exchange, "departure") or exchange.more_body or exchange.is_gone or exchange.is_complete:
         return None
@@ -297,16 +298,19 @@ def when_gone(send: Any, callback: Callable[[], object]) -> Departure | None:
 
 
 def on_departure(request: HttpRequest, callback: Callable[[], object]) -> Departure | asyncio.Task[None]:
-    """Have this called when the client of a request that was read has left, or has its answer; `cancel` ends that."""
-    tell = request.scope.get(WHEN_GONE)
-    departure: Departure | None = None if tell is None else request.have_told(tell, callback)
+    """Call `callback` when the client of a request has left, or the response is complete. Cancel with `cancel`.
+
+    ASGI servers other than ours report it only to a pending `receive`, which takes a task.
+    """
+    when_gone = request.scope.get(WHEN_GONE)
+    departure: Departure | None = None if when_gone is None else request.register(when_gone, callback)
     if departure is not None:
         return departure
     return asyncio.get_running_loop().create_task(_watch(request.receive, callback), name="mcpd-watch")
 
 
 def departed(request: HttpRequest) -> asyncio.Future[None]:
-    """Done when the client of a request that was read has left, or has its answer."""
+    """Return a future that is done when the client of a request has left, or has its response."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     watching = on_departure(request, partial(_settle, future))
     if isinstance(watching, asyncio.Task):
@@ -319,7 +323,7 @@ async def _watch(receive: Receive, callback: Callable[[], object]) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
     except Exception:
-        # Whatever a server raises when there is nothing more to receive: for us the client is gone.
+        # Whatever an ASGI server raises after the end of a request: the client has left.
         pass
     callback()
 

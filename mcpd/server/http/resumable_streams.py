@@ -1,7 +1,7 @@
-"""The streams of a session, which clients that lose a connection resume; their events are in an `EventStore`.
+"""The event streams of a session, which clients resume after a lost connection, and the store of their events.
 
-An event's id is `stream-number`: it names its stream, and is unique in the session (S25-038). A client that
-comes back with the last id it saw gets what followed on that stream, and nothing of another (S25-039).
+An event's id is `stream-number`, which is unique in the session (S25-038). A client that returns with the last id it
+received gets the following events of that stream, and none of another stream (S25-039).
 Spec: 2025-11-25 basic/transports, resumability and redelivery.
 """
 
@@ -20,16 +20,16 @@ _EMPTY_LINE = b"\n\n"
 
 
 _FEW = 16
-"""So many pieces are in a list, more in a deque, which takes 760 bytes if it is empty; most streams say little."""
+"""Number of blocks from which a deque is used instead of a list: an empty deque takes 760 bytes."""
 
 _Piece: TypeAlias = tuple[int, int, int, bytes]
-"""One or more events: their stream, the number of the first, how many they are, their bytes."""
+"""A block of events: their stream, the number of the first, how many there are, their bytes."""
 
 
 class MemoryEventStore:
-    """At most so many events of a session, and so many bytes of them, as far as the budget has memory for them.
+    """Stores the events of one session, limited by their number, their bytes and the memory budget.
 
-    A stream that came whole is kept in one piece, see `add_whole`, and taken apart only if the oldest of it is to go.
+    A complete stream is stored as one block, see `add_whole`, which is only split when its oldest events are dropped.
     """
 
     __slots__ = ("_bytes", "_charge", "_count", "_hidden", "_kept", "_of_stream", "most_bytes", "most_events")
@@ -40,9 +40,9 @@ class MemoryEventStore:
         self._kept: list[_Piece] | deque[_Piece] = []
         self._count = 0
         self._hidden = 0
-        """So many events of the first piece are forgotten, and still in its bytes: to cut them off would copy it."""
+        """Dropped events of the first block that are still in its bytes: removing them would copy the block."""
         self._of_stream: dict[int, int] = {}
-        """How many events of each stream are kept."""
+        """The number of stored events of each stream."""
         self._bytes = 0
         self._charge: Charge | None = None
 
@@ -51,9 +51,9 @@ class MemoryEventStore:
         return self.add_whole(stream, number, 1, data)
 
     def add_whole(self, stream: int, number: int, count: int, data: bytes) -> Iterable[int]:
-        """As `add` for each of so many events, of which `number` is the first: each ends at its first empty line.
+        """Store `count` events, of which `number` is the first, as `add` does; each ends at its first empty line.
 
-        What is kept is the longest tail of all events that is within the bounds, however they came.
+        The longest tail of all events that is within the limits is kept.
         """
         kept, of_stream = self._kept, self._of_stream
         kept.append((stream, number, count, data))
@@ -67,18 +67,18 @@ class MemoryEventStore:
         while kept:
             surplus = self._count - self.most_events
             is_over = surplus > 0 or self._bytes > self.most_bytes
-            if not (is_over and self._count > 1) and self._has_memory():  # the newest it may have in any case
+            if not (is_over and self._count > 1) and self._has_memory():  # the newest event is always kept
                 break
 
-            # Of the oldest piece those events go that are too many; or, where it is the bytes, one event after the
-            # other; or, if no more than that are left of it, all of it.
+            # Drop the surplus events of the oldest block; or one event after the other if the bytes are too many; or
+            # the whole block.
             oldest, first, many, piece = kept[0]
             gone = many - self._hidden
             if gone > surplus > 0:
                 self._hidden += surplus
                 gone = surplus
             elif surplus <= 0 and (self._hidden or gone > 1):
-                # Hidden ones are counted as gone already, but their bytes are still here: these go first, alone.
+                # Hidden events are not counted any more, but their bytes are still here: drop these first.
                 gone = 0 if self._hidden else 1
                 rest = piece.split(_EMPTY_LINE, gone + self._hidden)[-1]
                 kept[0] = (oldest, first + self._hidden + gone, many - self._hidden - gone, rest)
@@ -97,19 +97,19 @@ class MemoryEventStore:
         return forgotten
 
     def _has_memory(self) -> bool:
-        """Take of the budget what is kept; False if that is not to be had."""
+        """Charge the stored bytes to the memory budget. Returns False if it is used up."""
         pages = self._bytes // SMALL
         if not pages:
             self._charge = None
             return True
         if self._charge is None:
-            self._charge = Charge("events")  # all stores together leave half to what is asked now
-        # In pages, so that most events change nothing there.
+            self._charge = Charge("events")  # all stores together leave half of the budget to requests
+        # In pages, so that most events do not change the charge.
         size = (pages + 1) * SMALL
         return size == self._charge.size or self._charge.set(size)
 
     def last(self, stream: int) -> int:
-        """The number of the last event that is kept of a stream; 0 if there is none."""
+        """Return the number of the last stored event of a stream; 0 without stored events."""
         if stream not in self._of_stream:
             return 0
         return max(first + count - 1 for kept, first, count, _ in self._kept if kept == stream)
@@ -136,33 +136,33 @@ class MemoryEventStore:
 
 _MOST_LEFT = 16
 _MOST_AT_ONCE = 64 * 1024
-"""The bytes of a stream that is kept in one piece: what is larger would be copied too often to be taken apart."""
+"""Bytes up to which a stream is stored as one block: removing events from a larger block would copy too much."""
 
 
 class StreamMaker(Protocol):
-    """What makes the event stream that answers a POST."""
+    """Creates the event streams that answer POSTs."""
 
     def new_stream(self) -> ResumableStream:
-        """One that goes on."""
+        """Return a stream that continues."""
 
     def write_whole(self, frames: Sequence[bytes]) -> bytes:
-        """One that begins and ends with these frames: all its bytes."""
+        """Return the bytes of a stream that consists of these frames."""
 
 
 class Relay(Protocol):
-    """What else is told of the events of a stream: whoever may resume it elsewhere."""
+    """Passes the events of a stream to another node, where a client may resume it."""
 
     def add(self, number: int, data: bytes) -> None:
-        """An event was sent, or would have been."""
+        """Pass on an event."""
 
     def end(self) -> None:
-        """No more will come."""
+        """Report the end of the stream."""
 
 
 class ResumableStreams:
-    """The streams of one session that can be resumed, by number. `make_store` makes what keeps its events, by its id.
+    """The streams of one session that can be resumed, by number. `make_store` returns the store for a session's id.
 
-    A stream that is not over can be resumed even when none of its events is kept.
+    A stream that is not over can be resumed even if none of its events is stored.
     """
 
     __slots__ = ("_by_number", "_left", "_make_store", "_session_id", "_store", "node", "on_lost", "retry_ms")
@@ -175,7 +175,7 @@ class ResumableStreams:
         self._left: tuple[ResumableStream, ...] = ()
         self._store: EventStore | None = None
         self.node = ""
-        """What the ids of events begin with: the node that sends them."""
+        """The node that sends the events, with which their ids begin; empty for a single process."""
         self.on_lost: Callable[[ResumableStream], object] | None = None
         """Called when a stream loses its connection before its end."""
 
@@ -183,7 +183,7 @@ class ResumableStreams:
         return len(self._by_number)
 
     def get(self, number: int) -> ResumableStream | None:
-        """The stream of that number."""
+        """Return the stream with this number."""
         stream = self._by_number.get(number)
         if stream is None and self._store.__class__ is MemoryEventStore:
             last = self._store.last(number)
@@ -193,20 +193,20 @@ class ResumableStreams:
         return stream
 
     def add(self, stream: ResumableStream, number: int, data: bytes) -> None:
-        """Keep an event."""
+        """Store an event."""
         stream.is_kept = True
         self._by_number[stream.number] = stream
         store = self._open() if self._store is None else self._store
         self._forget(store.add(stream.number, number, data))
 
     def write_whole(self, number: int, frames: Sequence[bytes], *, primes: bool) -> bytes:
-        """All the bytes of a new stream that begins and ends with this: `priming`, `write` for each frame, `complete`.
+        """Return the bytes of a new stream that consists of these frames: `priming`, `write` for each, `complete`.
 
-        The same, and mostly in one step. Of such a stream only its events are kept, in one piece: few clients come
-        back for one, and for these `get` makes it.
+        The events are stored as one block, without a stream object: few clients resume such a stream, and `get` creates
+        the object for them.
         """
         store = self._open() if self._store is None else self._store
-        if store.__class__ is MemoryEventStore:  # one of a derived class may add in its own way
+        if store.__class__ is MemoryEventStore:  # a subclass may store events differently
             prefix = self.prefix(number)
             first = 2 if primes else 1
             whole = numbered(frames, prefix, first)
@@ -222,9 +222,9 @@ class ResumableStreams:
         return b"".join(parts)
 
     def prefix(self, number: int, *, is_listening: bool = False) -> bytes:
-        """What the ids of a stream's events begin with.
+        """Return the beginning of the ids of a stream's events.
 
-        Of a node's stream they say whose it is, and whether it goes on elsewhere if that is gone.
+        With several nodes it includes the node, and a "g" if the stream continues on another node after a crash.
         """
         return (
             b"%s.%s%d-" % (self.node.encode(), b"g" if is_listening else b"", number) if self.node else b"%d-" % number
@@ -242,16 +242,16 @@ class ResumableStreams:
                 self.release(other)
 
     async def after(self, stream: ResumableStream, number: int) -> list[tuple[int, bytes]]:
-        """The events of a stream that follow that number, as far as they are kept."""
+        """Return the stored events of a stream after that number."""
         return [] if self._store is None else await self._store.after(stream.number, number)
 
     def release(self, stream: ResumableStream) -> None:
-        """Forget a stream that is over, once none of its events is kept."""
+        """Drop a stream that is over, once none of its events is stored."""
         if stream.is_over and not stream.is_kept:
             self._by_number.pop(stream.number, None)
 
     def leave(self, stream: ResumableStream) -> None:
-        """A GET stream lost its connection. A few such can be resumed even if no event was missed meanwhile."""
+        """Keep a GET stream that lost its connection; some can be resumed even without a missed event."""
         self._left = (*(each for each in self._left if each is not stream), stream)
         if len(self._left) > _MOST_LEFT:
             oldest, *left = self._left
@@ -261,8 +261,8 @@ class ResumableStreams:
                 self.release(oldest)
 
     def clear(self) -> None:
-        """The session has ended: nothing can be resumed any more."""
-        self.on_lost = None  # it holds the session, which holds this
+        """Drop all streams, because the session has ended."""
+        self.on_lost = None  # it refers to the session, which refers to this object
         self._by_number.clear()
         self._left = ()
         if self._store is not None:
@@ -270,21 +270,20 @@ class ResumableStreams:
 
 
 class ResumableStream:
-    """One event stream of a session as the protocol sees it: it outlives the connections that carry it.
+    """One event stream of a session, which may outlive several connections.
 
-    `response` is the connection that carries it now. Without `streams`, to which it belongs, events have no ids, and
-    nothing is kept.
+    `response` is the connection that carries it now. Without `streams` its events have no ids and are not stored.
     """
 
     response: EventStreamResponse | None = None
     is_complete = False
-    """The answer was sent on it: a client that resumes it gets the rest of its events, and its end."""
+    """The response was sent: a client that resumes the stream gets the missing events, and its end."""
     is_over = False
-    """No more events will come: it is complete, or a GET stream that its client has left for others."""
+    """No more events follow: the stream is complete, or a GET stream that the client has replaced by others."""
     is_kept = False
     """Whether the store has some of its events."""
     relay: Relay | None = None
-    """What else is told of its events, once somebody may resume it on another node."""
+    """Passes events to other nodes, where a client may resume the stream."""
     _last = 0
 
     def __init__(
@@ -297,14 +296,14 @@ class ResumableStream:
     ) -> None:
         self.number = number
         self.is_listening = is_listening
-        """A GET stream, for what belongs to no request."""
+        """Whether it is a GET stream, for messages that belong to no request."""
         self._streams = streams
         self._primes = primes
         if streams is not None:
             self._prefix = streams.prefix(number, is_listening=is_listening)
 
     def priming(self) -> bytes:
-        """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
+        """Return the first event, after which a client can resume (2025-11-25); b"" in older versions."""
         if self._streams is None or not self._primes:
             return b""
         self._last += 1
@@ -313,7 +312,7 @@ class ResumableStream:
         return data
 
     def write(self, frame: bytes) -> bytes:
-        """The next event, kept."""
+        """Store the next event, and return its bytes."""
         if self._streams is None:
             return event(frame)
         self._last += 1
@@ -322,7 +321,7 @@ class ResumableStream:
         return data
 
     def push(self, frame: bytes) -> None:
-        """Send an event on the connection that carries the stream now, and keep it for a client that resumes."""
+        """Send an event on the current connection, and store it for a client that resumes."""
         data = self.write(frame)
         if self.response is not None:
             self.response.push(data)
@@ -330,19 +329,19 @@ class ResumableStream:
             self.relay.add(self._last, data)
 
     def lost(self) -> None:
-        """Its connection has ended before it did."""
+        """Report that the connection has ended before the stream."""
         if self._streams is not None and self._streams.on_lost is not None and not self.is_complete:
             self._streams.on_lost(self)
 
     async def since(self, number: int) -> list[bytes] | None:
-        """What is kept of the events that follow that number; None if none such was ever sent."""
+        """Return the stored events after that number; None if the number was never sent."""
         missed = await self.numbered_since(number)
         return None if missed is None else [data for _, data in missed]
 
     async def numbered_since(self, number: int) -> list[tuple[int, bytes]] | None:
-        """The same, with their numbers.
+        """Return the stored events after that number with their numbers; None if the number was never sent.
 
-        Of a client that was away for long some may be lost: what is left, above all the answer, is still worth having.
+        If the client was away for long, some events may be lost. The others, above all the response, are still useful.
         """
         assert self._streams is not None
         if not 0 < number <= self._last:
@@ -351,7 +350,7 @@ class ResumableStream:
         missed: list[tuple[int, bytes]] = []
         position = number
         while position < self._last:
-            # While a store is asked more may be said: whoever takes what this gives has to have all of it.
+            # More events may be sent while the store is read: the result must include them.
             last = self._last
             found = await self._streams.after(self, position)
             missed += found
@@ -359,12 +358,12 @@ class ResumableStream:
         return missed
 
     def resume_whole(self, last: int) -> None:
-        """It came whole, and this was the number of its last event."""
+        """Mark a stream as complete that was stored as one block; `last` is the number of its last event."""
         self.is_complete = self.is_over = self.is_kept = True
         self._last = last
 
     def complete(self) -> None:
-        """No more events will come."""
+        """End the stream."""
         self.is_complete = self.is_over = True
         if self.relay is not None:
             self.relay.end()
@@ -373,7 +372,7 @@ class ResumableStream:
 
 
 class _NotResumable:
-    """Makes streams that end with their connection."""
+    """Creates streams that end with their connection."""
 
     def new_stream(self) -> ResumableStream:
         return ResumableStream()

@@ -1,8 +1,10 @@
-"""What is served beside the endpoint: a table of paths, with health, discovery and an author's own routes as its rows.
+"""Routes besides the endpoint: health, discovery with the Server Card, and the routes of authors; also CORS headers.
 
-The checks come in this order: `Host` and `Origin`, path and method, credentials, size of the body. A request to the
-endpoint never comes here. Errors are JSON with an `error`, as all refusals of HTTP are (RFC 9110 15.5.6:
-405 comes with `Allow`).
+Checks are made in this order: `Host` and `Origin`, path and method, credentials, size of the body. Requests to the
+endpoint never arrive here. Errors are JSON with an `error`, as all HTTP refusals (RFC 9110 15.5.6: 405 has `Allow`).
+
+A Server Card describes the server, its endpoint and its versions, but not its tools. Spec: SEP-2127, with the schema of
+its extension; the catalog is an AI Catalog; https://fetch.spec.whatwg.org/#http-cors-protocol.
 """
 
 from __future__ import annotations
@@ -50,14 +52,17 @@ _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
 
 class Cors:
-    """The CORS headers for web pages of these origins; pages of others get none."""
+    """The CORS headers for web pages of the configured origins.
+
+    Pages of this machine that were not configured may send requests, but get no headers and cannot read responses.
+    """
 
     def __init__(self, origins: Iterable[str]) -> None:
         self._origins = {origin.lower().encode() for origin in origins}
         self.is_enabled = bool(self._origins)
 
     def headers(self, request: HttpRequest) -> tuple[Header, ...]:
-        """What every answer to this request carries."""
+        """Return the headers of every response to a request."""
         origin = request.headers.get(b"origin")
         if origin is None or origin.lower() not in self._origins:
             return ((b"vary", b"Origin"),)
@@ -68,13 +73,13 @@ class Cors:
         )
 
     def is_preflight(self, request: HttpRequest) -> bool:
-        """Whether a browser asks what a page's script may send."""
+        """Whether a request is a preflight of a browser."""
         return b"access-control-request-method" in request.headers and b"origin" in request.headers
 
     def preflight(self, request: HttpRequest, methods: bytes = _METHODS) -> tuple[Header, ...]:
-        """The answer to that, beside `headers`, by default for the endpoint.
+        """Return the headers of a preflight response besides `headers`; `methods` are the methods of the path.
 
-        Tools and the author's own code may read any header, so a named page may send what it asks for.
+        Tools may read any header, so a configured page may send all headers that it requests.
         """
         if request.headers[b"origin"].lower() not in self._origins:
             return ()
@@ -90,7 +95,7 @@ class Cors:
 
 
 CARD = "/server-card"
-"""Where the card is, below the endpoint."""
+"""The path of the card below the endpoint."""
 
 CATALOG = "/.well-known/ai-catalog.json"
 
@@ -109,7 +114,7 @@ _is_address = re.compile(r"[\d.]+|\[.*|.*:.*").fullmatch
 
 
 def checked_public_url(url: str) -> str:
-    """The URL that clients know the endpoint by, without a slash at its end. Raises ConfigurationError."""
+    """Return the public URL of the endpoint without a slash at its end. Raises ConfigurationError."""
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
         raise ConfigurationError(f"public_url {url!r}: write the whole URL of the endpoint, as https://example.com/mcp")
@@ -117,11 +122,11 @@ def checked_public_url(url: str) -> str:
 
 
 class ServerCard:
-    """The card of one application, and its catalog.
+    """The Server Card of one application, and the catalog that names it.
 
-    `endpoint` is the endpoint's path, `public_url` its URL where that is known, else it is what the request was made
-    to. With `is_public` everybody may read both, with `any_origin` web pages too; `needs_token` says that clients need
-    a bearer token.
+    `endpoint` is the path of the endpoint, and `public_url` its URL, by default the URL of the request. With
+    `is_public` no credentials are needed, with `any_origin` web pages may read both. `needs_token` declares that
+    clients need a bearer token.
     """
 
     def __init__(
@@ -141,7 +146,7 @@ class ServerCard:
         self._headers = {"Cache-Control": f"{'public' if is_public else 'private'}, max-age=3600"}
         if any_origin:
             self._headers |= _FOR_PAGES
-        # A path with characters that no route has is taken by the endpoint alone.
+        # A route cannot have some characters that the path of an endpoint may have.
         paths = (f"{self._endpoint}{CARD}", CATALOG)
         self.routes = tuple(
             Route(path, function, public=is_public, any_origin=any_origin)
@@ -150,7 +155,7 @@ class ServerCard:
         )
 
     async def card(self, request: RouteRequest) -> RouteResponse:
-        """The card."""
+        """Return the Server Card."""
         identity, url = self._identity, self._url_of(request)
         remote: dict[str, Any] = {
             "type": "streamable-http",
@@ -173,11 +178,11 @@ class ServerCard:
         return self._answer(request, card, _CARD_TYPE)
 
     async def catalog(self, request: RouteRequest) -> RouteResponse:
-        """The catalog, which names the card."""
+        """Return the catalog, which names the Server Card."""
         url = self._url_of(request)
         shown = self._identity.title or self._identity.name
         space, _, last = self._name(url).partition("/")
-        # Whose name it is comes first, as a domain: the name's own where the author gave one.
+        # The publisher is a domain: the one in the server's name if it has that form.
         publisher = ".".join(reversed(space.split("."))) if self._has_full_name else _publisher(_host(url))
         entry = {
             "identifier": f"urn:air:{publisher}:mcp:{last}",
@@ -189,7 +194,7 @@ class ServerCard:
         return self._answer(request, catalog, _CATALOG_TYPE)
 
     def _answer(self, request: RouteRequest, document: dict[str, Any], kind: str) -> RouteResponse:
-        """A document with its tag, or 304 for a client that has it (RFC 9110 13.1.2)."""
+        """Return a document with its ETag, or 304 for a client that has it (RFC 9110 13.1.2)."""
         body = encode(document)
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {**self._headers, "ETag": tag}
@@ -199,7 +204,7 @@ class ServerCard:
         return RouteResponse(body, headers=headers, content_type=kind)
 
     def _url_of(self, request: RouteRequest) -> str:
-        # `Host` was checked: it is a name by which this server may be reached.
+        # `Host` was checked, so it names this server.
         host = request.headers.get("host") or "localhost"
         return self._url or f"{request.scheme}://{host}{request.root_path.rstrip('/')}{self._endpoint}"
 
@@ -208,7 +213,7 @@ class ServerCard:
         return _is_full_name(self._identity.name) is not None and len(self._identity.name) <= 200
 
     def _name(self, url: str) -> str:
-        """The name in reverse-DNS form: the server's own if it has that form, else below the host's."""
+        """Return a name in reverse-DNS form: the server's own if it has that form, otherwise one below the host."""
         name = self._identity.name
         if self._has_full_name:
             return name
@@ -226,7 +231,7 @@ def _host(url: str) -> str:
 
 
 def _publisher(host: str) -> str:
-    """A host as a part of a URN, in which colons separate and all is ASCII (RFC 8141)."""
+    """Return a host as a part of a URN, which is ASCII without colons (RFC 8141)."""
     try:
         host = host.encode("idna").decode()
     except UnicodeError:
@@ -235,7 +240,7 @@ def _publisher(host: str) -> str:
 
 
 def _tags(header: str) -> set[str]:
-    """The tags of `If-None-Match`; that one is weak makes no difference to it."""
+    """Return the tags of `If-None-Match`, weak or strong."""
     return set(re.findall(r'"[^"]*"', header))
 
 
@@ -245,7 +250,7 @@ def _cut(text: str) -> str:
 
 log = logging.getLogger("mcpd.http")
 
-# Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
+# Clients look for authorization metadata below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
 _DISCOVERY = "/.well-known/"
 _TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
 _EMPTY = (204, 304)
@@ -258,18 +263,18 @@ _NOT_STARTED = Refusal(503, "The server could not start; details are in its log.
 
 _Known: TypeAlias = Principal | Refusal
 FindSender: TypeAlias = Callable[[HttpRequest], _Known | Coroutine[Any, Any, _Known]]
-"""Finds who sends a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+"""Returns the sender of a request or its refusal; a coroutine if the authenticator is asynchronous."""
 
 
 @runtime_checkable
 class HasRoutes(Protocol):
-    """What protects the endpoint and answers requests beside it, as where people log in."""
+    """A protection of the endpoint that has routes of its own, such as a login server."""
 
     routes: Sequence[Route]
 
 
 class _Caller:
-    """Whose share of the threads a plain function takes, as an exchange says it of a call."""
+    """The owner of the thread that a plain function takes, like the exchange of a call."""
 
     def __init__(self, request: HttpRequest, client: str) -> None:
         self.owner: tuple[object, str] = (request, client)
@@ -277,10 +282,10 @@ class _Caller:
 
 
 class Router:
-    """The routes of one application: those of its settings, of its server, which may still become more, and our own.
+    """The routes of one application: of its settings, of its server, and built-in ones.
 
-    `find_sender` is None where nobody is asked; `endpoint` is where the endpoint is, first as people are told of it.
-    Raises ConfigurationError for a route at the endpoint's path.
+    `find_sender` is None without authentication; `endpoint` are the paths of the endpoint. Raises ConfigurationError
+    for a route with the endpoint's path.
     """
 
     def __init__(
@@ -300,7 +305,7 @@ class Router:
         self._added = server.routes
         for route in (*core.settings.routes, *self._added):
             if route.path in endpoint:
-                raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
+                raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; use another")
 
         probes = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
         self._own = (
@@ -316,7 +321,7 @@ class Router:
         self._stopped: set[asyncio.Task[Any]] = set()
 
     def _nothing(self, request: HttpRequest) -> Refusal:
-        """There is nothing at a path. The endpoint's path is told with the one that the application is mounted at."""
+        """Return the refusal for an unknown path. It names the endpoint, including the mount point."""
         endpoint = f"{request.scope.get('root_path') or ''}{self._endpoint}"
         return Refusal(
             404,
@@ -326,13 +331,13 @@ class Router:
             "not_found" if _is_of_oauth(request.path) else "",
         )
 
-    # -- what is where -----------------------------------------------------------------------
+    # -- finding routes ----------------------------------------------------------------------
 
     def find(self, path: str) -> dict[str, Route]:
-        """The routes at a path, by method; {} if nothing is there.
+        """Return the routes of a path by method.
 
-        Where several have the method, an exact path goes before one with parameters, then the first one before the
-        others; those of the settings before the server's, and ours last.
+        An exact path takes precedence over one with parameters, and the first route over later ones: first routes
+        of the settings, then routes of the server, then built-in ones.
         """
         if self._count != len(self._added) or not self._exact:
             self._build()
@@ -367,18 +372,18 @@ class Router:
         trouble = "" if core.sharing is None else core.sharing.trouble
         if not trouble:
             return RouteResponse("ok\n")
-        # All processes lose it at once: 503 would take the whole service away, which goes on without it.
+        # All processes lose the backplane at once: 503 would stop a service that still works without it.
         return RouteResponse(f"{trouble}\n", 503) if core.settings.strict_ready else RouteResponse(f"ok\n{trouble}\n")
 
     # -- a request ---------------------------------------------------------------------------
 
     async def serve(self, request: HttpRequest, refusal: Refusal | None) -> None:
-        """Answer a request to any path but the endpoint's; `refusal` is what its Host and Origin lead to."""
+        """Answer a request to another path than the endpoint's; `refusal` is for its Host and Origin."""
         found = self.find(request.path)
         route = found.get(request.method)
         open_methods = _open_methods(request, found, route)
         if open_methods:
-            # Also to web pages that may not call: a refusal looks to them like a network that is down.
+            # Also for pages that may not call tools: a refusal would look to them like a network error.
             refusal = self._guard.check_source(request.header(b"host"), None)
         if refusal is not None:
             await _refuse(request, refusal)
@@ -402,7 +407,7 @@ class Router:
             await self._serve_route(request, route)
 
     async def _is_admitted(self, request: HttpRequest, route: Route) -> bool:
-        """Find who sends a request; one that is not let in is refused here."""
+        """Find the sender of a request. Returns False after refusing it."""
         if route.public or self._find_sender is None:
             return True
         found = self._find_sender(request)
@@ -420,7 +425,7 @@ class Router:
         try:
             body = await request.read(most, settings.body_timeout, self._core.owner)
         except BadBody as bad:
-            # What was not read of the body would be taken for the next request.
+            # The unread part of the body would be parsed as the next request.
             headers = _RETRY if bad.status == 503 else ()
             await request.refuse(Refusal(bad.status, bad.text + "\n", headers), ((b"connection", b"close"),))
             return
@@ -429,7 +434,7 @@ class Router:
         try:
             answer = _checked(value) if isinstance(value, Refusal) else _written(value)
         except Exception as error:
-            log.error("What the route %s gave cannot be sent: %s", printable(route.path), printable(error))
+            log.error("The result of the route %s cannot be sent: %s", printable(route.path), printable(error))
             await request.refuse(_FAILED)
             return
 
@@ -444,12 +449,12 @@ class Router:
             await request.answer(status, content, kind, fields)
 
     async def _run(self, request: HttpRequest, route: Route, body: bytes) -> object:
-        """What the route's function gives; a Refusal if it fails."""
+        """Return the result of the route's function; a Refusal if it fails."""
         lifespan: Any = None
         if self._lifespan is not None and route not in self._own:
             try:
                 await self._lifespan.open()
-            except ConfigurationError:  # logged where it failed
+            except ConfigurationError:  # it is logged already
                 return _NOT_STARTED
             lifespan = self._lifespan.value
 
@@ -470,7 +475,7 @@ class Router:
             if task in self._stopped and isinstance(error, asyncio.CancelledError):
                 task.uncancel()
                 return _ENDING
-            # A function may raise CancelledError though nobody cancelled it.
+            # A function may raise CancelledError although its task was not cancelled.
             if task.cancelling() or not (is_failure(error) or isinstance(error, asyncio.CancelledError)):
                 raise
             log.error("The route %s failed", printable(route.path), exc_info=as_told(error))
@@ -482,7 +487,7 @@ class Router:
     # -- ending ------------------------------------------------------------------------------
 
     async def finish(self, grace: float) -> None:
-        """Let functions that run answer for `grace` seconds, then `abort` the rest."""
+        """Let running functions answer for `grace` seconds, then `abort` the others."""
         if self._running:
             await asyncio.wait(self._running, timeout=grace)
         self.abort()
@@ -490,14 +495,14 @@ class Router:
             await asyncio.wait(self._running, timeout=1)
 
     def abort(self) -> None:
-        """Cancel all functions that run, but plain ones, which cannot be; their requests are answered with 503."""
+        """Cancel all running functions except plain ones in threads. Their requests are answered with 503."""
         self._stopped.update(self._running)
         for task in self._stopped:
             task.cancel()
 
 
 def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
-    """The metadata of what protects the endpoint, for everybody and every web page."""
+    """Return public routes for the metadata of the endpoint's protection."""
     if guard.protection is None:
         return ()
     documents = [
@@ -513,19 +518,19 @@ async def _document(content: Callable[[str], bytes], request: RouteRequest) -> R
 
 
 def _is_of_oauth(path: str) -> bool:
-    """Whether clients look there for how to authorize; what they find is read as JSON, whatever they say they take."""
+    """Whether clients look for authorization at a path. They parse the response as JSON, whatever they accept."""
     return _DISCOVERY in path or path in ("/authorize", "/token", "/register")
 
 
 def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpoint: str) -> Sequence[Route]:
-    """The Server Card and its catalog, by the settings: who is asked for credentials first reads them with these."""
+    """Return the routes of the Server Card and its catalog. They need credentials if the endpoint does."""
     settings = core.settings
     if settings.server_card not in ("auto", "public", "never"):
-        raise ConfigurationError(f"server_card {settings.server_card!r}: it is auto, public or never")
+        raise ConfigurationError(f"server_card {settings.server_card!r}: use auto, public or never")
     if settings.server_card == "never" or server.identity is None:
         checked_public_url(settings.public_url)
         return ()
-    # Unasked, a page in a browser has no business with what runs on its machine.
+    # By default, a page in a browser cannot find out what runs on its machine.
     is_told_all = settings.server_card == "public"
     card = ServerCard(
         server.identity,
@@ -539,7 +544,7 @@ def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpo
 
 
 def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:
-    """The methods at a path that every web page may use; [] if this request is of none of them."""
+    """Return the methods at a path that every web page may use; [] if the request uses another method."""
     if not found:
         return ["GET"] if _DISCOVERY in request.path else []  # a document that is not there is 404 to all
     if route is not None and not route.any_origin:
@@ -550,7 +555,7 @@ def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route
 def _not_allowed(method: str, found: Mapping[str, Route]) -> Refusal:
     # Spec: RFC 9110 15.5.6.
     allowed = ", ".join(found)
-    return Refusal(405, f"{method[:20]} means nothing here; there is {allowed}.\n", (("Allow", allowed),))
+    return Refusal(405, f"{method[:20]} is not supported here; use {allowed}.\n", (("Allow", allowed),))
 
 
 async def _refuse(request: HttpRequest, refusal: Refusal) -> None:
@@ -576,9 +581,9 @@ def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> Ro
 
 
 def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
-    """Status, content type, body and headers of what a function gave. Raises ValueError or TypeError if it cannot be.
+    """Return status, content type, body and headers for the result of a function. Raises ValueError or TypeError.
 
-    Its headers must not say where the answer ends: a proxy, or the client, would find another one behind it.
+    The headers must not state where the response ends: a proxy or the client could see another response after it.
     """
     response = RouteResponse(status=204) if value is None else value
     if not isinstance(response, RouteResponse):
@@ -605,19 +610,19 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
 
 
 def _checked(refusal: Refusal) -> Refusal:
-    """A refusal that can be sent. Raises ValueError if it cannot be."""
+    """Return a refusal unchanged. Raises ValueError if it cannot be sent."""
     _check_status(refusal.status, 300)
     if refusal.status in _EMPTY:
-        raise ValueError(f"a Refusal has a text, which status {refusal.status} has not")
+        raise ValueError(f"a Refusal has a text, which status {refusal.status} cannot have")
     for name, text in refusal.headers:
         _check_header(name, text)
     return refusal
 
 
 def _check_status(status: object, least: int) -> None:
-    # True and 200.0 are equal to a status, and are none on the wire.
+    # True and 200.0 compare equal to a status, but are not valid on the wire.
     if not isinstance(status, int) or isinstance(status, bool) or not least <= status <= 599:
-        raise ValueError(f"the status {status!r} is none from {least} to 599")
+        raise ValueError(f"the status {status!r} is not between {least} and 599")
 
 
 def _check_header(name: str, text: str) -> None:

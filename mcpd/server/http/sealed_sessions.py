@@ -1,8 +1,8 @@
-"""Sessions that any node can serve: what the client said of itself is in the id, the rest on the backplane.
+"""Sessions that any node can serve: the id describes the client, and the backplane stores the rest.
 
-The rest is little: that the session has ended (a tombstone), and what it set (level, watched resources, where it
-listens). A node looks for both when it meets a session first, and is told of changes; requests of a session that it
-knows ask for nothing.
+The backplane has little: that the session has ended, and its settings (log level, subscribed resources, the node of its
+GET stream). A node reads both when it receives the first request of a session, and is notified of changes. Later
+requests read nothing.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Node
-from mcpd.server.http.http_session import CannotRestore, HttpSession, Sealed
+from mcpd.server.http.http_session import CannotRestore, HttpSession, SharedState
 from mcpd.server.http.sharing import IdSealer, SealedId
 
 log = logging.getLogger("mcpd")
 
-_Set: TypeAlias = tuple[str | None, frozenset[str]]
-"""A level, and watched resources."""
+_Saved: TypeAlias = tuple[str | None, frozenset[str]]
+"""A log level, and subscribed resources."""
 
 _TRIES = 8
 _MOST_BYTES = 64 * 1024
 
 
-class _Facts(Struct, array_like=True):
-    """What a client said of itself."""
+class _Client(Struct, array_like=True):
+    """The description of a client in `initialize`."""
 
     capabilities: ClientCapabilities
     info: Implementation | None = None
 
 
-class _Memory(Struct, array_like=True):
-    """What was set in a session. `number` grows with each change: what is older is not taken."""
+class _Settings(Struct, array_like=True):
+    """The stored settings of a session. `number` grows with each change: older settings are ignored."""
 
     number: int = 0
     level: str | None = "info"
     watched: list[str] = []
     listener: str = ""
-    """The node of its newest GET stream."""
+    """The node of the newest GET stream."""
 
 
 class SessionRecord(Struct, frozen=True):
-    """What an id and the backplane say of a session: all that is needed to make it anew here.
+    """The state of a session from its id and the backplane, from which any node can restore it.
 
-    Streams and questions that are open stay where they are, and no request is sent on to where it began.
+    Open streams and requests of the server stay on their node; no request is forwarded.
     """
 
     version: str
@@ -65,23 +65,23 @@ class SessionRecord(Struct, frozen=True):
     info: Implementation | None
     log_level: str | None
     watched: list[str]
-    sealed: Sealed
+    sealed: SharedState
 
     def open_version(self) -> Version | None:
-        """Its version, None if this server has it no more."""
+        """Return the session's version, None if this server does not support it."""
         return table.get(self.version) if self.version in table.LEGACY else None
 
     def restore(self, session: Session) -> None:
-        """Make this the state of a new session, which was opened in its version. Raises InternalError for no memory."""
+        """Restore the state in a new session of its version. Raises InternalError if the settings budget is used up."""
         client = ClientIdentity(self.capabilities, self.info)
-        # Who has an id knows our answer, and goes on: it is initialized.
+        # A client with an id has received the response to `initialize`: it is initialized.
         session.restore(client, is_initialized=True, log_level=self.log_level)
         for uri in self.watched:
             session.watch(uri)
 
 
 class _Load:
-    """A session that is being looked for."""
+    """A session that is being loaded."""
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -89,7 +89,7 @@ class _Load:
 
 
 class SealedSessions:
-    """What `Sessions` asks. `find` gives a session that is known here, by its uid; `end` ends it here."""
+    """The shared state of all sessions. `find` returns a session of this process by its uid; `end` ends it here."""
 
     def __init__(
         self,
@@ -104,63 +104,63 @@ class SealedSessions:
         self._find = find
         self._end = end
         self._loads: set[_Load] = set()
-        self.listens_at: Callable[[HttpSession, str], None] | None = None
-        """Told on which node the newest GET stream of a session is, in the order in which they came."""
+        self.on_stream_node: Callable[[HttpSession, str], None] | None = None
+        """Called with the node of a session's newest GET stream, in the order of the changes."""
         node.on("ended", self._on_ended)
-        node.on("memory", self._on_memory)
+        node.on("memory", self._on_settings)
 
     async def name(self, session: HttpSession) -> None:
-        """Give a session that was just initialized its id. Raises CannotRestore."""
+        """Give a session that was just initialized its sealed id. Raises CannotRestore."""
         state = session.connection.session
         assert state.version is not None
-        facts = _encode(_Facts(state.client.capabilities, state.client.info))
-        session.id, sealed = self._sealer.seal(session.principal, state.version.name, facts)
-        session.sealed = Sealed(sealed.uid, sealed.ends, sealed.rest)
-        if sealed.facts is None:
+        client = _encode(_Client(state.client.capabilities, state.client.info))
+        session.id, sealed = self._sealer.seal(session.principal, state.version.name, client)
+        session.sealed = SharedState(sealed.uid, sealed.ends, sealed.rest)
+        if sealed.client is None:
             try:
-                await self._backplane.set(_key(sealed.uid, "f"), facts, sealed.rest)
+                await self._backplane.set(_key(sealed.uid, "f"), client, sealed.rest)
             except BackplaneAway:
                 raise CannotRestore(_AWAY) from None
 
     async def load(self, session_id: str, principal: str) -> SessionRecord | None:
-        """What is known of a session; None for one that has ended, or is none. Raises CannotRestore."""
+        """Return the state of a session; None if it has ended or never existed. Raises CannotRestore."""
         sealed = self._sealer.open(session_id, principal)
         if sealed is None:
             return None
         load = _Load(sealed.uid)
         self._loads.add(load)
         try:
-            kinds = ("x", "m") if sealed.facts is not None else ("x", "m", "f")
+            kinds = ("x", "m") if sealed.client is not None else ("x", "m", "f")
             found = await asyncio.gather(*(self._backplane.get(_key(sealed.uid, kind)) for kind in kinds))
         except BackplaneAway:
             raise CannotRestore(_AWAY) from None
         finally:
             self._loads.discard(load)
 
-        facts = found[2] if sealed.facts is None else sealed.facts
-        if found[0] is not None or load.has_ended or facts is None:
+        client = found[2] if sealed.client is None else sealed.client
+        if found[0] is not None or load.has_ended or client is None:
             return None
         try:
-            return _record(sealed, principal, facts, found[1])
+            return _record(sealed, principal, client, found[1])
         except (DecodeError, RecursionError):
-            return None  # of another version of this program, or somebody else's
+            return None  # written by another version of mcpd, or another program
 
     def adopt(self, session: HttpSession, record: SessionRecord) -> None:
-        """A session here is as `record` says: it was made from it, or doubted."""
+        """Apply a loaded state to a session of this process, which was restored or doubtful."""
         if session.sealed is None:
             session.sealed = record.sealed
         else:
-            self._take(session, record.sealed.raw)
-        listener = _memory(session.sealed.raw).listener
-        if listener and self.listens_at is not None:
-            self.listens_at(session, listener)
+            self._apply(session, record.sealed.raw)
+        listener = _settings(session.sealed.raw).listener
+        if listener and self.on_stream_node is not None:
+            self.on_stream_node(session, listener)
 
-    # -- what is set -------------------------------------------------------------------------
+    # -- settings ----------------------------------------------------------------------------
 
     async def save(self, session: HttpSession) -> None:
-        """Have all nodes know of what was set in a session, before its answer is sent.
+        """Share changed settings with all nodes, before the response is sent.
 
-        Raises CannotRestore if that cannot be; then it is as if it had not been set.
+        Raises CannotRestore if that fails; then the change is reverted.
         """
         sealed, state = session.sealed, session.connection.session
         if sealed is None or sealed.has(state.log_level, state.watched):
@@ -173,81 +173,81 @@ class SealedSessions:
             before = sealed.level, sealed.watched
             level, watched = state.log_level, frozenset(state.watched or ())
             try:
-                await self._remember(session, lambda memory: _merge(memory, before, level, watched))
+                await self._store(session, lambda settings: _merge(settings, before, level, watched))
             except CannotRestore:
-                _put(state, *before)
+                _set(state, *before)
                 raise
 
     async def listen(self, session: HttpSession) -> str:
-        """The newest GET stream of a session is here now: gives the node that had it before. Raises CannotRestore."""
+        """Store that this node has the newest GET stream. Returns the previous node. Raises CannotRestore."""
         assert session.sealed is not None
-        before = _memory(session.sealed.raw).listener
+        before = _settings(session.sealed.raw).listener
         if before != self._node.id:
 
-            def change(memory: _Memory) -> None:
+            def change(settings: _Settings) -> None:
                 nonlocal before
-                before, memory.listener = memory.listener, self._node.id
+                before, settings.listener = settings.listener, self._node.id
 
-            await self._remember(session, change)
+            await self._store(session, change)
         return before
 
-    async def _remember(self, session: HttpSession, change: Callable[[_Memory], None]) -> None:
-        """Change what is remembered, whoever else does at the same time, and tell all nodes."""
+    async def _store(self, session: HttpSession, change: Callable[[_Settings], None]) -> None:
+        """Change the stored settings, even with concurrent changes, and notify all nodes."""
         sealed, state = session.sealed, session.connection.session
         assert sealed is not None
         base = state.log_level, frozenset(state.watched or ())
         key, raw = _key(sealed.uid, "m"), sealed.raw
         try:
             for _ in range(_TRIES):
-                memory = _memory(raw)
-                change(memory)
-                memory.number += 1
-                new = _encode(memory)
+                settings = _settings(raw)
+                change(settings)
+                settings.number += 1
+                new = _encode(settings)
                 if len(new) > _MOST_BYTES:
-                    raise CannotRestore("takes no more resources to watch for this session")
+                    raise CannotRestore("accepts no more subscriptions of this session")
                 if await self._backplane.swap(key, raw, new, sealed.rest):
-                    self._take(session, new, base)
-                    await self._node.tell_all("memory", sealed.uid, new)
+                    self._apply(session, new, base)
+                    await self._node.broadcast("memory", sealed.uid, new)
                     return
                 raw = await self._backplane.get(key)
         except BackplaneAway as error:
-            log.debug("nothing can be remembered of a session: %s", printable(error))
+            log.debug("the settings of a session cannot be stored: %s", printable(error))
             raise CannotRestore(_AWAY) from None
-        except DecodeError:  # a newer version of this program has written it, or somebody else
-            raise CannotRestore("cannot read what is remembered of this session") from None
-        raise CannotRestore("is told too much of this session at once")
+        except DecodeError:  # written by a newer version of mcpd, or another program
+            raise CannotRestore("cannot read the stored settings of this session") from None
+        raise CannotRestore("receives too many changes of this session at once")
 
-    def _take(self, session: HttpSession, raw: bytes | None, base: _Set | None = None) -> None:
-        """What is remembered now, unless something newer is known.
+    def _apply(self, session: HttpSession, raw: bytes | None, base: _Saved | None = None) -> None:
+        """Apply stored settings, unless this node has newer ones.
 
-        What was set here since `base`, by default what was remembered before, is not saved yet, and stays.
+        Changes of this node since `base`, by default the stored settings before, are not stored yet, and stay.
         """
         sealed, state = session.sealed, session.connection.session
         assert sealed is not None
-        memory = _memory(raw)
-        if raw is None or (sealed.raw is not None and memory.number <= _memory(sealed.raw).number):
+        settings = _settings(raw)
+        if raw is None or (sealed.raw is not None and settings.number <= _settings(sealed.raw).number):
             return
         level, watched = base or (sealed.level, sealed.watched)
-        sealed.raw, sealed.level, sealed.watched = raw, memory.level, frozenset(memory.watched)
-        _merge(memory, (level, watched), state.log_level, frozenset(state.watched or ()))
-        _put(state, memory.level, frozenset(memory.watched))
-        if memory.listener and self.listens_at is not None:
-            self.listens_at(session, memory.listener)
+        sealed.raw, sealed.level, sealed.watched = raw, settings.level, frozenset(settings.watched)
+        _merge(settings, (level, watched), state.log_level, frozenset(state.watched or ()))
+        _set(state, settings.level, frozenset(settings.watched))
+        if settings.listener and self.on_stream_node is not None:
+            self.on_stream_node(session, settings.listener)
 
-    def _on_memory(self, _: str, body: list[object]) -> None:
+    def _on_settings(self, _: str, body: list[object]) -> None:
         uid, raw = body
         session = self._find(str(uid))
         if session is not None and isinstance(raw, bytes):
-            self._take(session, raw)
+            self._apply(session, raw)
 
     # -- the end -----------------------------------------------------------------------------
 
     async def forget(self, session: HttpSession) -> None:
-        """The session has ended, on all nodes. Raises CannotRestore if they cannot be told: then it goes on."""
+        """End a session on all nodes. Raises CannotRestore if they cannot be notified; then it continues."""
         assert session.sealed is not None
         try:
             await self._backplane.set(_key(session.sealed.uid, "x"), b"", session.sealed.rest)
-            await self._node.tell_all("ended", session.sealed.uid)
+            await self._node.broadcast("ended", session.sealed.uid)
         except BackplaneAway:
             raise CannotRestore(_AWAY) from None
 
@@ -260,40 +260,40 @@ class SealedSessions:
             self._end(session)
 
 
-_AWAY = "cannot reach what all its processes share"
+_AWAY = "cannot reach its backplane"
 
 
 def _key(uid: str, kind: str) -> str:
-    # In braces, so that all keys of a session are in one slot of a cluster.
+    # The braces put all keys of a session into one slot of a cluster.
     return f"{{s:{uid}}}:{kind}"
 
 
-def _record(sealed: SealedId, principal: str, raw_facts: bytes, raw: bytes | None) -> SessionRecord:
-    facts, memory = _read_facts(raw_facts), _memory(raw)
-    state = Sealed(sealed.uid, sealed.ends, sealed.rest, raw, memory.level, frozenset(memory.watched))
+def _record(sealed: SealedId, principal: str, raw_client: bytes, raw: bytes | None) -> SessionRecord:
+    client, settings = _read_client(raw_client), _settings(raw)
+    state = SharedState(sealed.uid, sealed.ends, sealed.rest, raw, settings.level, frozenset(settings.watched))
     return SessionRecord(
         version=sealed.version,
         principal=principal,
-        capabilities=facts.capabilities,
-        info=facts.info,
-        log_level=memory.level,
-        watched=memory.watched,
+        capabilities=client.capabilities,
+        info=client.info,
+        log_level=settings.level,
+        watched=settings.watched,
         sealed=state,
     )
 
 
-def _memory(raw: bytes | None) -> _Memory:
-    return _Memory() if raw is None else _read_memory(raw)
+def _settings(raw: bytes | None) -> _Settings:
+    return _Settings() if raw is None else _read_settings(raw)
 
 
-def _merge(memory: _Memory, before: _Set, level: str | None, now: frozenset[str]) -> None:
-    """Put what was changed here into what others may have changed meanwhile."""
+def _merge(settings: _Settings, before: _Saved, level: str | None, now: frozenset[str]) -> None:
+    """Merge changes of this node into stored settings that other nodes may have changed."""
     if level != before[0]:
-        memory.level = level
-    memory.watched = sorted((set(memory.watched) | (now - before[1])) - (before[1] - now))
+        settings.level = level
+    settings.watched = sorted((set(settings.watched) | (now - before[1])) - (before[1] - now))
 
 
-def _put(state: Session, level: str | None, watched: frozenset[str]) -> None:
+def _set(state: Session, level: str | None, watched: frozenset[str]) -> None:
     state.log_level = level
     for uri in set(state.watched or ()) - watched:
         state.unwatch(uri)
@@ -301,9 +301,9 @@ def _put(state: Session, level: str | None, watched: frozenset[str]) -> None:
         for uri in watched:
             state.watch(uri)
     except InternalError as error:
-        log.warning("not all resources of a session can be watched here: %s", printable(error))
+        log.warning("some subscriptions of a session do not fit into settings: %s", printable(error))
 
 
 _encode = Encoder().encode
-_read_facts = Decoder(_Facts).decode
-_read_memory = Decoder(_Memory).decode
+_read_client = Decoder(_Client).decode
+_read_settings = Decoder(_Settings).decode

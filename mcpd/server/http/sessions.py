@@ -1,4 +1,4 @@
-"""Sessions of HTTP clients up to 2025-11-25: their ids, their ends, and how one that began elsewhere is found.
+"""The sessions of HTTP clients up to 2025-11-25: limits, expiry, and sessions that began in another process.
 
 Spec: 2025-11-25 basic/transports, session management.
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from mcpd.server.http.nodes import Nodes
     from mcpd.server.http.sealed_sessions import SealedSessions
 
-ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to begin a new one"
+ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to start a new one"
 
 SPARE_AFTER = 300.0
-"""After so many seconds without a request a session that any node can make anew is forgotten here: it costs nothing."""
+"""Seconds without a request after which a session is dropped here, if any node can restore it."""
 
 _ID_BYTES = 24
 
@@ -44,11 +44,11 @@ class Sessions:
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._make_store = core.settings.event_store or self._memory_store
-        self._make_streams = self._new_streams  # one for all
+        self._make_streams = self._new_streams  # one bound method for all
         self.shared: SealedSessions | None = None
-        """What other processes know of these sessions, and these of theirs."""
+        """The state of the sessions that other processes share."""
         self.nodes: Nodes | None = None
-        """What is said between the nodes of a service about its sessions."""
+        """The other processes of the service."""
         self._by_uid: dict[str, HttpSession] = {}
         if core.sharing is not None and not core.settings.stateless:
             from mcpd.server.http.nodes import Nodes
@@ -71,9 +71,9 @@ class Sessions:
         return iter(list(self._by_id.values()))
 
     def new(self, request: HttpRequest, session_id: str | None = None, version: Version | None = None) -> HttpSession:
-        """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it.
+        """Create a session that cannot be found yet: `add` it once its client is initialized, or `drop` it.
 
-        One that began elsewhere has its id and its version already.
+        A session that began in another process has its id and version already.
         """
         settings = self._settings
         if session_id is None:
@@ -88,11 +88,11 @@ class Sessions:
         return session
 
     def make_room(self, request: HttpRequest) -> bool:
-        """Whether this client can have one more session; at the limit another one may end for it.
+        """Return whether this client can have one more session. At the limit another session ends for it.
 
-        That is one of the client with most sessions, counting the new one: the one that was idle longest, or if its
-        clients all wait for something, the one that was heard of longest ago. Of its own a client loses idle ones
-        only: if it waits on all of them, and nobody has more, there is no room for it.
+        It belongs to the client with the most sessions, counting the new one: the session that was idle longest or, if
+        all of them have running requests, the one with the oldest request. A client loses only its own idle sessions:
+        if all are busy, and no other client has more, the new session is refused.
         """
         if len(self._by_id) < self._settings.max_sessions:
             return True
@@ -121,36 +121,35 @@ class Sessions:
         return True
 
     def _most_crowded(self, newcomer: str) -> str:
-        """The address with most sessions, counting the new one: tokens may be made up, as many as sessions."""
+        """Return the address with the most sessions, counting the new one. Tokens can be invented, addresses cannot."""
         own = address_of(newcomer)
         return max(self._by_address, key=lambda address: self._by_address[address] + (address == own))
 
     def add(self, session: HttpSession) -> None:
-        """From now on the session can be found."""
+        """Make a session findable."""
         self.touch(session)
         if self._timer is None and (self._settings.session_idle_timeout > 0 or self.nodes is not None):
             self._schedule()
 
     def find(self, session_id: str, principal: str) -> HttpSession | None:
-        """The session of that id, None if there is none or it is another principal's: a stranger sees no difference."""
+        """Return the session with this id and principal; None also for one of another principal."""
         session = self._by_id.get(session_id)
         return session if session is not None and session.principal == principal else None
 
     async def name(self, session: HttpSession) -> None:
-        """Give a session that was just initialized its last id, and tell other processes. Raises CannotRestore."""
+        """Give a session that was just initialized its final id. Raises CannotRestore."""
         if self.shared is not None:
             await self.shared.name(session)
 
     async def save(self, session: HttpSession) -> None:
-        """Tell other processes of a session, as far as they do not know. Raises CannotRestore if they have to know."""
+        """Share changed settings of a session with other processes. Raises CannotRestore if that fails."""
         if self.shared is not None:
             await self.shared.save(session)
 
     async def restore(self, session_id: str, request: HttpRequest) -> HttpSession | None:
-        """The session of that id, if it began in another process and is its client's; None if there is none.
+        """Return a session that began in another process, or a doubtful one of this process; None if it has ended.
 
-        Also for one that is known here, but doubted. Raises CannotRestore if that cannot be told now, or there is no
-        room for it.
+        Raises CannotRestore if that cannot be determined now, or the limit of sessions is reached.
         """
         principal = self._core.principal(request)
         found = self.find(session_id, principal)
@@ -161,12 +160,12 @@ class Sessions:
             record = None if shared is None else await shared.load(session_id, principal)
         except CannotRestore:
             if found is not None:
-                return found  # it may have ended elsewhere; but those that are known here are served
+                return found  # it may have ended elsewhere, but sessions of this process are served anyway
             raise
 
         found = self.find(session_id, principal)
-        if found is not None and found.is_doubted and shared is not None:
-            found.is_doubted = False
+        if found is not None and found.is_doubtful and shared is not None:
+            found.is_doubtful = False
             if record is None:
                 self.end(found)
                 return None
@@ -178,7 +177,7 @@ class Sessions:
         if record is None or version is None or record.principal != principal:
             return None
         if not self.make_room(request):
-            raise CannotRestore("has as many sessions as it takes (setting max_sessions)")
+            raise CannotRestore("has reached its limit of sessions (setting max_sessions)")
 
         session = self.new(request, session_id, version)
         try:
@@ -192,13 +191,13 @@ class Sessions:
         return session
 
     async def delete(self, session: HttpSession) -> None:
-        """End a session at its client's wish, in all processes. Raises CannotRestore if they cannot be told."""
+        """End a session at the request of its client, in all processes. Raises CannotRestore if that fails."""
         if self.shared is not None:
             await self.shared.forget(session)
         self.end(session)
 
     def touch(self, session: HttpSession) -> None:
-        """Something came for the session, or was done for it: it is the last now to end for being idle."""
+        """Mark a session as the one that was used last."""
         session.touched = asyncio.get_running_loop().time()
         if self._by_id.pop(session.id, None) is None:
             self._by_owner[session.owner] += 1
@@ -208,7 +207,7 @@ class Sessions:
         self._by_id[session.id] = session
 
     def end(self, session: HttpSession) -> None:
-        """End a session: its calls stop, its streams end, its id is not found any more (S25-041)."""
+        """End a session: its calls stop, its streams end, and its id is not found any more (S25-041)."""
         if self._by_id.pop(session.id, None) is not None:
             for counter, key in ((self._by_owner, session.owner), (self._by_address, address_of(session.owner))):
                 counter[key] -= 1
@@ -219,10 +218,10 @@ class Sessions:
         self.drop(session)
 
     def drop(self, session: HttpSession) -> None:
-        """Let a session go that was never added, or not any more."""
+        """Close a session that was never added, or was removed."""
         connection = session.connection
         for call in connection.session.in_flight:
-            # Each waiting client gets an error: after an empty answer its call would wait for ever.
+            # Each waiting client gets an error: after an empty response its call would wait forever.
             answer = connection.stop(call, InvalidRequest(ENDED))
             if answer is not None:
                 session.stopped = {**(session.stopped or {}), call.id: answer}
@@ -234,7 +233,7 @@ class Sessions:
                 self._core.spawn(stream.response.end())
 
     def end_all(self) -> None:
-        """End all sessions, and expire no more."""
+        """End all sessions, and stop the timer."""
         for session in self:
             self.end(session)
         if self._timer is not None:
@@ -249,14 +248,14 @@ class Sessions:
         now = asyncio.get_running_loop().time()
         idle = self._settings.session_idle_timeout
         oldest = now - idle if idle > 0 else 0.0
-        # While the backplane is away, only what is known here can be served.
+        # While the backplane is away, only sessions of this process can be served.
         is_away = self.nodes is None or self._core.sharing is None or bool(self._core.sharing.trouble)
         spare = oldest if is_away else max(oldest, now - SPARE_AFTER)
         for session in self:
             if session.touched > spare:
                 break
             if session.touched > oldest:
-                if session.is_only_known:
+                if session.is_restorable:
                     self.end(session)
             elif not session.busy:
                 self.end(session)

@@ -1,4 +1,13 @@
-"""What makes an application one node of a service: the key, the backplane, and what is heard over it."""
+"""An application as one node of a service: its backplane, and session ids that any node can open.
+
+An id contains what a node must know about the session, authenticated with the service's key:
+
+    base64url(key 1 | flags 1 | issued 4 | uid 12 | version 1 | client n | mac 16)
+
+`mac` covers the server's name, the principal and all bytes before it. Nothing is encrypted: the content is the client's
+description of itself. An id that was changed, that has expired, or that belongs to another principal or server is
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -11,73 +20,76 @@ from collections.abc import Iterable, Sequence
 from os import urandom
 from struct import Struct as Layout
 from time import time
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.observer import Observer
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.versions import table
-from mcpd.server.backplane.base import Backplane, ChangeBus, Kind
+from mcpd.server.backplane.base import Backplane
 from mcpd.server.backplane.memory import MemoryBackplane
 from mcpd.server.backplane.node import ListDigest, Node, NodeChanges
 from mcpd.server.backplane.opening import open_backplane, timed_backplane
 from mcpd.server.dispatcher.observing import HookedObserver
 
+if TYPE_CHECKING:
+    from mcpd.server.dispatcher.announcer import Announcer
+
 LIFE = 7 * 24 * 3600.0
-"""For so many seconds an id is good, in which all processes have to keep the key."""
+"""Seconds for which an id is valid; all processes must keep the key for this time."""
 
 MOST_CHARACTERS = 700
-"""What makes an id longer is kept apart from it: proxies limit headers."""
+"""Characters of an id. A longer description of the client is stored on the backplane, because proxies limit headers."""
 
 _SKEW = 60.0
 _MAC = 16
 _HEAD = Layout(">BBI12sB")
 _APART = 1
 _VERSIONS = tuple(sorted(table.LEGACY))
-"""By number; a new revision comes last."""
+"""The versions by number; a new revision comes last."""
 
 
 class SealedId(NamedTuple):
-    """What an id says. `ends` is a time of `time.time`; without `facts` they are kept apart."""
+    """The content of an id. `ends` is a time of `time.time`. `client` is None if it is stored on the backplane."""
 
     uid: str
     ends: float
     version: str
-    facts: bytes | None
+    client: bytes | None
 
     @property
     def rest(self) -> float:
-        """For how many seconds more it opens anywhere, whatever the clocks say."""
+        """Seconds after which no node accepts the id, with any clock difference."""
         return max(1.0, self.ends - time() + 2 * _SKEW)
 
 
 class IdSealer:
-    """Seals ids with the first of `keys`, and opens those that any of them sealed, of one server."""
+    """Seals the ids of one server with the first of `keys`, and opens ids that were sealed with any of them."""
 
     def __init__(self, keys: Sequence[bytes], server_name: str) -> None:
         self._keys = [(_number_of(key), key) for key in keys]
         self._server = server_name.encode("utf-8", "surrogatepass")
 
-    def seal(self, principal: str, version: str, facts: bytes) -> tuple[str, SealedId]:
-        """A new id, and what it says; it holds no facts if they are too many."""
+    def seal(self, principal: str, version: str, client: bytes) -> tuple[str, SealedId]:
+        """Return a new id and its content, without a description of the client that is too long."""
         number, key = self._keys[0]
         now, uid = int(time()), urandom(12)
-        is_apart = (_HEAD.size + len(facts) + _MAC) * 4 / 3 > MOST_CHARACTERS
+        is_apart = (_HEAD.size + len(client) + _MAC) * 4 / 3 > MOST_CHARACTERS
         body = _HEAD.pack(number, _APART if is_apart else 0, now, uid, _VERSIONS.index(version))
         if not is_apart:
-            body += facts
+            body += client
         text = urlsafe_b64encode(body + self._mac(key, principal, body)).decode().rstrip("=")
-        return text, SealedId(uid.hex(), now + LIFE, version, None if is_apart else facts)
+        return text, SealedId(uid.hex(), now + LIFE, version, None if is_apart else client)
 
     def open(self, text: str, principal: str) -> SealedId | None:
-        """What an id says; None if it is not one of this principal's, or not any more."""
+        """Return the content of an id; None if it is invalid, expired, or belongs to another principal."""
         if not _HEAD.size + _MAC < len(text) <= MOST_CHARACTERS + 8:
             return None
         try:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except (ValueError, Base64Error):
             return None
-        # Each id has one spelling: base64 has several for the last character, and passes over what it does not know.
+        # An id must have one spelling: base64 accepts several last characters, and skips unknown ones.
         if len(raw) < _HEAD.size + _MAC or urlsafe_b64encode(raw).decode().rstrip("=") != text:
             return None
 
@@ -94,37 +106,24 @@ class IdSealer:
 
     def _mac(self, key: bytes, principal: str, body: bytes) -> bytes:
         parts = (self._server, principal.encode("utf-8", "surrogatepass"), body)
-        # With their lengths: else the end of one could be the beginning of the next.
+        # With their lengths: otherwise the end of one part could be the beginning of the next.
         return hmac.digest(key, b"".join(b"%d:%s" % (len(part), part) for part in parts), "sha256")[:_MAC]
 
 
 def _number_of(key: bytes) -> int:
-    """A byte that tells most keys apart, so that only one has to be tried."""
+    """Return a byte that distinguishes most keys, so that only one must be tried."""
     return hmac.digest(key, b"number", "sha256")[0]
 
 
-class Changing(Protocol):
-    """A server whose clients are told of changes."""
-
-    def notify(self, kind: Kind, uri: str | None) -> None:
-        """On another node a list of that kind has changed, or that resource."""
-
-    def missed(self) -> None:
-        """What was said may not have been heard."""
-
-    def join(self, bus: ChangeBus) -> None:
-        """Hear of others' changes there, and tell of these."""
-
-
 class Sharing:
-    """One node. Without `is_shared` nobody else is there, and nothing is listened to."""
+    """One node of a service. Without `is_shared` it is the only one, and subscribes to nothing."""
 
     def __init__(
         self,
         backplane: Backplane,
         keys: StateKeys,
         server_name: str,
-        changing: Changing | None,
+        announcer: Announcer | None,
         list_digest: ListDigest | None = None,
         *,
         is_shared: bool,
@@ -133,24 +132,24 @@ class Sharing:
         self.sealer = IdSealer(keys.of("session"), server_name)
         self.changes = NodeChanges(self.node, list_digest)
         self.is_shared = is_shared
-        if is_shared and changing is not None:
-            changing.join(self.changes)
-            self.node.on_gap(changing.missed)
+        if is_shared and announcer is not None:
+            announcer.join(self.changes)
+            self.node.on_gap(announcer.missed)
 
     async def start(self) -> None:
-        """Take part from now on; safe to call again."""
+        """Connect to the other nodes; safe to call again."""
         if self.is_shared:
             await self.node.start()
             self.changes.start()
 
     async def aclose(self) -> None:
-        """Leave."""
+        """Disconnect from the other nodes."""
         if self.is_shared:
             await self.node.aclose()
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the backplane, for people; empty if nothing is."""
+        """The problem of the backplane as text; empty if it can be reached."""
         since = self.node.backplane.away_since
         if since is None:
             return ""
@@ -161,26 +160,26 @@ def make_sharing(
     backplane: str | Backplane | None,
     keys: StateKeys,
     server_name: str,
-    changing: Changing | None,
+    announcer: Announcer | None,
     observers: Iterable[Observer] = (),
     list_digest: ListDigest | None = None,
 ) -> Sharing | None:
-    """Of the settings; None without a backplane and without a key. Observers may watch what it is asked.
+    """Return the node for these settings; None without a backplane and a key. Observers count commands.
 
     Raises ConfigurationError.
     """
     if backplane is None:
         if not keys:
             return None
-        return Sharing(MemoryBackplane(), keys, server_name, changing, is_shared=False)
+        return Sharing(MemoryBackplane(), keys, server_name, announcer, is_shared=False)
 
     if isinstance(backplane, str):
         if not keys and not backplane.startswith("memory:"):
             raise ConfigurationError(
-                "a backplane needs a secret that all processes have: set MCPD_STATE_KEY to 16 bytes or more, "
+                "a backplane needs a secret that all processes share: set MCPD_STATE_KEY to 16 bytes or more, "
                 "for example by openssl rand -base64 32"
             )
         backplane = open_backplane(backplane, server_name)
     counters = [observer.backplane_answered for observer in observers if isinstance(observer, HookedObserver)]
     keys = keys or StateKeys([os.urandom(32)])
-    return Sharing(timed_backplane(backplane, counters), keys, server_name, changing, list_digest, is_shared=True)
+    return Sharing(timed_backplane(backplane, counters), keys, server_name, announcer, list_digest, is_shared=True)

@@ -1,6 +1,6 @@
-"""WebSocket through an ASGI server: frames, guards and session as in `transports.websocket`, the server's framing.
+"""WebSocket through another ASGI server, which does the framing; guards and session are as in `transports.websocket`.
 
-`mcpd serve --http` takes upgrades with its own framing; this is for applications that are mounted elsewhere.
+`mcpd serve --http` handles upgrades on its own; this module is for applications in other ASGI servers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcpd.transports.result_delay import DelayedResults
 
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:
-    """Serve one WebSocket, from its handshake to its end; with a `refusal` that is all it gets."""
+    """Serve one WebSocket from its handshake to its end, or send the refusal."""
     scope, receive = request.scope, request.receive
     await receive()  # websocket.connect
     if refusal is not None:
@@ -50,7 +50,7 @@ class AsgiWebSocket(Outbox):
         self._was_handed_on = False
 
     async def run(self, core: Core, request: HttpRequest) -> None:
-        """Hand on what arrives until the client leaves."""
+        """Pass received messages to the connection until the client leaves."""
         most = core.settings.max_body_bytes
         connection = core.connect(self, core.opening(request))
         core.open.add(connection)
@@ -70,15 +70,15 @@ class AsgiWebSocket(Outbox):
                     await self._close(1003, "send each JSON-RPC message as a text frame, not a binary one")
                     break
 
-                # A lone surrogate in the text must not fail here: the decoder judges what arrived.
+                # A lone surrogate in the text must not fail here: the decoder reports it.
                 frame = text.encode("utf-8", "surrogatepass")
                 if len(frame) > most:
-                    connection.receive_error(FrameTooLarge(f"Message too large: at most {most} bytes are taken"))
+                    connection.receive_error(FrameTooLarge(f"Message too large: the limit is {most} bytes"))
                 else:
                     connection.receive(frame)
 
                 if self.is_congested:
-                    # A client that does not read gets no more work done.
+                    # No more requests are read from a client that does not read responses.
                     await self.drain()
         finally:
             if expiry is not None:
@@ -97,7 +97,7 @@ class AsgiWebSocket(Outbox):
             self._put(frame)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame a moment later: ASGI has no way to ask whether what went before it was read."""
+        """Queue one text frame a moment later: ASGI cannot report whether earlier frames were read."""
         if self._apart is None:
             self._apart = DelayedResults(asyncio.get_running_loop(), self.send, self._is_handed_on)
         self._apart.hold(frame)
@@ -107,11 +107,11 @@ class AsgiWebSocket(Outbox):
         return was and self._was_handed_on
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The handshake."""
+        """The origin of the handshake."""
         return self._request.origin()
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued, and close."""
+        """Send queued frames, and close."""
         if self._apart is not None:
             await self._apart.settle()
         if self._writer is not None:
@@ -124,7 +124,7 @@ class AsgiWebSocket(Outbox):
             try:
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
             except Exception:
-                pass  # gone already
+                pass  # closed already
 
     async def _hand_on(self) -> None:
         while self._waiting:

@@ -1,7 +1,7 @@
-"""What is seen of a server from outside: metrics, status, traces, the wire log. Loaded only where one of them is on.
+"""Observation of a server from outside: metrics, status, traces and the wire log. Each is loaded only if it is used.
 
-`meter.py` counts calls in the sessions themselves, `families.py` is what is counted as plain data, `exposition.py`
-writes it; `outside.py` answers on a thread of its own, so that a server whose event loop hangs can still be asked.
+Start reading in `watching`, which answers requests for metrics and status; `outside` is its HTTP server, on a thread of
+its own so that it works while the event loop is blocked. `meter` counts calls as hooks of the sessions, `report` is the
+state of the server, `metrics` the text formats. `control` finds running servers. The hooks are called by
+`server/dispatcher`.
 """
-
-from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Asks the servers of this user, over their control sockets, what they do, and tells them to stop."""
+"""Control sockets: finds the running servers of this user, requests their status, and stops them.
+
+The sockets are in a folder that only this user can read. A server elsewhere is asked over HTTP.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from mcpd.server.observe.report import Status
 from mcpd.transports.address import parse
 
 MOST_PATH_BYTES = 100
-"""What the kernel takes as the path of a socket is 108 bytes, or 104."""
+"""Bytes of the path of a socket: the limit of kernels is 108 or 104."""
 
 _PREFIX, _SUFFIX = "control-", ".sock"
 
 
 def folder_path() -> Path:
-    """`$XDG_RUNTIME_DIR/mcpd`, else one of this user's in the folder for temporary files."""
+    """Return `$XDG_RUNTIME_DIR/mcpd`, or a folder of this user among the temporary files."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         return Path(runtime, "mcpd")
@@ -35,9 +38,9 @@ def folder_path() -> Path:
 
 
 def checked_folder(*, make: bool) -> Path | None:
-    """The folder, which is this user's, and no link; None if there is none and none is to be made.
+    """Return the folder, which must belong to this user and not be a link; None if it does not exist.
 
-    Raises ConfigurationError for one that others may have made or may look into: a socket in it may be anybody's.
+    `make` creates it. Raises ConfigurationError if other users can access it: a socket in it could be anybody's.
     """
     folder = folder_path()
     try:
@@ -53,14 +56,14 @@ def checked_folder(*, make: bool) -> Path | None:
         raise ConfigurationError(f"{folder}: {error.strerror}; set XDG_RUNTIME_DIR to a folder of yours") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigurationError(
-            f"{folder} is no folder of yours with mode 0700, so that nothing in it is trusted; "
+            f"{folder} is not a folder of yours with mode 0700, so its sockets are not trusted; "
             "remove it, or set XDG_RUNTIME_DIR to a folder of yours"
         )
     return folder
 
 
 def control_path(folder: Path) -> str:
-    """The path of this process's control socket. Raises ConfigurationError if it is too long for one."""
+    """Return the path of this process's control socket. Raises ConfigurationError if it is too long."""
     path = str(folder / f"{_PREFIX}{os.getpid()}{_SUFFIX}")
     if len(os.fsencode(path)) > MOST_PATH_BYTES:
         raise ConfigurationError(
@@ -70,7 +73,7 @@ def control_path(folder: Path) -> str:
 
 
 def control_sockets(folder: Path) -> dict[int, str]:
-    """The sockets in the folder, by the process that made them, which may have ended; what is no socket is left out."""
+    """Return the control sockets by process id. The process may have ended."""
     found: dict[int, str] = {}
     for entry in os.scandir(folder):
         number = entry.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
@@ -88,18 +91,18 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class Found(NamedTuple):
-    """The servers of this user with a control socket."""
+    """The running servers of this user."""
 
     servers: dict[int, tuple[str, Status]]
-    """By process its socket and its state."""
+    """The path of the control socket and the status, by process id."""
     silent: list[int]
-    """The processes that have a control socket and do not answer: they hang, or are stopped."""
+    """Processes with a control socket that do not respond, because they hang or are suspended."""
 
 
-def those_that_run() -> Found:
-    """All that have a control socket.
+def running_servers() -> Found:
+    """Return all servers with a control socket, and remove sockets of ended processes.
 
-    Sockets that were left behind are removed. Raises ConfigurationError for a folder that is not to be trusted.
+    Raises ConfigurationError if the folder of the sockets is not safe.
     """
     folder = checked_folder(make=False)
     found = Found({}, [])
@@ -111,23 +114,23 @@ def those_that_run() -> Found:
         except TimeoutError:
             found.silent.append(pid)
         except (OSError, MsgspecError):
-            continue  # it ends just now, or is none of ours
+            continue  # it is ending, or is not a server of mcpd
     return found
 
 
 def ask(path: str) -> Status:
-    """What the server behind a control socket does. Raises OSError, or MsgspecError for an answer that is none."""
+    """Return the status of the server at a control socket. Raises OSError, or MsgspecError for a malformed response."""
     return decode(_request(path, "GET", "/statusz"), type=Status)
 
 
 class NoStatus(McpdError):
-    """A server does not say what it does: why, and what to do about it, in one line."""
+    """The status of a server is not available; the message says why, and what to do."""
 
 
-def ask_address(address: str, token: str | None = None) -> Status:
-    """What the server at `:PORT`, `HOST:PORT` or `http(s)://HOST:PORT` does, by `GET /statusz` there.
+def status_at(address: str, token: str | None = None) -> Status:
+    """Return the status of the server at `:PORT`, `HOST:PORT` or `http(s)://HOST:PORT`, by `GET /statusz`.
 
-    Raises ConfigurationError for what is no address, NoStatus if nothing can be had there.
+    Raises ConfigurationError for a malformed address, and NoStatus if the status is not available.
     """
     connection = _connection(address)
     shown = printable(address)
@@ -137,13 +140,13 @@ def ask_address(address: str, token: str | None = None) -> Status:
         answer = connection.getresponse()
         body = answer.read(_MOST_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
-        text = f"{shown} does not answer: {printable(error)}; name the address that the server has for --metrics"
+        text = f"{shown} does not respond: {printable(error)}; use the address of the server's --metrics option"
         raise NoStatus(text) from None
     finally:
         connection.close()
     if answer.status == 401:
         what = "a token" if token is None else "another token"
-        raise NoStatus(f"{shown} asks for {what}: give it with --token-file FILE, or in MCPD_TOKEN")
+        raise NoStatus(f"{shown} requires {what}: use --token-file FILE, or set MCPD_TOKEN")
     try:
         return decode(body, type=Status)
     except (MsgspecError, UnicodeDecodeError):
@@ -155,7 +158,7 @@ def _connection(address: str) -> http.client.HTTPConnection:
     if "://" not in address:
         found = parse(address)
         if found.path:
-            raise ConfigurationError(f"{printable(address)}: name the address that the server has for --metrics")
+            raise ConfigurationError(f"{printable(address)}: use the address of the server's --metrics option")
         return http.client.HTTPConnection(found.host or "127.0.0.1", found.port, timeout=_SECONDS)
     try:
         parts = urlsplit(address)
@@ -169,7 +172,7 @@ def _connection(address: str) -> http.client.HTTPConnection:
 
 
 def stop(path: str, pid: int, seconds: float) -> bool:
-    """Tell a server to stop, and wait so long until it has; whether it has. Raises OSError."""
+    """Stop a server, and wait up to `seconds` for its end. Returns whether it has ended. Raises OSError."""
     _request(path, "POST", "/stop")
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -184,7 +187,7 @@ def _request(path: str, method: str, what: str) -> bytes:
         connected.settimeout(_SECONDS)
         connected.connect(path)
         if not check_peer(connected):
-            raise ConfigurationError(f"{path} is another user's; nothing is asked there")
+            raise ConfigurationError(f"{path} belongs to another user, so no request is sent to it")
         connected.sendall(f"{method} {what} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
         answer = bytearray()
         while len(answer) <= _MOST_BYTES and (read := connected.recv(65536)):
@@ -196,7 +199,7 @@ def _request(path: str, method: str, what: str) -> bytes:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is there, and not only waits for its parent to notice that it is gone."""
+    """Whether a process is running, and not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"

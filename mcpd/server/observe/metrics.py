@@ -1,6 +1,7 @@
-"""Metrics as plain data: what is collected in a process, can be sent to another one as JSON, and summed there.
+"""Metrics as plain data, as Prometheus and OpenMetrics text, and those of the process itself.
 
-`Total` sums the processes of one server so that no counter goes back when one of them is replaced (OBS-14).
+Families can be sent to another process as JSON and summed there. `Total` sums the processes of one server so that no
+counter decreases when a process is replaced (OBS-14). The text formats are Prometheus 0.0.4 and OpenMetrics 1.0.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ Kind: TypeAlias = Literal["counter", "gauge", "histogram", "info"]
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 SHORT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0)
-"""Those for what ought to take a millisecond, such as a command to a backplane."""
+"""Upper bounds for operations of about a millisecond, such as a command of a backplane."""
 
 BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""The upper bounds of a histogram's buckets, in seconds; the OpenTelemetry conventions for MCP name them."""
+"""The upper bounds of a histogram's buckets, in seconds, from the OpenTelemetry conventions for MCP."""
 
 
 class Sample(Struct, frozen=True):
-    """One series now. Of a histogram `counts` are those of each bucket alone, the one without a bound last, and
-    `value` is the sum of what was observed."""
+    """The current value of one series. For a histogram `value` is the sum of all observations, and `counts` has the
+    number in each bucket, the bucket without a bound last."""
 
     labels: Labels = ()
     value: float = 0.0
@@ -34,22 +35,22 @@ class Sample(Struct, frozen=True):
 
 
 class Family(Struct, frozen=True):
-    """The series of one name. That of a counter is without `_total`, that of an info without `_info`."""
+    """The series of one name, without the suffix `_total` of counters and `_info` of infos."""
 
     name: str
     kind: Kind
     help: str
     samples: tuple[Sample, ...] = ()
     most: bool = False
-    """Of several processes a gauge is the largest, not the sum: a lag, a point in time."""
+    """Whether a gauge of several processes is the maximum instead of the sum, as for a lag or a point in time."""
     bounds: tuple[float, ...] = BOUNDS
-    """The upper bounds of a histogram's buckets, in seconds, but for the last one, which has none."""
+    """The upper bounds of a histogram's buckets, in seconds, without the last bucket."""
 
 
 def summed(of_each: Iterable[Iterable[Family]]) -> list[Family]:
-    """The families of several processes as one: counters, histograms and gauges added up.
+    """Sum the families of several processes.
 
-    A histogram that has other buckets than one before it cannot be, and is left out.
+    A histogram whose buckets differ from an earlier one is left out.
     """
     found: dict[str, tuple[Family, dict[Labels, Sample]]] = {}
     for families in of_each:
@@ -67,29 +68,29 @@ def _joined(family: Family, one: Sample, other: Sample) -> Sample:
     if family.most:
         return Sample(one.labels, max(one.value, other.value))
     if len(one.counts) != len(other.counts):
-        return one  # of another version of this program, with other bounds: a process may be replaced by a newer one
+        return one  # another version of mcpd has other bounds: a process may be replaced by a newer one
     counts = tuple(a + b for a, b in zip(one.counts, other.counts, strict=True))
     return Sample(one.labels, one.value + other.value, counts)
 
 
 class Total:
-    """The sum over processes that come and go. What one has counted stays in the sum when it is gone."""
+    """The sum over processes that start and end. The counts of an ended process stay in the sum."""
 
     def __init__(self) -> None:
         self._latest: dict[str, list[Family]] = {}
         self._gone: list[Family] = []
 
     def put(self, process: str, families: Iterable[Family]) -> None:
-        """What a process says of itself now; it takes the place of what it said before."""
+        """Replace the metrics of a process."""
         self._latest[process] = list(families)
 
     def gone(self, process: str) -> None:
-        """It has ended: its counters stay, its gauges go."""
+        """Record that a process has ended: its counters stay, its gauges are removed."""
         left = [each for each in self._latest.pop(process, ()) if each.kind in ("counter", "histogram")]
         self._gone = summed((self._gone, left))
 
     def families(self) -> list[Family]:
-        """The sum."""
+        """Return the sum."""
         return summed((*self._latest.values(), self._gone))
 
 
@@ -103,7 +104,7 @@ _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 def wants_open_metrics(accept: str | None) -> bool:
-    """Whether an `Accept` names OpenMetrics. Of weights only 0 counts: who can read it wants it."""
+    """Whether an `Accept` header includes OpenMetrics with any weight but 0."""
     for part in (accept or "").lower().split(","):
         kind, *parameters = (each.strip() for each in part.split(";"))
         if kind == "application/openmetrics-text":
@@ -114,12 +115,12 @@ def wants_open_metrics(accept: str | None) -> bool:
 
 
 def is_label(value: str) -> bool:
-    """Whether a name that is others' can be a label as it is. What cannot must not be cut: two might become one."""
+    """Whether a name can be a label unchanged. Other names must not be shortened: two could become equal."""
     return len(value) <= _LONGEST_LABEL and value.isprintable()
 
 
 def expose(families: Iterable[Family], *, open_metrics: bool = False) -> bytes:
-    """All of it as text; families without a series are left out."""
+    """Return all families as text. Families without a series are left out."""
     lines: list[str] = []
     for family in families:
         if family.samples:
@@ -146,7 +147,7 @@ def _family(family: Family, open_metrics: bool) -> Iterator[str]:
     if open_metrics and unit in _UNITS:
         yield f"# UNIT {shown} {unit}"
 
-    # As OpenMetrics wants them, in both formats: a series must not change its name with the format that it is read in.
+    # As in OpenMetrics, in both formats: the name of a series must not depend on the format.
     bounds = (*map(str, family.bounds), "+Inf")
     for sample in family.samples:
         if kind == "histogram":
@@ -175,11 +176,11 @@ def _number(value: float) -> str:
 
 
 STARTED = time.time()
-"""When this process began to be watched, in seconds since 1970. Only the system knows more; see `_start`."""
+"""When observation of this process began, in seconds since 1970. `_start` returns when the process began."""
 
 
 def process_families() -> list[Family]:
-    """CPU time, memory, descriptors and start; without /proc those that there are."""
+    """Return CPU time, start, and with /proc memory and descriptors, under the usual names of Prometheus clients."""
     found = [
         _one("process_cpu_seconds", "counter", "User and system CPU time.", time.process_time()),
         _one("process_start_time_seconds", "gauge", "When the process began, since 1970.", _start(), most=True),

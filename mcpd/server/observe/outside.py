@@ -1,7 +1,7 @@
-"""A small HTTP server on a thread of its own, for what is asked about the server and not of it.
+"""A small HTTP server on a thread of its own, for metrics and status of the server.
 
-It answers while the event loop hangs, which is when it is asked. Nothing but the standard library: stdio servers have
-no other HTTP server. One request per connection, few at once, none may take long.
+It answers even while the event loop is blocked. It uses the standard library only, because stdio servers have no other
+HTTP server. It serves one request per connection, few connections at once, and each within a time limit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _SECONDS = 5.0
 _END_SECONDS = 1.0
 
 
-class Asked(Struct, frozen=True):
-    """A request. Header names are in lower case; one that came twice is joined by a comma."""
+class ObserverRequest(Struct, frozen=True):
+    """A request. Header names are in lower case; the values of repeated headers are joined by commas."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     is_control: bool
-    """It came by the control socket: from this user's own process."""
+    """Whether it arrived on the control socket, from a process of this user."""
 
 
-class Said(Struct, frozen=True):
-    """An answer."""
+class ObserverResponse(Struct, frozen=True):
+    """A response."""
 
     status: int
     body: bytes
@@ -42,11 +42,11 @@ class Said(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Site: TypeAlias = Callable[[Asked], Coroutine[Any, Any, Said]]
+Site: TypeAlias = Callable[[ObserverRequest], Coroutine[Any, Any, ObserverResponse]]
 
 
 class Outside:
-    """The thread and its sockets, which listen already. `pulse` is called once a second."""
+    """The thread and its listening sockets. `pulse` is called once a second."""
 
     def __init__(
         self, site: Site, sockets: Sequence[socket.socket], control: socket.socket | None, pulse: Callable[[], None]
@@ -61,21 +61,21 @@ class Outside:
         self._thread = threading.Thread(target=self._run, name="mcpd-outside", daemon=True)
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the thread."""
         self._thread.start()
         self._started.wait(_SECONDS)
 
     def stop(self) -> None:
-        """Close the sockets; waits a second at most."""
+        """Close the sockets. Waits at most one second."""
         if self._stop is not None:
             try:
                 self._stop()
-            except RuntimeError:  # it has ended by itself
+            except RuntimeError:  # it has ended already
                 pass
             self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
-        # Not asyncio.run, which would make signals its business, and with uvloop's policy another loop.
+        # Not asyncio.run, which would handle signals, and use another loop with uvloop's policy.
         loop = asyncio.SelectorEventLoop()
         ending = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(ending.set)
@@ -119,29 +119,29 @@ class Outside:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_control: bool = False
     ) -> None:
-        # Those who may stop the server must be heard, however many connections others hold open.
+        # The control socket must work, however many connections other clients hold open.
         if self._open >= _MOST_AT_ONCE and not is_control:
             writer.transport.abort()
             return
         self._open += 1
         try:
             async with asyncio.timeout(_SECONDS):
-                asked = await _read(reader, is_control=is_control)
-                said = _BAD if asked is None else await self._site(asked)
-                writer.write(_written(said, with_body=asked is None or asked.method != "HEAD"))
+                request = await _read(reader, is_control=is_control)
+                response = _BAD if request is None else await self._site(request)
+                writer.write(_written(response, with_body=request is None or request.method != "HEAD"))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # who asks is gone, or slow; or we end
+            pass  # the client has left or is slow, or this server ends
         finally:
             self._open -= 1
             writer.close()
 
 
-_BAD = Said(400, b"This is no request that can be read here.\n")
+_BAD = ObserverResponse(400, b"The request cannot be parsed.\n")
 
 
-async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> Asked | None:
-    """The head of a request; None for what is none. A body is not read: nothing here takes one."""
+async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRequest | None:
+    """Read the head of a request; None if it is malformed. Bodies are not read."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError:
@@ -157,24 +157,24 @@ async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> Asked | No
             return None
         key = name.lower()
         headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
-    return Asked(words[0], words[1].partition("?")[0], headers, is_control)
+    return ObserverRequest(words[0], words[1].partition("?")[0], headers, is_control)
 
 
-def _written(said: Said, *, with_body: bool) -> bytes:
+def _written(response: ObserverResponse, *, with_body: bool) -> bytes:
     lines = [
-        f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}",
-        f"content-type: {said.content_type}",
-        f"content-length: {len(said.body)}",
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
+        f"content-type: {response.content_type}",
+        f"content-length: {len(response.body)}",
         "connection: close",
         "cache-control: no-store",
-        *(f"{name.lower()}: {value}" for name, value in said.headers),
+        *(f"{name.lower()}: {value}" for name, value in response.headers),
     ]
     head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
-    return head + said.body if with_body else head
+    return head + response.body if with_body else head
 
 
 def check_peer(connected: socket.socket) -> bool:
-    """Whether the process at the other end is this user's. Where the system does not tell, the folder protects."""
+    """Whether the peer is a process of this user. Without SO_PEERCRED the permissions of the folder protect."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return True

@@ -1,4 +1,8 @@
-"""What is told of one server: its metrics, its state, whether it is well. Made where it is asked, kept nowhere."""
+"""The metrics, status and health of one server, computed when they are requested.
+
+A status contains names and counts only: arguments, URIs and texts of errors may contain secrets (OBS-12). A thread
+checks the event loop: a timer in the loop itself would cost every call more than metrics may.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, expose, process_families, wants_open_metrics
-from mcpd.server.observe.outside import Said
+from mcpd.server.observe.outside import ObserverResponse
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
@@ -25,23 +29,23 @@ if TYPE_CHECKING:
 
 
 STUCK_SECONDS = 10.0
-"""A loop that has not turned for so long is not healthy (OBS-13)."""
+"""Seconds after which a blocked event loop is unhealthy (OBS-13)."""
 
 _WINDOW = 30.0
 
 
 class Heartbeat:
-    """Of the loop that it is made for. `beat` is called now and then on another thread, all else on any."""
+    """Measures the lag of an event loop. Call `beat` periodically on another thread; other methods on any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._asked: float | None = None
-        # The worst of the window that runs, and of the one before: a reader sees the last 30 to 60 seconds.
+        # The maximum of the current window and of the one before, which together are the last 30 to 60 seconds.
         self._worst = self._before = 0.0
         self._since = monotonic()
 
     def beat(self) -> None:
-        """Ask the loop to say that it is there; nothing while it still owes the last answer."""
+        """Schedule a callback in the loop, unless the last one has not run yet."""
         if self._asked is None:
             self._asked = monotonic()
             try:
@@ -59,99 +63,100 @@ class Heartbeat:
 
     @property
     def late(self) -> float:
-        """For how many seconds it owes an answer; 0.0 if it owes none."""
+        """Seconds since the callback was scheduled that has not run yet; 0.0 if it has run."""
         asked = self._asked
         return 0.0 if asked is None else monotonic() - asked
 
     @property
     def lag(self) -> float:
-        """The longest that it took to answer, in the last half minute to minute, in seconds."""
+        """The longest delay of a callback in the last 30 to 60 seconds."""
         return max(self._worst, self._before, self.late)
 
 
 MOST_CALLS = 100
-"""Of so many calls more is told than that they run."""
+"""Running calls that a status describes; further ones are only counted."""
 
 
-class CallNow(Struct, frozen=True):
-    """A call that is not answered yet."""
+class RunningCall(Struct, frozen=True):
+    """A running call."""
 
     method: str
     name: str = ""
-    """Of the tool or prompt."""
+    """The name of the tool or prompt."""
     seconds: float | None = None
     """How long it has been running."""
     version: str = ""
 
 
-class ErrorThen(Struct, frozen=True):
-    """Something that was logged as an error."""
+class LoggedError(Struct, frozen=True):
+    """An error that was logged."""
 
     at: float
     """In seconds since 1970."""
     logger: str
     message: str
     error: str = ""
-    """The type of the exception."""
+    """The class of the exception."""
 
 
-class WorkerNow(Struct, frozen=True, kw_only=True):
-    """One of several processes that serve together."""
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """One worker process of `--workers`."""
 
     number: int
-    """Its place among them, from 1."""
+    """Its number among the workers, from 1."""
     pid: int
     state: str
     """starting, ready, stuck or stopping."""
     uptime_seconds: float
     in_flight: int
     deaths: int
-    """How many before it have died in its place."""
+    """The number of its predecessors that have crashed."""
 
 
 class Running(Struct, frozen=True):
-    """What the connections of a server have open."""
+    """The open connections and running calls of a server."""
 
     clients: dict[str, int]
-    """How many connections and sessions there are of each protocol version; "" where none was agreed on yet."""
+    """The number of connections and sessions by protocol version; "" before a version was negotiated."""
     sessions: int
-    """Those of the legacy eras, once the client has said that it is ready."""
+    """The number of initialized sessions of legacy versions."""
     in_flight: int
-    calls: tuple[CallNow, ...]
+    calls: tuple[RunningCall, ...]
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """A server that runs."""
+    """The status of a running server."""
 
     pid: int
     mcpd: str
-    """Our version."""
+    """The version of mcpd."""
     name: str
     version: str
     target: str = ""
     state: Literal["starting", "ready", "stopping", "stuck"] = "ready"
     since: float
-    """When it began to serve, in seconds since 1970."""
+    """When the server started, in seconds since 1970."""
     uptime_seconds: float
     urls: tuple[str, ...] = ()
     clients: dict[str, int] = {}
     sessions: int = 0
     streams: int = 0
-    """Event streams of HTTP that are open."""
+    """Open event streams over HTTP."""
     in_flight: int = 0
-    calls: tuple[CallNow, ...] = ()
+    calls: tuple[RunningCall, ...] = ()
     backplane: str | None = None
-    """None without one; "" if it is well, else what is wrong with it."""
+    """None without a backplane, "" if it can be reached, otherwise the problem."""
     loop_lag_seconds: float = 0.0
-    errors: tuple[ErrorThen, ...] = ()
-    workers: tuple[WorkerNow, ...] = ()
-    """Of `--workers`; all else is of them together, but for `pid`, which is the parent's."""
+    errors: tuple[LoggedError, ...] = ()
+    workers: tuple[WorkerStatus, ...] = ()
+    """The workers of `--workers`. The other members are sums over them, except for `pid`, which is the parent's."""
 
 
 def running(connections: Iterable[Any]) -> Running:
-    """What is open in these connections; those that have no session, such as the routes of HTTP, are passed over."""
+    """Count the open sessions and running calls of these connections. Those without a session, as HTTP routes, are
+    skipped."""
     clients: Counter[str] = Counter()
-    calls: list[CallNow] = []
+    calls: list[RunningCall] = []
     in_flight = sessions = 0
     now = perf_counter()
     for connection in connections:
@@ -164,7 +169,7 @@ def running(connections: Iterable[Any]) -> Running:
             in_flight += 1
             if len(calls) < MOST_CALLS:
                 seconds = round(now - call.began, 3)
-                calls.append(CallNow(printable(call.method), _name_of(call), seconds, call.version.name))
+                calls.append(RunningCall(printable(call.method), _name_of(call), seconds, call.version.name))
     return Running(dict(clients), sessions, in_flight, tuple(calls))
 
 
@@ -174,7 +179,7 @@ def _name_of(call: Any) -> str:
 
 
 def _without_details(record: logging.LogRecord) -> str:
-    """What a record says, up to where an error's own text begins, and without the URI of a resource."""
+    """Return the text of a log record without the text of an exception and without the URI of a resource."""
     template, details, _ = str(record.msg).partition(": %s")
     values = record.args if isinstance(record.args, tuple) else ()
     if template.startswith("resource %s"):
@@ -186,21 +191,21 @@ def _without_details(record: logging.LogRecord) -> str:
 
 
 class LastErrors(logging.Handler):
-    """Keeps the last errors that mcpd has logged, without what the exceptions say."""
+    """Collects the last errors that mcpd has logged, without the texts of exceptions."""
 
     def __init__(self, most: int = 5, clock: Callable[[], float] = time.time) -> None:
         super().__init__(logging.ERROR)
         self._clock = clock
-        self._kept: deque[ErrorThen] = deque(maxlen=most)
+        self._kept: deque[LoggedError] = deque(maxlen=most)
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
         error = record.exc_info[0] if record.exc_info else None
         message = printable(mask_text(_without_details(record)), 200)
-        self._kept.append(ErrorThen(self._clock(), record.name, message, "" if error is None else error.__name__))
+        self._kept.append(LoggedError(self._clock(), record.name, message, "" if error is None else error.__name__))
 
-    def kept(self) -> tuple[ErrorThen, ...]:
-        """The newest last."""
+    def kept(self) -> tuple[LoggedError, ...]:
+        """Return the errors, the newest last."""
         return tuple(self._kept)
 
 
@@ -208,27 +213,27 @@ JSON = "application/json"
 
 
 class Facts(Protocol):
-    """What an application of HTTP knows of itself now."""
+    """The status of an HTTP application, see `http.core.AppStatus`."""
 
     @property
     def streams(self) -> int:
-        """The event streams that are open."""
+        """Open event streams."""
 
     @property
     def backplane(self) -> str | None:
-        """None without one; "" if it is well, else what is wrong with it."""
+        """None without a backplane, "" if it can be reached, otherwise the problem."""
 
     @property
     def refused(self) -> int:
-        """What came over it and was forged, too old, or said twice."""
+        """Messages of the backplane that were forged, too old or repeated."""
 
     @property
     def dropped(self) -> int:
-        """What was for other processes and could not be said."""
+        """Messages to other processes that could not be sent."""
 
 
 class _Service(NamedTuple):
-    """All applications of a server as one."""
+    """The status of all HTTP applications of a server."""
 
     streams: int
     backplane: str | None
@@ -237,9 +242,9 @@ class _Service(NamedTuple):
 
 
 class Report:
-    """Of a server of this identity. `connections` gives all that are open now, `target` is what was served.
+    """The state of a server. `connections` returns the open connections, `target` is the served file or folder.
 
-    It is asked in the loop that serves, or while that does not turn on another thread.
+    It is read in the event loop of the server, or on another thread while the loop is blocked.
     """
 
     def __init__(self, identity: Implementation, connections: Callable[[], Iterable[Any]], target: str = "") -> None:
@@ -251,55 +256,55 @@ class Report:
         self.state: Literal["starting", "ready", "stopping"] = "starting"
         self.urls: list[str] = []
         self.heartbeat: Heartbeat | None = None
-        """Says how late the loop is; None where nobody looks."""
+        """Measures the lag of the event loop; None if it is not observed."""
         self.meter: Meter | None = None
-        """Counts calls; None where that is not wanted."""
+        """Counts calls; None without metrics."""
         self.services: list[Callable[[], Facts]] = []
         self.sources: list[Callable[[], Iterable[Family]]] = [self._own_families, process_families]
-        """What `/metrics` has, beside what the meter counts: others add what they know."""
+        """Sources of `/metrics` besides the meter. Other modules may add some."""
 
     def start(self) -> None:
-        """Keep the last errors from now on."""
+        """Start collecting the last errors."""
         logging.getLogger("mcpd").addHandler(self._errors)
 
     def stop(self) -> None:
-        """Keep no more. Safe to call twice."""
+        """Stop collecting errors. Safe to call twice."""
         logging.getLogger("mcpd").removeHandler(self._errors)
 
     def pulse(self) -> None:
-        """To be called once a second, on a thread of its own."""
+        """Check the event loop, and update the meter. Call it once a second, on another thread."""
         if self.heartbeat is not None:
             self.heartbeat.beat()
         if self.meter is not None:
             self.meter.fold()
 
-    # -- what is told ------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
-    def health(self) -> Said:
-        """Whether the event loop turns."""
+    def health(self) -> ObserverResponse:
+        """Return whether the event loop is running."""
         late = 0.0 if self.heartbeat is None else self.heartbeat.late
         if late > STUCK_SECONDS:
-            return Said(503, f"the event loop has not turned for {late:.0f} s\n".encode())
-        return Said(200, b"ok\n")
+            return ObserverResponse(503, f"the event loop has been blocked for {late:.0f} s\n".encode())
+        return ObserverResponse(200, b"ok\n")
 
-    def readiness(self) -> Said:
-        """Whether it takes clients."""
+    def readiness(self) -> ObserverResponse:
+        """Return whether the server accepts clients."""
         if self.state != "ready":
-            return Said(503, b"shutting down\n" if self.state == "stopping" else b"starting\n")
+            return ObserverResponse(503, b"shutting down\n" if self.state == "stopping" else b"starting\n")
         return self.health()
 
-    def metrics(self, accept: str | None) -> Said:
-        """All metrics as text, in the format that an `Accept` asks for."""
+    def metrics(self, accept: str | None) -> ObserverResponse:
+        """Return all metrics as text, in the format of an `Accept` header."""
         is_open = wants_open_metrics(accept)
-        return Said(200, expose(self.families(), open_metrics=is_open), OPEN_METRICS if is_open else TEXT)
+        return ObserverResponse(200, expose(self.families(), open_metrics=is_open), OPEN_METRICS if is_open else TEXT)
 
     def families(self) -> list[Family]:
-        """All metrics of this process."""
+        """Return all metrics of this process."""
         counted = () if self.meter is None else self.meter.families()
         return [*counted, *(family for source in self.sources for family in source())]
 
     def status(self) -> Status:
-        """What `mcpd status` shows."""
+        """Return the status that `mcpd status` shows."""
         now, service = running(self._connections()), self._service()
         lag = 0.0 if self.heartbeat is None else self.heartbeat.lag
         late = 0.0 if self.heartbeat is None else self.heartbeat.late
@@ -323,12 +328,12 @@ class Report:
             errors=self._errors.kept(),
         )
 
-    # -- what is known -----------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------------
 
     def _service(self) -> _Service:
         known = [facts() for facts in self.services]
         backplanes = [each.backplane for each in known if each.backplane is not None]
-        # Of several the one that is not well.
+        # The problem of one application is the problem of the server.
         return _Service(
             sum(each.streams for each in known),
             max(backplanes, default=None),
@@ -347,14 +352,14 @@ class Report:
         ]
         if self.heartbeat is not None:
             lag = Sample(value=self.heartbeat.lag)
-            text = "The longest that the event loop took to answer, in the last minute."
+            text = "The longest delay of the event loop in the last minute."
             found.append(Family("mcpd_loop_lag_seconds", "gauge", text, (lag,), most=True))
         if service.backplane is not None:
             is_up = Sample(value=float(not service.backplane))
             found.append(Family("mcpd_backplane_up", "gauge", "Processes that reach the backplane.", (is_up,)))
             for name, text, count in (
-                ("refused", "Messages of the backplane that were forged, too old or said twice.", service.refused),
-                ("dropped", "Messages for other processes that could not be said.", service.dropped),
+                ("refused", "Messages of the backplane that were forged, too old or repeated.", service.refused),
+                ("dropped", "Messages to other processes that could not be sent.", service.dropped),
             ):
                 found.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
         return found

@@ -1,8 +1,8 @@
-"""Spans of requests, by OpenTelemetry: loaded only where the environment or the program has configured it.
+"""Spans of requests by OpenTelemetry. Loaded only if the environment or the program has configured it.
 
-A span is round the handler, outside of all middleware. The handler runs in a context of its own, in which the span is
-the current one: its first step may run in another task's context (`dispatcher.tasks`), which must not keep the span.
-No arguments, results, URIs or texts of errors are recorded. Names and attributes are the conventions' for MCP.
+A span surrounds the handler and all middleware. The handler runs in a context of its own, in which the span is the
+current one: its first step may run in another task's context (`dispatcher.tasks`), which must not keep the span.
+Arguments, results, URIs and texts of errors are not recorded. Names and attributes follow the conventions for MCP.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mcpd.server.handlers.table import BoundHandler
 
 
 def provider_of_program() -> Any:
-    """The provider that the program has set; None if it has set none, or has not loaded OpenTelemetry."""
+    """Return the provider that the program has set; None without one, or without OpenTelemetry."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return None
@@ -40,7 +40,7 @@ def provider_of_program() -> Any:
 
 
 def provider_of(environment: Mapping[str, str], name: str) -> Any:
-    """A provider as the environment says. Raises ImportError, or ValueError for what is not had here."""
+    """Return a provider for the variables of the environment. Raises ImportError, or ValueError for other exporters."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
@@ -53,12 +53,12 @@ def provider_of(environment: Mapping[str, str], name: str) -> Any:
         protocol = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
         protocol = environment.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or protocol or "http/protobuf"
         if protocol != "http/protobuf":
-            raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}; there is http/protobuf")
+            raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}; only http/protobuf is supported")
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         exporter = OTLPSpanExporter()
     else:
-        raise ValueError(f"OTEL_TRACES_EXPORTER is {wanted}; there are otlp, console and none")
+        raise ValueError(f"OTEL_TRACES_EXPORTER is {wanted}; use otlp, console or none")
 
     attributes = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": name}
     provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
@@ -74,7 +74,7 @@ _TRANSPORTS = {"stdio": "pipe", "websocket": "tcp", "http": "tcp"}
 
 
 class Tracing:
-    """The spans of one server, by a `provider` of opentelemetry-sdk, else the program's, else the environment's."""
+    """The spans of one server. The default `provider` is that which the program has set, or one for the environment."""
 
     def __init__(self, server: Any, provider: Any = None) -> None:
         from opentelemetry import context, trace
@@ -82,25 +82,25 @@ class Tracing:
         self._api = trace
         self._contexts = context
         self._attach = context.attach
-        """Make a context the current one. Nothing is taken back, for each handler has a context of its own."""
+        """Make a context the current one. It is not restored, because each handler has a context of its own."""
         self._nothing = context.Context()
         self._server_kind = trace.SpanKind.SERVER
         self._server = server
         provider = provider or provider_of_program()
         if provider is None:
             provider = provider_of(os.environ, server.name)
-            trace.set_tracer_provider(provider)  # what tools trace by themselves goes the same way
+            trace.set_tracer_provider(provider)  # spans of the tools go the same way
         self._provider = provider
         self._tracer = provider.get_tracer("mcpd", __version__)
 
     @classmethod
     def begin(cls, server: Any) -> Tracing | None:
-        """Trace a server as the environment says; None, and a line in the log, if that cannot be."""
+        """Trace a server as configured by the environment. Returns None after logging a warning if that fails."""
         try:
             tracing = cls(server)
         except ImportError as error:
             missing = "opentelemetry" if (error.name or "").startswith("opentelemetry") else str(error.name)
-            log.warning("No traces, for there is no %s: pip install 'mcpd-server[otel]'", printable(missing))
+            log.warning("No traces, because %s is missing: pip install 'mcpd-server[otel]'", printable(missing))
             return None
         except Exception as error:
             log.warning("No traces: %s", printable(error, 300))
@@ -109,21 +109,21 @@ class Tracing:
         return tracing
 
     def attach(self) -> None:
-        """Put a span round each request from now on, and let our own requests carry it on."""
+        """Trace each request from now on, and propagate the trace to requests of the server."""
         self._server.handlers.wrap(self._wrapped, is_outermost=True)
         trace_context.set_tracer(self)
 
     def stop(self) -> None:
-        """Send what is left, for a second at most: a collector that hangs holds up no end (OBS-11)."""
+        """Send the remaining spans. Waits at most one second for the collector (OBS-11)."""
         trace_context.set_tracer(None)
-        # It is not ended: it is the program's, or is its from now on, for whatever traces later in this process.
+        # The provider is not shut down: the program may continue to use it.
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
             ending = threading.Thread(target=flush, name="mcpd-traces", daemon=True)
             ending.start()
             ending.join(_END_SECONDS)
 
-    # -- round a handler ---------------------------------------------------------------------
+    # -- handlers ----------------------------------------------------------------------------
 
     def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
         named = _NAMED.get(method)
@@ -134,7 +134,7 @@ class Tracing:
             parent = trace_context.read(call.raw)
             above = self._nothing if parent is None else remote(parent)
             span = begin(method, named, exchange, params, above)
-            # Made only if somebody asks: most tools do not.
+            # Created on demand: few tools read it.
             call.trace = partial(_trace_of, span, "" if parent is None else parent.baggage)
             context = copy_context()
             context.run(self._attach, in_context(span, above))
@@ -162,7 +162,7 @@ class Tracing:
     # -- the span ----------------------------------------------------------------------------
 
     def _begin(self, method: str, named: str | None, exchange: Exchange, params: Any, above: Any) -> Any:
-        """A span with what a sampler may want to know; the rest is said only of one that somebody records."""
+        """Start a span with the attributes for samplers. The others are added only if the span is recorded."""
         attributes: dict[str, Any] = {"mcp.method.name": method}
         title = method
         if named is not None:
@@ -175,8 +175,7 @@ class Tracing:
         return span
 
     def _link(self, span: Any, above: Any) -> None:
-        """Who traces the request's way here, such as a program's own ASGI server, does not stand between the client
-        and us: its span is linked to."""
+        """Link the span that surrounds this one, such as that of an ASGI server. The parent is the client's span."""
         around, parent = self._api.get_current_span(), self._api.get_current_span(above)
         found = around.get_span_context()
         if found.is_valid and found.span_id != parent.get_span_context().span_id:
@@ -194,18 +193,18 @@ class Tracing:
             attributes["network.transport"] = _TRANSPORTS[transport]
         session = getattr(exchange.peer.channel, "id", None)
         if isinstance(session, str):
-            # Not the id itself, which is a ticket into the session.
+            # Not the id itself, which grants access to the session.
             attributes["mcp.session.id"] = sha256(session.encode()).hexdigest()[:16]
         return attributes
 
     def _known(self, method: str, name: str) -> str:
-        """The name of a tool or prompt, if it is one of the server's: others are their client's invention."""
+        """Return the name of a registered tool or prompt, `_other` for any other name."""
         catalog = self._server.catalog
         entries = catalog.tools if method == "tools/call" else catalog.prompts
         return name if entries.offered(name) is not None else "_other"
 
     def _remote(self, parent: TraceContext) -> Any:
-        """The context of OpenTelemetry that a parent from elsewhere means."""
+        """Return the context of a remote parent."""
         api = self._api
         state = api.TraceState.from_header([parent.tracestate]) if parent.tracestate else None
         flags = api.TraceFlags(int(parent.traceparent[53:55], 16))
@@ -221,14 +220,14 @@ class Tracing:
         span.end()
 
     def _fail(self, span: Any, error: BaseException) -> None:
-        """What an exception says is not recorded: it may hold anything."""
+        """End a span with the class of an exception. Its text may contain secrets, and is not recorded."""
         if not isinstance(error, InputRequired):
             kind = str(error.code) if isinstance(error, (ProtocolError, RemoteError)) else type(error).__name__
             span.set_attribute("error.type", "cancelled" if isinstance(error, asyncio.CancelledError) else kind)
             span.set_status(self._api.StatusCode.ERROR)
         span.end()
 
-    # -- our own requests --------------------------------------------------------------------
+    # -- requests of the server --------------------------------------------------------------
 
     def propagated(self) -> dict[str, str]:
         """See `trace_context.Tracer`."""
@@ -251,7 +250,7 @@ class Tracing:
 
 
 class _Asked:
-    """A request of ours that has no answer yet: its span is the current one."""
+    """A pending request of the server, whose span is the current one."""
 
     def __init__(self, span: Any, fail: Callable[[Any, BaseException], None], leave: Callable[[], object]) -> None:
         self._span = span
@@ -268,7 +267,7 @@ class _Asked:
 
 
 def _trace_of(span: Any, baggage: str) -> TraceContext:
-    """What others are told of a span."""
+    """Return the trace context to propagate for a span."""
     found = span.get_span_context()
     parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
     return TraceContext(parent, found.trace_state.to_header() if found.trace_state else "", baggage)
@@ -276,7 +275,7 @@ def _trace_of(span: Any, baggage: str) -> TraceContext:
 
 @coroutine
 def _in_context(context: Context, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Await `work` with each of its steps in this context."""
+    """Await `work`, and run each of its steps in this context."""
     try:
         waits_for = context.run(work.send, None)
         while True:

@@ -1,6 +1,8 @@
-"""Puts together what watches one server that is served: its meter, its control socket, its port for metrics.
+"""Observation of a running server: `/metrics`, `/statusz` and health on a port, on routes, and on the control socket.
 
-`serving` makes one if any of that is wanted, and tells it when the server is ready and when it ends.
+`serving` creates a `Watching` for `--metrics` and the control socket. `workers.overview` derives from `Site` for a
+parent with workers. `Embedded` observes an application in another ASGI server, with routes only: while the loop is
+blocked it cannot answer.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from mcpd.serve_options import Settings
 from mcpd.server.observe.control import checked_folder, control_path
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, expose, wants_open_metrics
-from mcpd.server.observe.outside import Asked, Outside, Said
+from mcpd.server.observe.outside import ObserverRequest, ObserverResponse, Outside
 from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse
@@ -40,11 +42,12 @@ if TYPE_CHECKING:
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:
-    """Both. They ask for what the endpoint asks for, so that it has to ask for a token, or be this machine's alone."""
+    """Return the routes `/metrics` and `/statusz`. They require the credentials of the endpoint, which therefore must
+    require a token, or be for this machine only."""
 
     async def metrics(request: RouteRequest) -> RouteResponse:
-        said = report.metrics(request.headers.get("accept"))
-        return RouteResponse(said.body, content_type=said.content_type)
+        response = report.metrics(request.headers.get("accept"))
+        return RouteResponse(response.body, content_type=response.content_type)
 
     async def statusz() -> RouteResponse:
         return RouteResponse(encode(report.status()), content_type=JSON)
@@ -56,7 +59,7 @@ log = logging.getLogger("mcpd")
 
 
 class Site(ABC):
-    """Answers what comes by the port of `--metrics` and by the control socket. `settings` say who may ask."""
+    """Answers requests on the port of `--metrics` and the control socket. `settings` control the access."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,33 +68,33 @@ class Site(ABC):
         self._guard = Guard(Access())
         self._token: TokenAuthenticator | None = None
 
-    # -- what is known -----------------------------------------------------------------------
+    # -- sources -----------------------------------------------------------------------------
 
     @abstractmethod
     async def asked_families(self) -> Sequence[Family]:
-        """All metrics, as they are now."""
+        """Return all metrics."""
 
     @abstractmethod
     async def asked_status(self) -> Status:
-        """What `mcpd status` shows."""
+        """Return the status that `mcpd status` shows."""
 
     @abstractmethod
-    def health(self) -> Said:
-        """What `/healthz` says."""
+    def health(self) -> ObserverResponse:
+        """Answer `/healthz`."""
 
     @abstractmethod
-    def readiness(self) -> Said:
-        """What `/readyz` says."""
+    def readiness(self) -> ObserverResponse:
+        """Answer `/readyz`."""
 
-    # -- where it is asked -------------------------------------------------------------------
+    # -- sockets -----------------------------------------------------------------------------
 
     async def _bind(self, address: Address) -> list[socket.socket]:
         token = self._settings.token
         if not address.path and not is_loopback(address.host) and token is None:
-            # Not even with --insecure, which is about what the server offers, not about who uses it (OBS-04).
+            # Not even with --insecure, which opens the server's tools, not its metrics (OBS-04).
             raise ConfigurationError(
-                f"--metrics {address} can be reached from other machines: ask for a token with --token-file FILE or "
-                f"MCPD_TOKEN; :{address.port} is for this machine only"
+                f"--metrics {address} can be reached from other machines: require a token with --token-file FILE or "
+                f"MCPD_TOKEN, or use :{address.port} for this machine only"
             )
         self._guard = Guard(Access(token=token, hosts=self._settings.allowed_hosts), address.host)
         self._token = None if token is None else TokenAuthenticator(token)
@@ -100,7 +103,7 @@ class Site(ABC):
         return sockets
 
     def _bind_control(self) -> socket.socket | None:
-        """The control socket, if there is to be one; where nobody asked for it, it is left out if it cannot be."""
+        """Return the control socket; None if it is off, or it is optional and cannot be created."""
         wanted = self._settings.control
         if wanted == "never" or not hasattr(socket, "AF_UNIX"):
             return None
@@ -109,7 +112,7 @@ class Site(ABC):
             folder = checked_folder(make=True)
             assert folder is not None
             path = control_path(folder)
-            # It gets its name once it listens: one of that name that does not is taken for what a killed process left.
+            # Renamed once it listens: a socket of that name that does not listen counts as left by a killed process.
             new = path + "~"
             try:
                 os.unlink(new)
@@ -136,42 +139,42 @@ class Site(ABC):
             except OSError:
                 pass
 
-    # -- what is answered --------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------
 
-    async def answer(self, asked: Asked) -> Said:
-        """What is asked by the port of its own, or by the control socket."""
-        path = asked.path
-        if not asked.is_control:
-            refusal = self._guard.check_source(asked.headers.get("host"), asked.headers.get("origin"))
+    async def answer(self, request: ObserverRequest) -> ObserverResponse:
+        """Answer a request on the port or the control socket."""
+        path = request.path
+        if not request.is_control:
+            refusal = self._guard.check_source(request.headers.get("host"), request.headers.get("origin"))
             if refusal is not None:
-                return Said(refusal.status, refusal.text.encode())
-        if asked.method == "POST" and path == "/stop" and asked.is_control:
+                return ObserverResponse(refusal.status, refusal.text.encode())
+        if request.method == "POST" and path == "/stop" and request.is_control:
             os.kill(os.getpid(), signal.SIGTERM)
-            return Said(202, b"stopping\n")
-        if asked.method not in ("GET", "HEAD"):
-            return Said(405, b"There is only GET here.\n", headers=(("Allow", "GET, HEAD"),))
+            return ObserverResponse(202, b"stopping\n")
+        if request.method not in ("GET", "HEAD"):
+            return ObserverResponse(405, b"Only GET is supported here.\n", headers=(("Allow", "GET, HEAD"),))
         if path == "/healthz":
             return self.health()
         if path == "/readyz":
             return self.readiness()
 
-        if not asked.is_control and self._token is not None:
-            known = self._token(asked.headers)
+        if not request.is_control and self._token is not None:
+            known = self._token(request.headers)
             if not isinstance(known, Principal):
-                return Said(known.status, known.text.encode(), headers=known.headers)
+                return ObserverResponse(known.status, known.text.encode(), headers=known.headers)
         if path == "/metrics" and self._counts:
-            return exposed(await self.asked_families(), asked.headers.get("accept"))
-        if path == "/metrics.json" and asked.is_control:
-            return Said(200, encode(await self.asked_families()), JSON)
+            return exposed(await self.asked_families(), request.headers.get("accept"))
+        if path == "/metrics.json" and request.is_control:
+            return ObserverResponse(200, encode(await self.asked_families()), JSON)
         if path == "/statusz":
-            return Said(200, encode(await self.asked_status()), JSON)
-        return Said(404, b"Here are /metrics, /statusz, /healthz and /readyz.\n")
+            return ObserverResponse(200, encode(await self.asked_status()), JSON)
+        return ObserverResponse(404, b"Available paths: /metrics, /statusz, /healthz and /readyz.\n")
 
 
-def exposed(families: Iterable[Family], accept: str | None) -> Said:
-    """Metrics in the format that was asked for."""
+def exposed(families: Iterable[Family], accept: str | None) -> ObserverResponse:
+    """Return metrics in the format of an `Accept` header."""
     is_open = wants_open_metrics(accept)
-    return Said(200, expose(families, open_metrics=is_open), OPEN_METRICS if is_open else TEXT)
+    return ObserverResponse(200, expose(families, open_metrics=is_open), OPEN_METRICS if is_open else TEXT)
 
 
 T = TypeVar("T")
@@ -180,7 +183,7 @@ _PATIENCE = 1.0
 
 
 class Watching(Site):
-    """What watches a server. `connections` gives all that are open now. Made in the loop that serves."""
+    """Observes a server. `connections` returns the open connections. Create it in the server's event loop."""
 
     def __init__(self, server: Any, settings: Settings, connections: Callable[[], Iterable[Any]]) -> None:
         super().__init__(settings)
@@ -188,12 +191,12 @@ class Watching(Site):
         self._loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(self._loop)
         self.report = Report(server.identity, connections, getattr(settings, "target", None) or "")
-        """What is told. Others add what they know to its `sources` and `services`."""
+        """The state of the server. Other modules add to its `sources` and `services`."""
         self.report.heartbeat = self._heartbeat
         self._outside: Outside | None = None
 
     async def start(self) -> None:
-        """Begin, before anybody connects. Raises ConfigurationError for an address that cannot be used."""
+        """Start, before the first client connects. Raises ConfigurationError for an address that cannot be used."""
         self.report.start()
         settings = self._settings
         sockets: list[socket.socket] = []
@@ -219,32 +222,32 @@ class Watching(Site):
             self._outside.start()
 
     def add(self, listener: object) -> None:
-        """It listens now: what its application knows is told too, if it is one of ours."""
+        """Include the status of a listener's HTTP application."""
         facts = getattr(getattr(listener, "app", None), "facts", None)
         if facts is not None:
             self.report.services.append(facts)
 
     def ready(self, urls: list[str]) -> None:
-        """It serves now, at these addresses."""
+        """The server is ready, at these URLs."""
         self.report.urls = urls
         if self.report.state == "starting":
             self.report.state = "ready"
 
     def stopping(self) -> None:
-        """It is told to stop, and lets calls end."""
+        """The server is stopping, and lets running calls end."""
         self.report.state = "stopping"
 
     def stop(self) -> None:
-        """It has stopped."""
+        """The server has stopped."""
         self.report.stop()
         self._unbind_control()
         if self._outside is not None:
             self._outside.stop()
 
-    # -- where it is asked -------------------------------------------------------------------
+    # -- sockets -----------------------------------------------------------------------------
 
     def _add_routes(self) -> None:
-        """`/metrics` and `/statusz` on the port of HTTP. Raises ConfigurationError where others could read them."""
+        """Add `/metrics` and `/statusz` to the HTTP port. Raises ConfigurationError if other users could read them."""
         settings = self._settings
         if settings.http is None:
             raise ConfigurationError(
@@ -253,12 +256,12 @@ class Watching(Site):
         address = parse(settings.http)
         if self._server.authenticate is not None:
             raise ConfigurationError(
-                "--metrics http: each user of this server could read them; give them a port, as --metrics :9464"
+                "--metrics http: each user of this server could read them; use a separate port, as --metrics :9464"
             )
         if not address.path and not is_loopback(address.host) and settings.token is None:
             raise ConfigurationError(
-                f"--metrics http: {address} can be reached from other machines; ask for a token with --token-file FILE "
-                "or MCPD_TOKEN, or give the metrics a port of this machine's, as --metrics :9464"
+                f"--metrics http: {address} can be reached from other machines; require a token with --token-file FILE "
+                "or MCPD_TOKEN, or use a port of this machine only, as --metrics :9464"
             )
 
         from mcpd.server.http import HttpSettings
@@ -269,7 +272,7 @@ class Watching(Site):
     def _routes(self) -> tuple[Route, ...]:
         return routes_of(self.report)
 
-    # -- what is answered, on the thread outside ---------------------------------------------
+    # -- requests, on the other thread -------------------------------------------------------
 
     async def asked_families(self) -> Sequence[Family]:
         """See `Site`."""
@@ -279,22 +282,22 @@ class Watching(Site):
         """See `Site`."""
         return await self._ask(self.report.status)
 
-    def health(self) -> Said:
+    def health(self) -> ObserverResponse:
         """See `Site`."""
         return self.report.health()
 
-    def readiness(self) -> Said:
+    def readiness(self) -> ObserverResponse:
         """See `Site`."""
         return self.report.readiness()
 
-    async def _ask(self, look: Callable[[], T]) -> T:
-        """What `look` gives in the loop that serves. If that does not turn, nothing changes there: look from here."""
+    async def _ask(self, read: Callable[[], T]) -> T:
+        """Call `read` in the server's event loop, or here if the loop is blocked and nothing changes anyway."""
         found: Future[T] = Future()
 
         def run() -> None:
             if found.set_running_or_notify_cancel():
                 try:
-                    found.set_result(look())
+                    found.set_result(read())
                 except Exception as error:
                     found.set_exception(error)
 
@@ -303,16 +306,17 @@ class Watching(Site):
             async with asyncio.timeout(_PATIENCE):
                 return await asyncio.wrap_future(found)
         except (TimeoutError, RuntimeError):
-            return look()
+            return read()
 
 
 class Embedded:
-    """Of one application; `routes` are for it. Raises ConfigurationError where others could read them (OBS-04)."""
+    """Observes an application in another ASGI server; `routes` are for it. Raises ConfigurationError without a token,
+    because other users could read the metrics (OBS-04)."""
 
     def __init__(self, server: Any, access: Access) -> None:
         if access.token is None:
-            # With users of its own each of them could read it; without anybody asking, all could.
-            raise ConfigurationError("asgi_app(metrics=True): give a token=, which reads them and uses the server")
+            # Every user of the server could read the metrics, or everybody without authentication.
+            raise ConfigurationError("asgi_app(metrics=True): pass token=, which protects the metrics and the server")
         self.report = Report(server.identity, self._connections)
         self.report.meter = Meter(server.catalog.tools.offered)
         server.add_observer(self.report.meter)
@@ -321,31 +325,32 @@ class Embedded:
         self._outside: Outside | None = None
 
     def join(self, app: Any) -> None:
-        """This is the application."""
+        """Observe this application, and start and stop with it."""
         self._app = app
-        self.report.services.append(app.facts)
+        self.report.services.append(app.status)
+        app.on_start, app.on_stop = self.start, self.stop
 
     def _connections(self) -> Iterable[Any]:
         return [*self._app.connections, *self._app.core.sockets.values()]
 
     def start(self) -> None:
-        """Begin, in the loop that serves. Safe to call again."""
+        """Start in the server's event loop. Safe to call again."""
         if self._outside is None:
             self.report.start()
             self.report.state = "ready"
             self.report.heartbeat = Heartbeat(asyncio.get_running_loop())
-            # For its thread: once a second it works off what was counted, and looks whether the loop turns.
+            # Only for its thread, which updates the meter and checks the event loop once a second.
             self._outside = Outside(_nobody, (), None, self.report.pulse)
             self._outside.start()
 
     def stop(self) -> None:
-        """End. Safe to call twice; `start` begins again."""
+        """Stop. Safe to call twice; `start` starts again."""
         self.report.stop()
         if self._outside is not None:
             self._outside.stop()
             self._outside = None
 
 
-async def _nobody(asked: Asked) -> Said:
-    """Nothing is listened on."""
-    return Said(404, b"")
+async def _nobody(request: ObserverRequest) -> ObserverResponse:
+    """Answer no request: there is no socket."""
+    return ObserverResponse(404, b"")

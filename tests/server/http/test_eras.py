@@ -61,7 +61,7 @@ async def test_the_era_of_a_notification(is_enveloped: bool) -> None:
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_the_era_of_what_is_no_post(method: str) -> None:
     async with serving(Stage().server) as port:
-        for headers, text in ((VERSION, "there is only POST"), (NO_SESSION, "Session not found")):
+        for headers, text in ((VERSION, "has only POST"), (NO_SESSION, "Session not found")):
             lines = [*headers.items(), ("Accept", "text/event-stream")]
             answer = await port.ask(request(method, "/mcp", lines))
             assert text in answer.text

@@ -70,7 +70,7 @@ class Counting(MemoryBackplane):
 
     def come_back(self) -> None:
         self.is_away, self.away_since = False, None
-        self.bus.tell_gap()
+        self.bus.report_gap()
 
 
 def make_stage(**options: Any) -> Stage:
@@ -399,7 +399,7 @@ class TestStreams:
             first = await session.listen()
             session.port = service.ports[1]
             second = await session.listen()
-            await until(lambda: service.ports[0].app.sessions.find(session.id, "").elsewhere)
+            await until(lambda: service.ports[0].app.sessions.find(session.id, "").stream_node)
             service.stages[0].change()
             assert (await second.message())["method"] == "notifications/tools/list_changed"
             primed = await first.event()
@@ -586,7 +586,7 @@ class TestQuestions:
             session.port = other
             answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
 
-            asking, tells = one.app.core.sharing.node, other.app.core.sharing.node.tell
+            asking, tells = one.app.core.sharing.node, other.app.core.sharing.node.send
             tries: list[str] = []
 
             async def is_deaf(node: str, *body: Any) -> int:
@@ -595,7 +595,7 @@ class TestQuestions:
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("mcpd.server.backplane.node._WAITS", (0.0, 0.0))
-                patch.setattr(other.app.core.sharing.node, "tell", is_deaf)
+                patch.setattr(other.app.core.sharing.node, "send", is_deaf)
                 assert (await session.post(answer)).status == 202
                 assert tries == [asking.id] * 3
                 assert (await peer.message())["id"] == 5
@@ -877,28 +877,28 @@ class TestNode:
         backplane, (one, other), found = await self.heard()
         said: list[bytes] = []
         await backplane.subscribe(f"n:{other.id}", said.append)
-        assert await one.tell(other.id, "x", 1) == 2
-        assert await one.tell("0123456789", "x", 1) == 0
+        assert await one.send(other.id, "x", 1) == 2
+        assert await one.send("0123456789", "x", 1) == 0
         await until(lambda: found == [(one.id, [1])])
         forger = Node(backplane, StateKeys([OTHER_KEY.encode()]))
-        await forger.tell(other.id, "x", 2)
+        await forger.send(other.id, "x", 2)
         for data in (said[0], b"", b"x" * 40, said[0][:16] + b"x" + said[0][17:]):
             await backplane.publish(f"n:{other.id}", data)
         await backplane.publish("all", said[0])  # what was said to one is not said to all
         now = time.time()
         for skew in (-121, 62):  # older than a minute whatever its clock says, or from tomorrow
             monkeypatch.setattr("mcpd.server.backplane.node.time", lambda skew=skew: now + skew)
-            await one.tell(other.id, "x", 3)
+            await one.send(other.id, "x", 3)
             monkeypatch.undo()
             await turns()
         for skew in (-115, 60):
             monkeypatch.setattr("mcpd.server.backplane.node.time", lambda skew=skew: now + skew)
-            await one.tell(other.id, "x", 4)
+            await one.send(other.id, "x", 4)
             monkeypatch.undo()
         await until(lambda: len(found) == 3)
         assert [body for _, body in found] == [[1], [4], [4]]
         assert other.refused == 1 + 4 + 1 + 2
-        await one.tell_all("of a newer version")
+        await one.broadcast("of a newer version")
         await turns()
         for node in (one, other):
             for _ in range(2):
@@ -927,10 +927,10 @@ class TestNode:
         node = Node(backplane, StateKeys([KEY.encode()]))
         backplane.is_away = True
         await node.start()
-        node.post(node.tell_all("x"))
+        node.post(node.broadcast("x"))
         await until(lambda: node.dropped == 1)
         monkeypatch.setattr("mcpd.server.backplane.node._MOST_POSTED", 0)
-        node.post(node.tell_all("x"))
+        node.post(node.broadcast("x"))
         assert node.dropped == 2
         await node.aclose()
 

@@ -229,7 +229,7 @@ async def test_what_cannot_be_sent_is_500_and_logged(given: object, caplog: pyte
         assert (answer.status, error_of(answer)["error"]) == (500, "server_error")
         assert "x-b" not in answer
         assert (await peer.ask(get("/healthz"))).body == b"ok\n"
-    assert "What the route /x gave cannot be sent" in caplog.text
+    assert "The result of the route /x cannot be sent" in caplog.text
 
 
 @pytest.mark.parametrize(

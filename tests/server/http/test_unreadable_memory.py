@@ -34,7 +34,7 @@ async def test_nothing_crashes_and_no_call_is_refused(junk: bytes) -> None:
         uid = one.app.sessions.find(session.id, "").sealed.uid
         await backplane.set(f"{{s:{uid}}}:m", junk, 600)
         refused = await session.ask("resources/subscribe", {"uri": "x://y"})
-        assert (refused.status, "cannot read what is remembered" in refused.text) == (503, True)
+        assert (refused.status, "cannot read the stored settings" in refused.text) == (503, True)
         assert not one.app.sessions.find(session.id, "").connection.session.is_watched("x://y")
         assert (await session.ask("ping")).status == 200
         session.port = other

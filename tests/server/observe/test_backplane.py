@@ -49,7 +49,7 @@ async def test_a_session_on_a_backplane_is_seen(monkeypatch: pytest.MonkeyPatch)
     async with serving(server, HttpSettings(backplane=backplane)) as port:
         report = Report(server.identity, lambda: port.app.connections)
         report.meter = meter
-        report.services.append(port.app.facts)
+        report.services.append(port.app.status)
         session = await port.open()
         await session.ask("ping")
         seen = commands(meter)
@@ -81,7 +81,7 @@ async def test_one_that_nobody_shares_is_none() -> None:
     server = Server("alone", state_key=b"k" * 32)
     async with serving(server) as port:
         report = Report(server.identity, tuple)
-        report.services.append(port.app.facts)
+        report.services.append(port.app.status)
         assert b"backplane" not in expose(report.families())
         assert report.status().backplane is None
 

@@ -67,8 +67,8 @@ async def test_metrics_in_another_server() -> None:
         assert (status, b'"state":"ready"' in body, b'"name":"embedded"' in body) == (200, True, True)
     finally:
         await app.aclose()
-    assert app.companion is not None
-    app.companion.stop()  # twice does no harm
+    assert app.on_stop is not None
+    app.on_stop()  # twice does no harm
 
 
 @pytest.mark.parametrize("more", [{}, {"authenticate": lambda headers: None}])
@@ -80,5 +80,5 @@ def test_never_open(more: Any) -> None:
 
 def test_without_it_nothing_is_counted() -> None:
     server = Server("plain")
-    assert server.asgi_app().companion is None
+    assert server.asgi_app().on_stop is None
     assert not server.observers

@@ -27,7 +27,7 @@ from mcpd.cli.group import run as cli
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Settings
 from mcpd.server.observe import control, report, watching
-from mcpd.server.observe.control import checked_folder, folder_path, those_that_run
+from mcpd.server.observe.control import checked_folder, folder_path, running_servers
 from mcpd.server.observe.report import LastErrors
 from mcpd.server.observe.watching import Watching
 
@@ -124,7 +124,7 @@ async def test_the_port_for_metrics() -> None:
             assert seen["clients"] == {MODERN: 1}
             assert seen["urls"] == ["http://here"]
             # Over the control socket too, as numbers that can be summed.
-            ((path, state),) = (await asyncio.to_thread(those_that_run)).servers.values()
+            ((path, state),) = (await asyncio.to_thread(running_servers)).servers.values()
             assert (state.name, state.pid, state.in_flight) == ("garden", os.getpid(), 1)
             families = json.loads(await asyncio.to_thread(control._request, path, "GET", "/metrics.json"))
             assert {"mcpd_requests_in_flight", "process_cpu_seconds"} <= {family["name"] for family in families}
@@ -211,7 +211,7 @@ def _plainly(port: int, path: str) -> bytes:
 
 
 async def test_planted_folders_and_sockets(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert those_that_run() == ({}, [])
+    assert running_servers() == ({}, [])
     folder = folder_path()
     # Somebody else's link, or a folder that others may write into.
     (runtime / "elsewhere").mkdir(mode=0o700)
@@ -227,7 +227,7 @@ async def test_planted_folders_and_sockets(runtime: Path, monkeypatch: pytest.Mo
     folder.mkdir(mode=0o755)
     os.chmod(folder, 0o755)
     with pytest.raises(ConfigurationError, match="0700"):
-        those_that_run()
+        running_servers()
     os.chmod(folder, 0o700)
     # What lies there and is no server: a file, a link, one that is gone, one that says nothing that can be read.
     (folder / "control-1.sock").write_text("x")
@@ -240,12 +240,12 @@ async def test_planted_folders_and_sockets(runtime: Path, monkeypatch: pytest.Mo
     liar.listen()
     lying = threading.Thread(target=_lie, args=(liar,))
     lying.start()
-    assert await asyncio.to_thread(those_that_run) == ({}, [])
+    assert await asyncio.to_thread(running_servers) == ({}, [])
     assert not (folder / "control-3.sock").exists()
     # And one of another user.
     monkeypatch.setattr(control, "check_peer", lambda connected: False)
     with pytest.raises(ConfigurationError, match="another user"):
-        await asyncio.to_thread(those_that_run)
+        await asyncio.to_thread(running_servers)
     lying.join(30)
     liar.close()
     # A path that the kernel would not take.
@@ -273,12 +273,12 @@ async def test_a_socket_that_is_being_made_is_left_alone(monkeypatch: pytest.Mon
     change_mode = os.chmod
 
     def chmod(path: str, mode: int) -> None:
-        assert those_that_run() == ({}, [])
+        assert running_servers() == ({}, [])
         change_mode(path, mode)
 
     monkeypatch.setattr(os, "chmod", chmod)
     async with watched(garden(), control="always"):
-        assert list((await asyncio.to_thread(those_that_run)).servers) == [os.getpid()]
+        assert list((await asyncio.to_thread(running_servers)).servers) == [os.getpid()]
 
 
 async def test_one_that_hangs_is_named(
@@ -325,10 +325,10 @@ def test_errors_are_kept_without_what_they_say() -> None:
     assert (first.error, second.message) == ("ValueError", "%d")
     assert "hunter2" not in str(first)
     assert "sk-123456789" not in str(first)
-    log.error("What the route %s gave cannot be sent: %s", "/a", "hunter2")
+    log.error("The result of the route %s cannot be sent: %s", "/a", "hunter2")
     log.error("resource %s (request %s) failed", "x://hunter2", 7)
     assert [each.message for each in kept.kept()] == [
-        "What the route /a gave cannot be sent", "resource … (request 7) failed",
+        "The result of the route /a cannot be sent", "resource … (request 7) failed",
     ]  # fmt: skip
 
 
@@ -344,7 +344,7 @@ async def test_status_and_stop_of_a_daemon(
     line = child.mcpd("serve", "--http", ":0", "--metrics", "http", str(tmp_path / "garden.py"))
     processes = [subprocess.Popen(line, env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) for _ in range(2)]
     try:
-        await until(lambda: [state.state for _, state in those_that_run().servers.values()] == ["ready", "ready"])
+        await until(lambda: [state.state for _, state in running_servers().servers.values()] == ["ready", "ready"])
         capfd.readouterr()
         assert cli(["status", "--json"]) == 0
         told = json.loads(capfd.readouterr().out)
@@ -420,13 +420,15 @@ async def test_status_of_an_address(capfd: pytest.CaptureFixture[str], tmp_path:
 
 def test_the_lines_of_status() -> None:
     from mcpd.cli.commands.status import _lines_of as lines_of
-    from mcpd.server.observe.report import CallNow, ErrorThen, Status
+    from mcpd.server.observe.report import RunningCall, LoggedError, Status
+    from mcpd.cli.status import lines_of
+    from mcpd.server.observe.report import LoggedError, RunningCall, Status
 
     state = Status(
         pid=5, mcpd="1", name="a\x1b[31m", version="2", target="t.py", since=0, uptime_seconds=90_061, urls=("http://x",),
-        clients={"": 1, MODERN: 2}, in_flight=3, calls=(CallNow("tools/call", "dig", 1.25), CallNow("ping")),
+        clients={"": 1, MODERN: 2}, in_flight=3, calls=(RunningCall("tools/call", "dig", 1.25), RunningCall("ping")),
         sessions=2, streams=4, backplane="away for 3 s",
-        errors=(ErrorThen(0, "mcpd", "tool x failed", "ValueError"),),
+        errors=(LoggedError(0, "mcpd", "tool x failed", "ValueError"),),
     )  # fmt: skip
     text = "\n".join(lines_of(state))
     assert "\x1b" not in text

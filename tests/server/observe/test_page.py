@@ -42,7 +42,7 @@ async def everything() -> list[Family]:
     async with serving(server, HttpSettings(backplane=MemoryBackplane())) as port:
         report = Report(server.identity, lambda: port.app.connections)
         report.meter, report.heartbeat = meter, Heartbeat(asyncio.get_running_loop())
-        report.services.append(port.app.facts)
+        report.services.append(port.app.status)
         session = await port.open()
         await session.ask("tools/call", {"name": "none such"})
         await session.ask("no/such")

@@ -169,14 +169,14 @@ async def test_streams_are_counted_while_they_are_open() -> None:
 
         async def becomes(count: int) -> None:
             async with asyncio.timeout(30):
-                while port.app.facts().streams != count:
+                while port.app.status().streams != count:
                     await asyncio.sleep(0)
 
         session = await port.open()
         waiting = await session.start(call("tools/call", {"name": "wait"}))
         async with asyncio.timeout(30):
             await entered.wait()
-        assert port.app.facts().streams == 0
+        assert port.app.status().streams == 0
         listening = await session.listen()
         await becomes(1)
         subscribed = await _subscribed(port)

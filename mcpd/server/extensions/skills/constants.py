@@ -1,4 +1,4 @@
-"""The constants of the skills extension on the wire."""
+"""The constants of the skills extension."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ SKILLS = "io.modelcontextprotocol/skills"
 """The extension's id."""
 
 SCHEME = "skill://"
-"""What the URIs of all our skills begin with."""
+"""The URI scheme of skills."""
 
 FILE = "SKILL.md"
 """The file that makes a folder a skill."""
@@ -15,7 +15,7 @@ DIRECTORY = "inode/directory"
 """The MIME type of a folder."""
 
 MOST_FILES = 512
-"""How many files a skill may have that every host has to take."""
+"""The number of files of a skill that every host must accept."""
 
 MOST_TOTAL_BYTES = 16 * 1024 * 1024
-"""How large they may be together."""
+"""The total size of the files of a skill that every host must accept."""

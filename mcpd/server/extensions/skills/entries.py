@@ -1,4 +1,4 @@
-"""What a skill is on the wire, and what the catalog's entries have to say for the extension to find skills in it."""
+"""The wire format of skills, and how the extension finds skills among the entries of a catalog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 
 
 class SkillResource(Wire, kw_only=True):
-    """A file of a skill. `digest` is `sha256:` and 64 hexadecimal digits, of the same bytes that `size` counts."""
+    """A file of a skill. `digest` is `sha256:` and 64 hexadecimal digits; `size` is in bytes."""
 
     uri: str
     digest: str
@@ -21,9 +21,9 @@ class SkillResource(Wire, kw_only=True):
 
 
 class Skill(Wire, kw_only=True):
-    """What clients learn of one skill: the URI of its SKILL.md, the head of that as JSON, and all of its files.
+    """One skill as clients see it: the URI of its SKILL.md, the front matter as JSON, and all of its files.
 
-    `resources` is "dynamic" for one whose content is made when it is read.
+    `resources` is "dynamic" if the content is created when it is read.
     """
 
     uri: str
@@ -32,31 +32,31 @@ class Skill(Wire, kw_only=True):
 
 
 class SkillSource(Protocol):
-    """What tells of one skill. An entry with it in `extension_data[SKILLS]` is the resource of a SKILL.md."""
+    """Describes one skill. An entry with it in `extension_data[SKILLS]` is the resource of a SKILL.md."""
 
     def describe(self) -> Skill | None:
-        """The skill as it is now; None while it cannot be used. Any thread; may read files."""
+        """Return the current skill; None while it cannot be used. May read files; called in any thread."""
 
 
 def of_skills(entries: Iterable[ResourceEntry]) -> dict[str, ResourceEntry]:
-    """The files of skills among these, by URI, in the order of that."""
+    """Return the entries that are files of skills, sorted by URI."""
     found = {entry.key: entry for entry in entries if SKILLS in entry.extension_data}
     return dict(sorted(found.items()))
 
 
 def source_of(entry: ResourceEntry) -> SkillSource | None:
-    """What tells of the skill whose SKILL.md this is; None if it is another file."""
+    """Return the source of the skill whose SKILL.md this is; None for another file."""
     data: Mapping[str, Any] = entry.extension_data
     return cast("SkillSource | None", data.get(SKILLS))
 
 
 def is_name(text: object) -> bool:
-    """Whether this may be the name of a skill: 1 to 64 small letters, digits and single hyphens inside."""
+    """Whether a text can be the name of a skill: 1 to 64 lower-case letters, digits and single inner hyphens."""
     import re  # few servers have skills
 
     return isinstance(text, str) and re.match(_NAME, text) is not None
 
 
 def root_uri(path: str) -> str:
-    """The URI of the SKILL.md of the skill at a path, as `billing/refunds`, whose parts are escaped."""
+    """Return the URI of the SKILL.md of the skill at an escaped path, such as `billing/refunds`."""
     return f"{SCHEME}{path}/{FILE}"

@@ -1,7 +1,7 @@
-"""Skills as an extension of a server: what it declares. How its methods answer is in `methods`.
+"""Skills as an extension of a server: its declaration. Its methods are in `methods`.
 
-Loaded with every server, so all else is imported when there is a skill. Clients need not offer the extension: to one
-that knows it, the server's declaration is enough (SEP-2640, Capability Negotiation).
+It is loaded with every server, so other modules are imported with the first skill. Clients need not offer the
+extension: the server's declaration is enough (SEP-2640, Capability Negotiation).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mcpd.server.extensions.skills.constants import FILE, SCHEME, SKILLS
 
 
 class SkillsExtension(Extension):
-    """The skills of a server. Nothing is announced before there is one, or a place for them."""
+    """The skills of a server. It is announced with the first skill, or the first source of skills."""
 
     capabilities = ("resources",)
 
@@ -26,7 +26,7 @@ class SkillsExtension(Extension):
         self._is_offered = False
 
     def offer(self) -> None:
-        """There are skills, or there may be: from now on the extension is announced."""
+        """Announce the extension: there are skills, or there may be some."""
         if self._is_offered:
             return
         assert self.server is not None
@@ -36,18 +36,18 @@ class SkillsExtension(Extension):
         self.requests.update(METHODS)
         self.server.announce(self)
 
-    # -- what a server asks ------------------------------------------------------------------
+    # -- for the server ----------------------------------------------------------------------
 
     def bind(self, server: ExtensionHost) -> None:
-        """The extension was added to a server."""
+        """Add the extension to a server, without announcing it."""
         self.server = server
 
     def admits(self, client: ClientIdentity) -> bool:
-        """Everybody."""
+        """Return True: every client may use skills."""
         return True
 
     def resource_changed(self, uri: str, *, is_removed: bool) -> None:
-        """With the first skill there are skills here."""
+        """Announce the extension with the first skill."""
         if self._is_offered or is_removed or not (uri.startswith(SCHEME) and uri.endswith(f"/{FILE}")):
             return
         assert self.server is not None
@@ -56,12 +56,12 @@ class SkillsExtension(Extension):
             self.offer()
 
     def joined(self, other: Extension) -> None:
-        """With skills of another server there are skills here."""
+        """Announce the extension if the other server has skills."""
         if isinstance(other, SkillsExtension) and other._is_offered:
             self.offer()
 
     def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Coroutine[Any, Any, Result]]:
-        """What serves a request: these see the catalog as the request does, and are given it."""
+        """Return the handler of a method, which receives the catalog as the client may see it."""
         assert self.server is not None
         catalog = self.server.catalog
         run: Any = method.run

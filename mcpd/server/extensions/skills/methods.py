@@ -1,8 +1,7 @@
-"""`skills/list`, `skills/get` and `resources/directory/read`: what clients see of the skills in the catalog.
+"""`skills/list`, `skills/get` and `resources/directory/read`.
 
-Each looks at the resources that are there for the request, so what a rule hides or a switch turns off is in none.
-Pages are in the order of URIs, and a cursor is the URI of the last one: what comes or goes makes none repeat.
-Spec: SEP-2640.
+Each method uses the resources that are visible for the request, so rules and switches apply. Pages are sorted by URI,
+and a cursor is the last URI of a page, so that added or removed skills repeat no other skill. Spec: SEP-2640.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from mcpd.server.registry.catalog import Catalog
 T = TypeVar("T")
 
 MOST_NAMED = 10_000
-"""How many files the skills of one page have, if it is more than one skill: an answer has its limit."""
+"""The number of files on one page, unless a single skill has more."""
 
 
 class GetSkillParams(Params, kw_only=True):
-    """Which skill, by the URI of its SKILL.md."""
+    """The URI of a SKILL.md."""
 
     uri: str
 
 
 class ReadDirectoryParams(PageParams, kw_only=True):
-    """Which folder; its URI has no slash at its end."""
+    """The URI of a folder, without a slash at its end."""
 
     uri: str
 
@@ -55,14 +54,14 @@ class GetSkillResult(CacheableResult, kw_only=True):
 
 
 class ReadDirectoryResult(Result, kw_only=True):
-    """What is in a folder, not what is in folders in it."""
+    """The direct contents of a folder."""
 
     resources: list[Resource]
     next_cursor: str | None = None
 
 
 async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
-    """The catalog as a request may see it."""
+    """Return the catalog as the sender of a request may see it."""
     if catalog.rules is None:
         return catalog
     from mcpd.server.registry.visibility import view  # few servers have rules
@@ -99,13 +98,13 @@ async def _get(catalog: Catalog, exchange: Exchange, params: GetSkillParams) -> 
     source = None if entry is None else source_of(entry)
     skill: Skill | None = None if source is None else await run_in_thread(source.describe, exchange=exchange)
     if skill is None:
-        text = f"uri: no skill is served at {printable(params.uri, 300)}; skills/list has those that are"
+        text = f"uri: there is no skill at {printable(params.uri, 300)}; skills/list returns all skills"
         raise InvalidParams(text, {"uri": params.uri})
     return GetSkillResult(skill=_visible(skill, files))
 
 
 def _visible(skill: Skill, files: dict[str, Any]) -> Skill:
-    """The skill with those files that can be read."""
+    """Return the skill with the files that the client can read."""
     if skill.resources == "dynamic" or all(one.uri in files for one in skill.resources):
         return skill
     return structs.replace(skill, resources=[one for one in skill.resources if one.uri in files])
@@ -125,7 +124,7 @@ async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDire
         elif above + name not in children:
             children[above + name] = Resource(uri=above + name, name=_unescaped(name), mime_type=DIRECTORY)
     if not children or params.uri in (SCHEME[:-1], SCHEME[:-2]):
-        what = "is a file, not a folder" if params.uri in files else "is no folder of a skill"
+        what = "is a file, not a folder" if params.uri in files else "is not a folder of a skill"
         raise InvalidParams(f"uri: {printable(params.uri, 300)} {what}", {"uri": params.uri})
 
     shown, following = _page(dict(sorted(children.items())), params.cursor, catalog.resources.page_size)
@@ -134,7 +133,7 @@ async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDire
 
 
 def _page(items: dict[str, T], cursor: str | None, size: int) -> tuple[dict[str, T], str | None]:
-    """One page of items that are in the order of their URIs, and the cursor of the next. Raises InvalidParams."""
+    """Return one page of sorted items, and the cursor of the next page. Raises InvalidParams."""
     after = "" if cursor is None else _last_in(cursor)
     left = {uri: item for uri, item in items.items() if uri > after}
     shown = dict(list(left.items())[:size])
@@ -147,7 +146,7 @@ def _last_in(cursor: str) -> str:
     except (ValueError, Base64Error):
         uri = ""
     if not uri.startswith(SCHEME) or _cursor(uri) != cursor:
-        raise InvalidParams("cursor: not a cursor of this server; start again without one")
+        raise InvalidParams("cursor: not a cursor of this server; start again without a cursor")
     return uri
 
 
@@ -161,7 +160,7 @@ def _unescaped(name: str) -> str:
     return printable(unquote(name), 300)
 
 
-# These see a catalog and an exchange, as `SkillsExtension.handler` gives them.
+# These functions get a catalog and an exchange from `SkillsExtension.handler`.
 _ROWS: dict[str, tuple[type[Params], Any]] = {
     "skills/list": (PageParams, _list),
     "skills/get": (GetSkillParams, _get),
@@ -169,4 +168,4 @@ _ROWS: dict[str, tuple[type[Params], Any]] = {
 }
 
 METHODS = {name: Method(params=params, run=run) for name, (params, run) in _ROWS.items()}
-"""What clients may ask."""
+"""The methods of the extension."""

@@ -1,1 +1,6 @@
-"""MCP Apps, the server's part: extension `io.modelcontextprotocol/ui`. The host's part is `mcpd.apps.host`."""
+"""MCP Apps on the server's side: the extension `io.modelcontextprotocol/ui`. The host's side is `mcpd.apps`.
+
+Start reading in `extension`, which is loaded with every server. `apps` has the Views of one server, `tools` their part
+in tools, and `results` the data for them. `meta` and `csp_sources` check metadata; hosts use these too. `views` are
+the bundled pages of `view=`.
+"""

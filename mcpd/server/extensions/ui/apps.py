@@ -1,8 +1,8 @@
 """The Views of one server, and the tools that open them.
 
-A View is a resource like any other in the catalog, under its plain URI; what is listed and linked is the URI
-with the hash of what it holds now. Every form it ever had is answered, with what it holds now, because that
-is what fits the tool that is called now. Spec: MCP Apps 2026-01-26, "UI Resource Format".
+A View is a resource of the catalog with its plain URI. Lists and tools contain the URI with a hash of the current
+content. A request with an older hash is answered with the current content, because it fits the current tools.
+Spec: MCP Apps 2026-01-26, "UI Resource Format".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mcpd.apps")
 
 FRESH_MS: Final = 24 * 60 * 60 * 1000
-"""How long a client may keep what it read under a URI with the hash of just that: a day, though it never changes."""
+"""How long clients may cache the content of a URI with its hash: a day, although it never changes."""
 
 
 class AppEntry(FixedResource):
@@ -66,7 +66,7 @@ class AppEntry(FixedResource):
         return self._html
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """The resource with the URI of its content."""
+        """Return the resource with the URI that contains the hash."""
         if self._listed is None:
             resource = self.resource
             self._listed = structs.replace(resource, uri=versioned(resource.uri, self.html, resource.meta))
@@ -74,11 +74,11 @@ class AppEntry(FixedResource):
 
     @property
     def versioned_uri(self) -> str:
-        """The URI that is listed and linked."""
+        """The URI with the hash, for lists and tools."""
         return self.listed(frozenset()).uri
 
     def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """The HTML, as text, with the metadata that the listing has too (APP-S-03, APP-S-10)."""
+        """Return the HTML as text, with the metadata of the list (APP-S-03, APP-S-10)."""
         item = TextResourceContents(uri, self.html, MIME_TYPE, meta=self.resource.meta)
         result = ReadResourceResult(contents=[item])
         if uri == self.versioned_uri:
@@ -87,14 +87,14 @@ class AppEntry(FixedResource):
 
 
 class AppsChoices(Protocol):
-    """What was chosen for the Apps of a server, see `extension.AppsExtension`."""
+    """The options of MCP Apps, see `extension.AppsExtension`."""
 
     mode: AppsMode
     strict_list: bool
 
 
 class Apps:
-    """What a server knows about MCP Apps, over its catalog. Views that are given by name are in its namespace."""
+    """The Views of a server and their tools, in its catalog. Views with plain names are in the server's namespace."""
 
     def __init__(self, server: ExtensionHost, extension: AppsChoices) -> None:
         self.catalog = server.catalog
@@ -106,7 +106,7 @@ class Apps:
         self.catalog.registered_uri = self._registered_uri
 
     def configured(self) -> None:
-        """Who gets Apps may have changed, and whether app-only tools are left out of every list."""
+        """Apply changed options."""
         tools = self.catalog.tools
         is_unlisted = _is_app_only if self.extension.strict_list else None
         if tools.is_unlisted is not is_unlisted:
@@ -122,7 +122,7 @@ class Apps:
         return [entry for entry in self.catalog.resources if isinstance(entry, AppEntry)]
 
     def add_html(self, app: str, html: str | bytes, options: AppOptions) -> str:
-        """Add a View, and give its URI. Raises RegistrationError for what no host could show."""
+        """Add a View, and return its URI. Raises RegistrationError for content that no host accepts."""
         left: dict[str, Any] = {**options}
         uri = checked_uri("app", app, self.namespace)
         where = f"app {uri}"
@@ -133,7 +133,7 @@ class Apps:
             if problem.is_error:
                 raise RegistrationError(str(problem))
 
-        # Each option that is known is taken out; what is left is a mistake of the author's.
+        # Known options are removed; the others are mistakes.
         replace = left.pop("replace", False)
         icons = left.pop("icons", ())
         resource = Resource(
@@ -148,16 +148,16 @@ class Apps:
             from mcpd.server.extensions import options as known_options  # on the way to an error only
 
             known = ", ".join(known_options.AppOptions.__annotations__)
-            raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
+            raise RegistrationError(f"{where}: unknown option {next(iter(left))!r}; use one of {known}")
 
         self._add(_entry(resource, text, ui, [*ui.problems, *found]), replace)
         return uri
 
     def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> str | None:
-        """Add a View from a folder, and give its URI; None if another app has that URI."""
+        """Add a View from a folder, and return its URI; None if another app has that URI."""
         uri = app_uri(namespace or self.namespace, file.name)
         if uri in self.catalog.resources and not replace:
-            problem = Problem(f"app {file.path}", f"there is an app {uri} already; this one is left out")
+            problem = Problem(f"app {file.path}", f"the app {uri} exists already; this one is left out")
             self._report(file.path, [problem])
             return None
         self._found.pop(file.path, None)
@@ -165,13 +165,13 @@ class Apps:
         return uri
 
     def file_entry(self, file: AppFile, uri: str) -> AppEntry:
-        """The View that a file is, which is not added yet. What is unusual about it is logged."""
+        """Return the View of a file without adding it. Problems are logged."""
         problems = [*file.problems, *html_problems(f"app {file.path}", file.html)]
         resource = Resource(uri=uri, name=file.name, title=file.title, description=file.description)
         return _entry(resource, file.html, file.meta, problems)
 
     def add_folder(self, folder: str, namespace: str | None, *, replace: bool) -> list[str]:
-        """Add every HTML file of a folder, and give their URIs. Never raises (APP-S-18)."""
+        """Add every HTML file of a folder, and return their URIs. Never raises (APP-S-18)."""
         files, problems = load_folder(folder)
         self._found.pop(folder, None)
         if problems:
@@ -184,12 +184,12 @@ class Apps:
         self.catalog.resources.add(entry, replace=replace)
         self.changed(entry.key)
         if isinstance(before, AppEntry):
-            # Tools link the URI with the hash of what it holds, so a client may watch either.
+            # Tools contain the URI with the hash, so a client may have subscribed to either form.
             self._server.resource_updated(before.key)
             self._server.resource_updated(before.versioned_uri)
 
     def changed(self, uri: str, *, is_removed: bool = False) -> None:
-        """The View of that URI came, went or holds something else: the tools that link it are listed otherwise."""
+        """Announce changed tools, if a tool has the View that was added, removed or changed."""
         if is_removed:
             self._found.pop(uri, None)
         is_template = "{" in uri
@@ -197,12 +197,12 @@ class Apps:
             self.catalog.tools.changed()
 
     def dynamic(self, uri: str, mime_type: str | None, meta: dict[str, Any] | None) -> ResourceAddition:
-        """For a View whose HTML a function makes: its type, its `_meta`, and what finishes its content.
+        """Return the changes to a View whose HTML a function returns.
 
-        Raises RegistrationError for a MIME type that is not the one of Apps.
+        Raises RegistrationError for another MIME type than that of MCP Apps.
         """
         if mime_type is not None and not is_app_type(mime_type):
-            raise RegistrationError(f"resource {uri!r}: what is under ui:// is {MIME_TYPE}, not {mime_type}")
+            raise RegistrationError(f"resource {uri!r}: a resource under ui:// must be {MIME_TYPE}, not {mime_type}")
         others = dict(meta or {})
         found = read_view_meta(f"resource {uri}", others.pop("ui", None))
         _say(found.problems)
@@ -226,11 +226,11 @@ class Apps:
 
     @property
     def tools(self) -> dict[str, ToolUi]:
-        """What Apps add to each tool that has something to do with them, by its name."""
+        """The tools with a View or a `visibility`, by name."""
         return {entry.key: ui for entry in self.catalog.tools if isinstance(ui := entry.extension_meta.get(UI), ToolUi)}
 
     def add_view(self, entry: AppEntry) -> None:
-        """Add the page of a bundled view, in the place of what had its URI."""
+        """Add the page of a bundled view, replacing an entry with the same URI."""
         self.catalog.add_part(entry)
         self.changed(entry.key)
 
@@ -240,15 +240,15 @@ class Apps:
         given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
         meta: dict[str, Any] | None,
     ) -> ToolUi:
-        """What Apps add to a tool that is being registered; takes what is theirs out of `meta`."""
+        """Return the part of MCP Apps in a tool that is being registered; removes their members from `meta`."""
         ui = tool_ui(name, given, meta, self.namespace, self.link)
         _say(ui.problems)
         return ui
 
     def link(self, tool: str, uri: str) -> str | None:
-        """The URI to send for a tool's View, with the hash of what it holds where that is known.
+        """Return the URI of a tool's View, with the hash if the content is known.
 
-        None for a View that is not there, which is logged: no tool links what cannot be read (APP-S-05, APP-S-18).
+        Returns None and logs it if the View does not exist: tools must not link unreadable Views (APP-S-05, APP-S-18).
         """
         entry = self.catalog.resources.find(uri)
         if isinstance(entry, AppEntry):
@@ -262,11 +262,11 @@ class Apps:
 
     @property
     def load_problems(self) -> list[Problem]:
-        """What could not be loaded."""
+        """Problems of files that could not be loaded."""
         return [problem for problems in self._found.values() for problem in problems]
 
     def _report(self, key: str, problems: list[Problem]) -> None:
-        """Something is missing altogether."""
+        """Log and keep the problems of a missing View."""
         self._found[key] = problems
         for problem in problems:
             log.error("%s", printable(problem, 2000))
@@ -280,18 +280,18 @@ def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem
 
 
 def _take_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
-    """What the options say of a View, and the members of its `_meta` that are not of MCP Apps; takes them out."""
+    """Return the metadata of a View and the other members of `_meta`, and remove these options."""
     others = dict(options.pop("meta", None) or {})
     said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
     if "ui" not in others:
         return view_meta(where, **said), others
     if any(value is not None for value in said.values()):
-        raise RegistrationError(f"{where}: give csp=, permissions= and the like, or _meta.ui, but not both")
+        raise RegistrationError(f"{where}: use csp=, permissions= and so on, or _meta.ui, but not both")
     return read_view_meta(where, others.pop("ui")), others
 
 
 def _as_text(where: str, html: str | bytes) -> str:
-    """HTML is always sent as text (APP-S-03): official hosts decode a blob as Latin-1, or refuse it."""
+    """Decode HTML. It is always sent as text (APP-S-03): official hosts decode a blob as Latin-1, or refuse it."""
     if isinstance(html, str):
         return html.removeprefix("\ufeff")
     try:
@@ -306,18 +306,18 @@ def _is_app_only(entry: ToolEntry) -> bool:
 
 
 def _say(problems: Iterable[Problem]) -> None:
-    """What is left out or unusual, for the log; the rest is served."""
+    """Log problems. The rest of the View is served."""
     for problem in problems:
         log.warning("%s", printable(problem, 2000))
 
 
 def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:
-    """A tool names a View that is not there, and is listed without one (APP-S-05)."""
+    """Return the problem of a tool whose View does not exist, and which is listed without a View (APP-S-05)."""
     from difflib import get_close_matches  # only needed for errors
 
     known = [entry.key for entry in catalog.resources if entry.key.startswith(SCHEME)]
     near = get_close_matches(uri, known, 1)
-    others = f"there is {', '.join(known)}" if known else "there is no app at all"
+    others = f"the registered apps are {', '.join(known)}" if known else "no app is registered"
     hint = f"did you mean {near[0]}?" if near else others
     text = f"its View {uri} is not registered: {hint}; add it with server.app() or server.add_apps()"
     return Problem(f"tool {tool}", text)

@@ -1,8 +1,9 @@
-"""Apps from a folder: `x.html` is the HTML, `x.json` beside it the metadata, `ui://<namespace>/x` the URI.
+"""Apps from a folder, and checks of their HTML: `x.html` has the metadata `x.json` and the URI `ui://<namespace>/x`.
 
-Read once, when asked. What is missing or broken becomes a problem and is left out; a server never fails to
-start for it (APP-S-18). A link may lead to another file of the folder, and nowhere else: whoever may write into the
-folder must not be able to publish what only the server may read.
+Files are read once. Missing and broken ones become problems and are left out; the server starts anyway (APP-S-18). A
+link must lead to another file of the folder: users who can write there must not publish files that only the server may
+read. The checks of HTML are for size, doctype and encoding; the limits are those of known hosts. Spec: MCP Apps
+2026-01-26, "Content Requirements" (APP-S-04).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LEGACY_STRINGS: Final = ("", 'system "about:legacy-compat"', "system 'about:leg
 
 
 def html_problems(where: str, html: str) -> list[Problem]:
-    """Everything that is wrong with a document, errors first."""
+    """Return all problems of a document, errors first."""
     try:
         data = html.encode()
     except UnicodeEncodeError as error:
@@ -42,7 +43,7 @@ def html_problems(where: str, html: str) -> list[Problem]:
     if start == len(html):
         problems.append(Problem(where, "the HTML is empty"))
     elif found := _wrong_doctype(html[start : start + 200].lower()):
-        problems.append(Problem(where, f"no complete HTML5 document: {found}; begin it with <!doctype html>"))
+        problems.append(Problem(where, f"not a complete HTML5 document: {found}; begin it with <!doctype html>"))
 
     if WARN_HTML_BYTES < len(data) <= MAX_HTML_BYTES:
         text = f"{len(data)} bytes of HTML: apps over {WARN_HTML_BYTES} start slowly"
@@ -60,7 +61,7 @@ def html_problems(where: str, html: str) -> list[Problem]:
 
 
 def _wrong_doctype(begin: str) -> str:
-    """What a document begins with instead of the doctype of HTML5; "" if it is right."""
+    """Return what is wrong with the beginning of a document; "" for the doctype of HTML5."""
     if not begin.startswith("<!doctype"):
         return "no doctype"
     name, _, rest = begin[len("<!doctype") :].partition(">")[0].strip().partition(" ")
@@ -68,7 +69,7 @@ def _wrong_doctype(begin: str) -> str:
 
 
 def _charset(begin: bytes) -> bytes:
-    """The encoding that the first bytes of a document declare, b"" if none."""
+    """Return the encoding that the first bytes of a document declare, or b""."""
     for tag in begin.split(b"<meta")[1:]:
         _, found, value = tag.partition(b">")[0].partition(b"charset")
         if found and value.lstrip()[:1] == b"=":
@@ -78,7 +79,7 @@ def _charset(begin: bytes) -> bytes:
 
 
 def _skip_comments(html: str) -> int:
-    """Where the document begins, after white space and comments; its length if there is nothing else."""
+    """Return the position after white space and comments; the length if nothing follows."""
     position = 0
     while True:
         while position < len(html) and (html[position].isspace() or html[position] == "\ufeff"):
@@ -95,7 +96,7 @@ MAX_METADATA_BYTES = 1024 * 1024
 
 
 class AppFile(Struct, kw_only=True):
-    """What one HTML file and its metadata say. `problems` are those of the metadata."""
+    """One HTML file and its metadata, with the problems of the metadata."""
 
     path: str
     name: str
@@ -107,14 +108,14 @@ class AppFile(Struct, kw_only=True):
 
 
 def bundled_folder() -> str:
-    """The folder of the assets that come with mcpd: inside the installed package, or beside it in a checkout."""
+    """Return the folder of mcpd's assets: inside the installed package, or beside it in a checkout."""
     package = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
     installed = os.path.join(package, "_assets")
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets")
 
 
 def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:
-    """Every `*.html` of a folder, in order of name, and why others are missing."""
+    """Return all `*.html` of a folder, sorted by name, and the problems of files that cannot be used."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".html") and name[0] != ".")
     except OSError as error:
@@ -124,7 +125,7 @@ def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:
 
 
 def load_app(path: str, folder: str = "") -> AppFile | Problem:
-    """One app from its HTML file, or why that cannot be used. With a `folder` its files have to be in there."""
+    """Return the app of an HTML file, or the problem. With a `folder`, all files must be inside it."""
     where = f"app {path}"
     try:
         data = read_within(path, folder, MAX_HTML_BYTES + 1)
@@ -160,22 +161,22 @@ def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]
     except FileNotFoundError:
         return {}
     except (OSError, *MALFORMED) as error:
-        problems.append(Problem(where, f"cannot be used ({error}); the app goes without it"))
+        problems.append(Problem(where, f"cannot be used ({error}); the app is served without it"))
         return {}
 
     if not isinstance(members, dict):
-        problems.append(Problem(where, "is no JSON object; the app goes without it"))
+        problems.append(Problem(where, "is not a JSON object; the app is served without it"))
         return {}
 
     meta = members.get("_meta")
-    if isinstance(meta, dict) and meta.keys() == {"ui"} and "ui" not in members:  # as it is called in the resource
+    if isinstance(meta, dict) and meta.keys() == {"ui"} and "ui" not in members:  # as in the resource
         members["ui"] = members.pop("_meta")["ui"]
     if "_meta.ui" in members and "ui" not in members:
         members["ui"] = members.pop("_meta.ui")
     for name in sorted(members.keys() - {"ui", "title", "description"}):
-        text = f"has no use for {name!r}: only ui, title and description"
+        text = f"ignores {name!r}: use ui, title and description"
         if name in ("_meta", "_meta.ui"):
-            text = f'{name} is not used; write {{"ui": {{…}}}} in its place, with all that belongs to the app'
+            text = f'{name} is not used; write {{"ui": {{…}}}} instead, with all metadata of the app'
         problems.append(Problem(where, text, is_error=False))
     return members
 

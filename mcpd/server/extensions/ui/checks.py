@@ -1,7 +1,7 @@
-"""What would not work for hosts in the Apps of one server, for `mcpd check`.
+"""Problems that hosts would have with the apps of one server, for `mcpd check`.
 
-Registration refuses most of it; what comes from data, or only shows once all is registered, is found here.
-Rules: APP-S-01 to APP-S-18 of docs/rules.toml.
+Registration refuses most of them. This module finds problems of data, problems that appear only when everything is
+registered, and results that a bundled view cannot show. Rules: APP-S-01 to APP-S-18 of docs/rules.toml.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mcpd.server.registry.tools import FunctionTool, metadata_of
 
 
 def app_problems(apps: Apps) -> list[Problem]:
-    """All of it, what is about one thing together."""
+    """Return all problems, grouped by View and tool."""
     found = list(apps.load_problems)
     tools = apps.tools
     for entry in apps.entries:
@@ -34,7 +34,7 @@ def app_problems(apps: Apps) -> list[Problem]:
 
     for tool in apps.catalog.tools:
         if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
-            text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
+            text = "its _meta has members of MCP Apps, which all clients receive; use ui= and visibility= instead"
             found.append(Problem(f"tool {tool.key}", text))
 
     found += _of_server(apps)
@@ -52,7 +52,7 @@ def _of_view(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
 
 
 def _of_other_resources(apps: Apps) -> Iterator[Problem]:
-    """Resources that did not come as apps: registration sees to these, but a source may add to the catalog itself."""
+    """Check other resources. Registration checks them too, but a source may add entries to the catalog directly."""
     for entry in apps.catalog.resources:
         if isinstance(entry, AppEntry):
             continue
@@ -61,11 +61,11 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
         where, kind = f"resource {entry.key}", resource.mime_type
         if not entry.key.startswith(SCHEME):
             if is_app_type(kind):
-                yield Problem(where, f"is {kind}, so its URI has to begin with ui://")
+                yield Problem(where, f"is {kind}, so its URI must begin with ui://")
             elif has_ui(resource.meta):
-                yield Problem(where, "_meta.ui means something under ui:// only", is_error=False)
+                yield Problem(where, "_meta.ui has an effect under ui:// only", is_error=False)
         elif kind != MIME_TYPE:
-            yield Problem(where, f"is under ui://, so its type has to be {MIME_TYPE}, not {kind}")
+            yield Problem(where, f"is under ui://, so its type must be {MIME_TYPE}, not {kind}")
 
 
 def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
@@ -76,7 +76,7 @@ def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
         yield dangling(apps.catalog, name, uri)
     if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):
-        text = "only an app may call it, and no tool opens one: give a tool ui=, or this one the model"
+        text = 'only an app may call it, but no tool opens an app: add ui= to a tool, or "model" to visibility='
         yield Problem(where, text, is_error=False)
 
 
@@ -102,7 +102,7 @@ _WANTS: Final = {
 
 
 def misfits(tool: FunctionTool, view: View) -> list[Problem]:
-    """What of the tool's results the view could not show."""
+    """Return the results of a tool that the view could not show."""
     where, kind = f"tool {tool.key}", view.view
     if kind == "form":
         return []
@@ -122,7 +122,7 @@ def misfits(tool: FunctionTool, view: View) -> list[Problem]:
 
 
 def _problem(where: str, kind: str, gives: str) -> Problem:
-    text = f"view={kind!r} cannot show {gives}: {_WANTS[kind]}. Return that, or take another view"
+    text = f"view={kind!r} cannot show {gives}: {_WANTS[kind]}. Return that, or use another view"
     return Problem(where, text, is_error=False)
 
 
@@ -137,7 +137,7 @@ def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> boo
 
 
 def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The columns that a schema promises, with the schema of their values; None where any may come."""
+    """Return the columns of a schema with the schemas of their values; None if there may be any columns."""
     if "array" in _types(shape):
         return _of_items(_inside(shape.get("items"), root), root)
     members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
@@ -165,7 +165,7 @@ def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, An
 
 
 def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, Any], view: View) -> Iterator[Problem]:
-    """Columns that the view names and the schema does not have."""
+    """Find columns that the view names, but the schema lacks."""
     if "rows" in view.options or view.view not in ("table", "chart"):
         return
     columns = _columns(shape, root)
@@ -180,7 +180,7 @@ def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, An
 
     for name in view.options.get("y", ()):
         if name in columns and not _may_be_number(columns[name], root):
-            yield Problem(where, f"view='chart' draws {name!r}, which is no number", is_error=False)
+            yield Problem(where, f"view='chart' draws {name!r}, which is not a number", is_error=False)
 
 
 def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
@@ -192,7 +192,7 @@ def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
 
 
 def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
-    """Through references, and through the null beside the only real branch of an Optional; {} for whatever it be."""
+    """Resolve references, and the null of an Optional with one other branch; {} for any value."""
     for _ in range(16):
         if not isinstance(schema, Mapping):
             return {}
@@ -218,7 +218,7 @@ def _types(shape: Mapping[str, Any]) -> set[str]:
 
 
 def _named(shape: Mapping[str, Any]) -> str:
-    """What a schema gives, in a few words."""
+    """Describe the values of a schema."""
     types = sorted(_types(shape))
     if types in (["array"], ["object"]):
         return f"this {types[0]}: it has no numbers" if types == ["array"] else "this object"

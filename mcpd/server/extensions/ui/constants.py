@@ -1,4 +1,10 @@
-"""The constants of MCP Apps on the wire: the extension's id, the MIME type and URI scheme of Views, keys of `_meta`."""
+"""The constants of MCP Apps, and the URIs of Views: `ui://<namespace>/<name>`, with a hash of the content as
+`?v=<hash>`.
+
+Hosts may cache a View by its URI. So lists and tools contain the hash: a changed View has another URI, and is read
+again. The hash is in the query instead of the path, because hosts show the path as a title and programs identify apps
+by it. Spec: MCP Apps 2026-01-26, "Resource Discovery": "Host MAY prefetch and cache UI resource content".
+"""
 
 from __future__ import annotations
 
@@ -13,19 +19,19 @@ UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
 
 SCHEME = "ui://"
-"""What the URI of every View begins with."""
+"""The URI scheme of Views."""
 
 MIME_TYPE = "text/html;profile=mcp-app"
-"""The type of a View's HTML, written exactly so."""
+"""The MIME type of a View's HTML, in its exact spelling."""
 
 FLAT_URI = "ui/resourceUri"
-"""The older key of a tool's `_meta` beside `ui`; a big host once read only this one, so both are written (APP-S-11)."""
+"""The older key of a tool's `_meta`. A large host once read only this key, so both are sent (APP-S-11)."""
 
 AppsMode = Literal["auto", "always", "never"]
 
 
 def is_app_type(mime_type: object) -> bool:
-    """Whether a MIME type is the one of MCP Apps, however it is spaced and capitalised."""
+    """Whether a MIME type is that of MCP Apps, with any spacing and capitalization."""
     if not isinstance(mime_type, str):
         return False
     kind, *parameters = (part.strip() for part in mime_type.split(";"))
@@ -36,7 +42,7 @@ def is_app_type(mime_type: object) -> bool:
 
 
 def has_ui(meta: Mapping[str, Any] | None) -> bool:
-    """Whether `_meta`, as an author wrote it, speaks of MCP Apps."""
+    """Whether `_meta` of an author has members of MCP Apps."""
     return meta is not None and ("ui" in meta or FLAT_URI in meta)
 
 
@@ -44,25 +50,25 @@ _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 
 def app_uri(namespace: str, name: str) -> str:
-    """The URI of an app by its name; what a URI cannot hold is written as hyphens in the one, escaped in the other."""
+    """Return the URI of an app. Invalid characters become hyphens in the namespace, and are escaped in the name."""
     escaped = "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
     plain = "".join(c if c in _PLAIN else " " for c in namespace)
     return f"{SCHEME}{'-'.join(plain.split()).strip('-.') or 'app'}/{escaped}"
 
 
 def checked_uri(what: str, given: object, namespace: str) -> str:
-    """The URI that a program gave, or the one of the name that it gave. Raises RegistrationError."""
+    """Return a URI unchanged, or the URI of a plain name. Raises RegistrationError."""
     if isinstance(given, str) and given and _PLAIN.issuperset(given):
         return app_uri(namespace, given)
     if not isinstance(given, str) or not given.startswith(SCHEME) or len(given) == len(SCHEME):
-        raise RegistrationError(f"{what}={given!r}: give a URI that begins with ui://, or a plain name")
+        raise RegistrationError(f"{what}={given!r}: use a URI that begins with ui://, or a plain name")
     if "#" in given or any(not "!" <= char <= "~" for char in given):
-        raise RegistrationError(f"{what}={given!r}: a URI is ASCII without white space and, here, without a fragment")
+        raise RegistrationError(f"{what}={given!r}: the URI must be ASCII without white space or a fragment")
     return given
 
 
 def versioned(uri: str, content: str, meta: dict[str, Any] | None) -> str:
-    """The URI of this content: hosts keep the metadata together with the HTML, so both count."""
+    """Return the URI with the hash of HTML and metadata, which hosts cache together."""
     from hashlib import sha256  # costs start-up; nobody lists anything before the first answer
 
     digest = sha256(content.encode())
@@ -72,7 +78,7 @@ def versioned(uri: str, content: str, meta: dict[str, Any] | None) -> str:
 
 
 def unversioned(uri: str) -> str | None:
-    """The URI without the hash of some content, whichever; None if it has none, or is no View's."""
+    """Return a View's URI without its hash; None for a URI without a hash."""
     plain, mark, version = uri.rpartition("v=")
     if not mark or plain[-1:] not in ("?", "&") or "&" in version or "#" in version or not uri.startswith(SCHEME):
         return None

@@ -1,11 +1,11 @@
-"""What a View may reach: the `csp` and `permissions` members of `_meta.ui`, and the check of each source.
+"""The `csp` and `permissions` members of `_meta.ui`, the checks of their sources, and public suffixes.
 
-A source that passes can be joined into a Content-Security-Policy header as it is. The server checks with
-this at registration, the host before it builds a policy; neither trusts the other to have done so. How a
-policy is built from granted sources is the host's business (`mcpd.apps.host.document`).
-
-Spec: MCP Apps 2026-01-26, "UI Resource Format" and "Content Security Policy Enforcement"; the list of
-what is accepted is our own and narrower than CSP Level 3 section 2.3.1, which has no notion of hostile input.
+An accepted source can be inserted unchanged into a Content-Security-Policy header. The server checks sources at
+registration, and the host before it builds a policy. The accepted sources are narrower than in CSP Level 3 section
+2.3.1, which does not consider hostile input. A wildcard under a public suffix, such as `*.github.io`, would match
+anybody's host. The package publicsuffixlist (extra `apps`) has the complete list of suffixes; without it a rule and a
+short list cover the best known ones. Spec: MCP Apps 2026-01-26, "UI Resource Format" and "Content Security Policy
+Enforcement"; https://publicsuffix.org/list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SOURCE_CHARS: Final = 253
 
 
 class UiCsp(Wire, kw_only=True):
-    """The origins a View declares. An absent list and an empty one mean the same: nothing."""
+    """The origins that a View declares. A missing list is an empty one."""
 
     connect_domains: list[str] | None = None
     resource_domains: list[str] | None = None
@@ -35,12 +35,12 @@ class UiCsp(Wire, kw_only=True):
     base_uri_domains: list[str] | None = None
 
     def sources(self, kind: SourceKind) -> list[str]:
-        """The list of one kind, empty if absent."""
+        """Return the list of one kind."""
         return getattr(self, _FIELDS[kind]) or []
 
 
 class UiPermissions(Wire, kw_only=True):
-    """The browser features a View asks for; a member that is present, however empty, asks."""
+    """The browser features that a View requests; an empty object requests a feature."""
 
     camera: dict[str, Any] | None = None
     microphone: dict[str, Any] | None = None
@@ -48,12 +48,12 @@ class UiPermissions(Wire, kw_only=True):
     clipboard_write: dict[str, Any] | None = None
 
     def names(self) -> list[str]:
-        """The features asked for, in their wire names."""
+        """Return the names of the requested features."""
         return [wire for wire, name in _PERMISSIONS.items() if getattr(self, name) is not None]
 
 
 class SourceProblem(Struct, frozen=True):
-    """What is wrong with one entry, in words; `dropped` is False where it was corrected instead."""
+    """The problem of one entry; `dropped` is False if it was corrected instead."""
 
     kind: str
     source: str
@@ -77,7 +77,7 @@ _PERMISSIONS: Final[dict[str, str]] = {
     "clipboardWrite": "clipboard_write",
 }
 
-# Compiled when the first source is checked, and kept by `re`: compiling costs start-up, and few servers declare any.
+# Compiled with the first source, and cached by `re`: compiling would slow the start, and few servers declare sources.
 _SOURCE: Final = (
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<wild>\*\.)?(?P<host>[^/:?#@*\[\]]*)(?::(?P<port>[^/?#@]*))?(?P<rest>[/?#].*)?"
 )
@@ -103,10 +103,10 @@ _FORBIDDEN: Final[tuple[tuple[str, str], ...]] = (
 def validate_sources(
     sources: Iterable[object], kind: SourceKind, *, compat: bool = False
 ) -> tuple[list[str], list[SourceProblem]]:
-    """The entries of one list that may stand in a policy, each once, and what is wrong with the others.
+    """Return the valid entries of one list, each once, and the problems of the others.
 
-    `compat` also lets bare `*`, scheme sources such as `https:` and wildcards under public suffixes such as
-    `https://*.com` pass, as the reference host does.
+    `compat` also accepts `*`, scheme sources such as `https:`, and wildcards under public suffixes such as
+    `https://*.com`, like the reference host.
     """
     accepted: dict[str, None] = {}
     problems: list[SourceProblem] = []
@@ -129,7 +129,7 @@ def validate_sources(
 
 
 def validate_csp(csp: UiCsp, *, compat: bool = False) -> tuple[UiCsp, list[SourceProblem]]:
-    """All four lists checked: what can be granted at most, and every problem found."""
+    """Check all four lists. Returns the sources that can be granted, and all problems."""
     granted: dict[str, list[str] | None] = {}
     problems: list[SourceProblem] = []
     for kind in SOURCE_KINDS:
@@ -140,9 +140,9 @@ def validate_csp(csp: UiCsp, *, compat: bool = False) -> tuple[UiCsp, list[Sourc
 
 
 def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
-    """The `csp` member as another party wrote it; None where it is absent or no object.
+    """Read the `csp` member of untrusted data; None if it is missing or not an object.
 
-    A list that is no list counts as absent: both readings grant nothing.
+    A member that is not a list counts as missing: both grant nothing.
     """
     if value is None:
         return None, []
@@ -167,14 +167,14 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
 
 
 def read_permissions(value: object) -> UiPermissions | None:
-    """The `permissions` member as another party wrote it; what is no object asks for nothing."""
+    """Read the `permissions` member of untrusted data; None if it is not an object."""
     if not isinstance(value, Mapping):
         return None
     return UiPermissions(**{name: {} for wire, name in _PERMISSIONS.items() if isinstance(value.get(wire), Mapping)})
 
 
 def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, str]:
-    """(source, "") if good, (source, warning) if corrected, (None, reason) if not usable."""
+    """Return (source, "") if valid, (source, warning) if corrected, (None, reason) if unusable."""
     if reason := _unsafe(entry):
         return None, reason
     source = entry.lower()
@@ -195,7 +195,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
     if reason := _bad_host(host, wild=match["wild"] is not None):
         return None, reason
     if match["wild"] is not None and not compat and _is_public_suffix(host):
-        return None, f"anybody may have a host under {host}: that is no narrower than every host; name the one needed"
+        return None, f"anybody can have a host under {host}, so it matches every host; name the host that is needed"
     if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
         return None, "the port must be a number up to 65535 or *"
 
@@ -204,7 +204,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
 
 
 def _unsafe(entry: str) -> str:
-    """Why this text must not come near a header, or ""."""
+    """Return why a text must not be part of a header, or ""."""
     if not entry:
         return "is empty"
     if len(entry) > MAX_SOURCE_CHARS:
@@ -228,7 +228,7 @@ def _why_no_match(source: str) -> str:
 
 
 def _bad_host(host: str, *, wild: bool) -> str:
-    """Why this is no host of a CSP source, or ""."""
+    """Return why a host is invalid in a CSP source, or ""."""
     labels = host.split(".")
     if labels[-1].isdigit():
         if wild:
@@ -240,7 +240,7 @@ def _bad_host(host: str, *, wild: bool) -> str:
 
 
 def _show(text: str) -> str:
-    """An entry for a message: shortened, so that a hostile one cannot flood a log."""
+    """Shorten an entry for a message, so that a hostile one cannot flood the log."""
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -262,11 +262,11 @@ replit.app replit.dev run.app sslip.io surge.sh trycloudflare.com ts.net vercel.
 _SECOND_LEVELS = frozenset(_COMMON.split())
 _HOSTING = frozenset(_HOSTS.split())
 _ALL_HOSTING = ("amazonaws.com", "on.aws", "windows.net")
-"""All names below these are other people's, however many labels they have."""
+"""All names below these domains belong to other people, at any depth."""
 
 
 def is_public_suffix(domain: str) -> bool:
-    """Whether anybody may have a host below this domain, at whatever depth; it is in lower case and ASCII."""
+    """Whether anybody can have a host below a domain, which is in lower case and ASCII."""
     labels = domain.split(".")
     if len(labels) == 1 or domain in _HOSTING or ".".join(labels[-2:]) in _ALL_HOSTING:
         return True
@@ -278,7 +278,7 @@ def is_public_suffix(domain: str) -> bool:
 
 @cache
 def _listed() -> Callable[[str], bool] | None:
-    """The Public Suffix List that is installed. Reading it takes a moment: done when the first wildcard is seen."""
+    """Return the installed Public Suffix List, which is read with the first wildcard; None without it."""
     try:
         from publicsuffixlist import PSLFILE, PublicSuffixList
     except ImportError:
@@ -290,7 +290,7 @@ def _listed() -> Callable[[str], bool] | None:
 
 
 def _parents(lines: Iterable[str]) -> Iterator[str]:
-    """What stands above public suffixes, as `core.windows.net` above `blob.core.windows.net`: it matches both."""
+    """Yield the parents of public suffixes, as `core.windows.net` of `blob.core.windows.net`."""
     for line in lines:
         name = line.partition(" ")[0].strip().removeprefix("*.")
         if name.isascii() and not name.startswith(("//", "!")):

@@ -1,6 +1,6 @@
-"""MCP Apps as an extension of a server: who gets them, and what they add to tools and resources.
+"""MCP Apps as an extension of a server, and its methods of `Server`.
 
-Loaded with every server, so all that only servers with apps need is imported when it is first used.
+It is loaded with every server, so modules that only servers with apps need are imported on first use.
 Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
 """
 
@@ -31,18 +31,18 @@ log = logging.getLogger("mcpd")
 
 
 class AppsExtension(Extension):
-    """MCP Apps as this server offers them.
+    """MCP Apps of a server.
 
-    `auto` follows the client's offer, `always` serves hosts that render apps without offering it, `never` is off;
-    so is everything when the environment says MCP_APPS_ENABLED=false. With `strict_model_list` tools that are for Views
-    only are in no list, though clients with Apps can call them. Nothing is announced before the first tool or
-    resource that has to do with apps.
+    `apps` is "auto" for clients that offer MCP Apps, "always" also for hosts that render apps without offering them, or
+    "never", like MCP_APPS_ENABLED=false in the environment. `strict_model_list` leaves tools that only Views may call
+    out of `tools/list`, although clients with MCP Apps can call them. The extension is announced with the first tool or
+    resource of an app.
     """
 
-    capabilities = ("resources",)  # even while there are none: a host may give up if it cannot list them
+    capabilities = ("resources",)  # even without any: a host may fail if it cannot list them
     tool_options = ("ui", "ui_when", "view", "visibility")
     has_results = True
-    wraps_values = True  # Apps hand results to Views, whose SDK takes nothing but objects
+    wraps_values = True  # the SDK of Views accepts only objects
 
     def __init__(self, *, apps: AppsMode = "auto", strict_model_list: bool = False) -> None:
         super().__init__(UI, settings={"mimeTypes": [MIME_TYPE]})
@@ -52,16 +52,13 @@ class AppsExtension(Extension):
         self.configure({"apps": apps, "strict_model_list": strict_model_list})
 
     def serve_options(self) -> type:
-        """Those of the constructor."""
+        """Return the options of the constructor."""
         from mcpd.server.extensions.ui.server_options import AppsServerOptions  # few programs say one
 
         return AppsServerOptions
 
     def configure(self, options: Mapping[str, Any]) -> None:
-        """Change who gets Apps (`apps`), and whether app-only tools are in no list (`strict_model_list`).
-
-        None is no change. Raises ValueError.
-        """
+        """Change `apps` and `strict_model_list`; None leaves an option unchanged. Raises ValueError."""
         mode, strict_list = options.get("apps"), options.get("strict_model_list")
         if mode is not None:
             if mode not in ("auto", "always", "never"):
@@ -80,7 +77,7 @@ class AppsExtension(Extension):
 
     @property
     def apps(self) -> Apps:
-        """The Views of the server. From the first use on Apps are announced."""
+        """The Views of the server. The first use announces the extension."""
         if self._apps is None:
             assert self.server is not None
             from mcpd.server.extensions.ui.apps import Apps
@@ -90,14 +87,14 @@ class AppsExtension(Extension):
             self._apps.configured()
         return self._apps
 
-    # -- what a server asks ------------------------------------------------------------------
+    # -- for the server ----------------------------------------------------------------------
 
     def bind(self, server: ExtensionHost) -> None:
-        """The extension was added to a server."""
+        """Add the extension to a server, without announcing it."""
         self.server = server
 
     def admits(self, client: ClientIdentity) -> bool:
-        """An offer without `mimeTypes` counts; one whose list lacks our type does not."""
+        """Whether a client gets MCP Apps. Its offer counts without `mimeTypes`, but not with other types only."""
         if self.mode != "auto":
             return self.mode == "always"
         offer = (client.capabilities.extensions or {}).get(UI)
@@ -107,7 +104,7 @@ class AppsExtension(Extension):
         return types is None or (isinstance(types, list) and any(map(is_app_type, types)))
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
-        """`ui=` or `view=`, `visibility=` and `ui_when=`, or raw `_meta` that speaks of Apps."""
+        """Handle `ui=` or `view=`, `visibility=` and `ui_when=`, or `_meta` of MCP Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
             from mcpd.server.extensions.ui.views.pages import view_tool
@@ -118,7 +115,7 @@ class AppsExtension(Extension):
         return self.apps.tool_ui(name, given, meta)
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
-        """Text for everybody, data for a View only where there may be one."""
+        """Return a result with text for every client, and data for Views only for clients with MCP Apps."""
         from mcpd.server.extensions.ui.results import finished
 
         return finished(result, has_apps=is_active, has_schema=has_schema, name=tool)
@@ -126,7 +123,7 @@ class AppsExtension(Extension):
     def resource(
         self, uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
     ) -> ResourceAddition | None:
-        """What is under `ui://` is a View, and exists for clients with Apps only."""
+        """Make a resource with a `ui://` URI a View, which exists only for clients with MCP Apps."""
         if not uri.startswith(SCHEME):
             if is_app_type(mime_type):
                 raise RegistrationError(
@@ -138,23 +135,23 @@ class AppsExtension(Extension):
         return self.apps.dynamic(uri, mime_type, meta)
 
     def resource_changed(self, uri: str, *, is_removed: bool) -> None:
-        """Tools that link a View are listed otherwise once it comes or goes."""
-        if self._apps is not None and uri.startswith(SCHEME):  # there may be very many others
+        """Announce that tools with this View have changed."""
+        if self._apps is not None and uri.startswith(SCHEME):  # there may be many other resources
             self._apps.changed(uri, is_removed=is_removed)
 
     def joined(self, other: Extension) -> None:
-        """With Views of another server there are Views here."""
+        """Announce the extension if the other server has Views."""
         if isinstance(other, AppsExtension) and other._apps is not None:
-            self.apps  # noqa: B018 - announced by being asked for
+            self.apps  # noqa: B018 - the first use announces it
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
-        """A form calls its tool by the name that it has there."""
+        """Return a form that calls its tool by the name on the joined server."""
         from mcpd.server.extensions.ui.views.pages import BundledEntry  # few servers are joined
 
         return entry.calling(name_of(entry.of_tool)) if isinstance(entry, BundledEntry) and entry.of_tool else entry
 
     def problems(self) -> list[Problem]:
-        """What a host would stumble over."""
+        """Return problems that hosts would have with the apps."""
         if self._apps is None:
             return []
         from mcpd.server.extensions.ui.checks import app_problems  # for `mcpd check` only
@@ -164,22 +161,21 @@ class AppsExtension(Extension):
 
 HELP = {
     "": """\
-For MCP Apps: `apps` says who gets them, clients that offer them (`auto`), all (`always`), none (`never`); with
-`strict_model_list` tools that are for Views only are in no list, though clients with Apps can call them.""",
+For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
+only Views may call out of `tools/list`, although clients with MCP Apps can call them.""",
     "tool": """\
-For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
-`app` was given; `view` is one that comes with mcpd instead, table, form, chart, markdown or image, or a `mcpd.View`
-with options; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
-has it now, and works as text otherwise; `visibility=["app"]` keeps the tool from the model.
-Spec: MCP Apps 2026-01-26, resource discovery.""",
+For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or its name in `app`. `view` is a
+bundled View instead: table, form, chart, markdown or image, or a `mcpd.View` with options. `ui_when` is a function,
+with or without a Context, that returns whether the tool has its View for a request. `visibility=["app"]` hides the
+tool from the model. Spec: MCP Apps 2026-01-26, resource discovery.""",
     "resource": """\
-Under `ui://` it is a View whose HTML the function makes, and only for clients with MCP Apps.""",
+A `ui://` URI makes it a View for clients with MCP Apps, whose HTML the function returns.""",
 }
-"""What the help of a server says beside its own, by the method; "" for the class."""
+"""Additions to the help of a server by method; "" for the class."""
 
 
 class AppsMethods:
-    """A part of `Server`: no object of its own."""
+    """A base class of `Server`: methods for MCP Apps."""
 
     extensions: dict[str, Extension]
 
@@ -188,37 +184,38 @@ class AppsMethods:
         return cast("AppsExtension", self.extensions[UI])
 
     def app(self, app: str, html: str | bytes | os.PathLike[str], **options: Unpack[AppOptions]) -> str:
-        """Register the HTML of a View, or the file (a Path) that holds it, and give its URI, for the `ui=` of tools.
+        """Register the HTML of a View, or its file (a Path). Returns the URI, for the `ui=` of tools.
 
-        `app` is a `ui://` URI, or a name: "chart" is `ui://<name of the server>/chart`. `csp` are the origins
-        it needs, as {"connectDomains": ["https://api.example.com"]}; `permissions` any of camera, microphone,
-        geolocation and clipboardWrite; `prefers_border` whether the host is to draw one; `domain` an origin of its
-        own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are those of any resource.
-        `replace` allows for a View with that URI, whose place this one takes.
+        `app` is a `ui://` URI, or a name: "chart" means `ui://<name of the server>/chart`. `csp` declares the origins
+        that the View needs, as {"connectDomains": ["https://api.example.com"]}, and `permissions` any of camera,
+        microphone, geolocation and clipboardWrite. `prefers_border` asks the host for a border, and `domain` for an
+        origin of its own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are as for any
+        resource. `replace` allows replacing a View with the same URI.
 
-        Clients get the URI with a hash of the content, so that none shows an older one; all forms are answered.
-        Raises RegistrationError for what no host could show. Spec: MCP Apps 2026-01-26, UI resource format.
+        Clients receive the URI with a hash of the content, so that they show no older content; the server answers both
+        forms. Raises RegistrationError for HTML or options that no host accepts.
+        Spec: MCP Apps 2026-01-26, UI resource format.
         """
         if isinstance(html, os.PathLike):
             html = _read(html, f"app {app!r}")
         elif isinstance(html, str) and html.endswith((".html", ".htm")) and "<" not in html:
-            raise RegistrationError(f"app {app!r}: {html!r} is no HTML; for the file of that name give Path({html!r})")
+            raise RegistrationError(f"app {app!r}: {html!r} is not HTML; for the file of that name pass Path({html!r})")
         return self._apps.apps.add_html(app, html, options)
 
     def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
-        """Register every `x.html` of a folder as `ui://<namespace>/x`, with `x.json` as its metadata; gives the URIs.
+        """Register each `x.html` of a folder as `ui://<namespace>/x`, with the metadata in `x.json`. Returns the URIs.
 
-        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. What cannot be used
-        is logged and left out, and `mcpd check` names it; nothing is raised.
+        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. Files that cannot be used
+        are logged and left out, and `mcpd check` lists them. Raises nothing.
         """
         return self._apps.apps.add_folder(folder, namespace, replace=replace)
 
     def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
-        """Change who gets MCP Apps, and whether app-only tools are in no list; before serving. None is no change."""
+        """Change the options of MCP Apps before serving; None leaves an option unchanged."""
         self._apps.configure({"apps": mode, "strict_model_list": strict_model_list})
 
     def has_apps(self, ctx: Context) -> bool:
-        """Whether the client of this request gets MCP Apps, for tools that do more for a View."""
+        """Whether the client of a request gets MCP Apps, for tools that return more for a View."""
         return self._apps.is_active(ctx)
 
 
@@ -227,5 +224,5 @@ def _read(path: os.PathLike[str], where: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        text = f"{where}: {os.path.abspath(path)}: {error.strerror}; hosts start servers in other folders: give a path"
+        text = f"{where}: {os.path.abspath(path)}: {error.strerror}; hosts start servers in other folders: use a path"
         raise RegistrationError(f'{text} like Path(__file__).with_name("{os.path.basename(path)}")') from None

@@ -1,9 +1,7 @@
-"""`_meta.ui` of a UI resource: what its View may reach, asks for and prefers; and of a tool, who may see it.
+"""`_meta.ui` of UI resources and tools: origins, permissions and preferences of a View, and the visibility of a tool.
 
-Mistakes in what a program passes as arguments raise RegistrationError. In what comes as data, from a file beside an
-HTML file or as raw `_meta`, the wrong members are left out and the rest is kept, with a `Problem` for each
-(APP-S-13, APP-S-18). Members without a meaning here are passed on: later revisions may have one.
-
+Invalid arguments of a program raise RegistrationError. Invalid members of data, from a JSON file or as raw `_meta`, are
+left out with a `Problem` for each (APP-S-13, APP-S-18). Unknown members are passed on, for later revisions.
 Spec: MCP Apps 2026-01-26, "UI Resource Format", "Resource Discovery".
 """
 
@@ -29,19 +27,19 @@ _PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")
 
 
 class ViewMeta(Struct, kw_only=True):
-    """`_meta.ui` of a UI resource. An empty `csp` is not the same as none: hosts are stricter without one."""
+    """`_meta.ui` of a UI resource. An empty `csp` differs from a missing one: hosts are stricter without it."""
 
     csp: UiCsp | None = None
     permissions: UiPermissions | None = None
     domain: str | None = None
     prefers_border: bool | None = None
     others: dict[str, Any] = {}
-    """Members that this revision does not define, passed on as they are."""
+    """Members that this revision does not define."""
     problems: tuple[Problem, ...] = ()
-    """What was wrong with it and is not in it any more."""
+    """Problems of members that were left out."""
 
     def meta(self) -> dict[str, Any] | None:
-        """The `_meta` for listing and content, None if there is nothing to say."""
+        """Return the `_meta` for lists and contents, None if it is empty."""
         ui = dict(self.others)
         if self.csp is not None:
             ui["csp"] = to_builtins(self.csp)
@@ -62,12 +60,12 @@ def view_meta(
     domain: str | None = None,
     prefers_border: bool | None = None,
 ) -> ViewMeta:
-    """From what a program wrote. Raises RegistrationError for the first thing that no host could use."""
+    """Return the metadata for arguments of a program. Raises RegistrationError for the first invalid one."""
     declared, warnings = _checked_csp(where, csp)
     if domain is not None and not _is_text(domain):
-        raise RegistrationError(f"{where}, domain={domain!r}: give it as the host documents it, or leave it out")
+        raise RegistrationError(f"{where}, domain={domain!r}: write it as the host documents it, or leave it out")
     if prefers_border not in (None, True, False):
-        raise RegistrationError(f"{where}, prefers_border={prefers_border!r}: give True or False")
+        raise RegistrationError(f"{where}, prefers_border={prefers_border!r}: use True or False")
 
     return ViewMeta(
         csp=declared,
@@ -83,11 +81,11 @@ def _checked_csp(where: str, csp: Csp | None) -> tuple[UiCsp | None, tuple[Probl
         return None, ()
     if not isinstance(csp, UiCsp):
         if not isinstance(csp, Mapping):
-            raise RegistrationError(f"{where}, csp={csp!r}: give a dict with lists under {', '.join(SOURCE_KINDS)}")
+            raise RegistrationError(f"{where}, csp={csp!r}: use a dict with lists under {', '.join(SOURCE_KINDS)}")
         _refuse_unknown(where, "csp", csp, SOURCE_KINDS)
         for kind, sources in csp.items():
             if isinstance(sources, str) or not isinstance(sources, Iterable):
-                raise RegistrationError(f"{where}, csp, {kind}: give a list of origins, such as [{sources!r}]")
+                raise RegistrationError(f"{where}, csp, {kind}: use a list of origins, such as [{sources!r}]")
         csp, found = read_csp({kind: list(sources) for kind, sources in csp.items()})
         assert csp is not None
         if found:
@@ -108,12 +106,12 @@ def _checked_permissions(where: str, permissions: Permissions | None) -> UiPermi
     if permissions is None or isinstance(permissions, UiPermissions):
         return permissions
     if isinstance(permissions, str) or not isinstance(permissions, Iterable):
-        raise RegistrationError(f"{where}, permissions={permissions!r}: give a list of {', '.join(_PERMISSIONS)}")
+        raise RegistrationError(f"{where}, permissions={permissions!r}: use a list of {', '.join(_PERMISSIONS)}")
     _refuse_unknown(where, "permissions", permissions, _PERMISSIONS)
     if isinstance(permissions, Mapping):
         for name, value in permissions.items():
             if not isinstance(value, Mapping):
-                raise RegistrationError(f"{where}, permissions, {name}={value!r}: an object asks for it, as in {{}}")
+                raise RegistrationError(f"{where}, permissions, {name}={value!r}: use an object, such as {{}}")
         return _permissions({name: dict(value) for name, value in permissions.items()})
     return _permissions({name: {} for name in permissions})
 
@@ -130,14 +128,14 @@ def _permissions(asked: Mapping[str, dict[str, Any]]) -> UiPermissions:
 def _refuse_unknown(where: str, member: str, names: Iterable[Any], known: Iterable[str]) -> None:
     for name in names:
         if name not in known:
-            raise RegistrationError(f"{where}, {member}: there is no {name!r}; use {', '.join(known)}")
+            raise RegistrationError(f"{where}, {member}: unknown {name!r}; use {', '.join(known)}")
 
 
 # -- from data ---------------------------------------------------------------------------------
 
 
 def read_view_meta(where: str, ui: object) -> ViewMeta:
-    """From data: never raises, and names what it left out."""
+    """Return the metadata for data, with problems for the members that were left out. Never raises."""
     if ui is None:
         return ViewMeta()
     if not isinstance(ui, Mapping):
@@ -196,17 +194,17 @@ def _read_csp(where: str, value: object, problems: list[Problem]) -> UiCsp | Non
 
 
 def visibility_of(where: str, value: object) -> list[str] | None:
-    """From what a program wrote. Raises RegistrationError unless it is a list of "model" and "app"."""
+    """Return the visibility for an argument. Raises RegistrationError unless it is a list of "model" and "app"."""
     if value is None:
         return None
     names = list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
     if not names or any(name not in _AUDIENCES for name in names):
-        raise RegistrationError(f'{where}, visibility={value!r}: give a list of "model" and "app", at least one')
+        raise RegistrationError(f'{where}, visibility={value!r}: use a list of "model" and "app", at least one')
     return [name for name in _AUDIENCES if name in names]
 
 
 def read_visibility(where: str, value: object) -> tuple[list[str] | None, tuple[Problem, ...]]:
-    """From data: what is unknown is dropped, and with nothing left the default holds (mcp-apps-tool-07)."""
+    """Return the visibility for data. Unknown values are dropped; the default applies to an empty list (APP-S-13)."""
     if value is None:
         return None, ()
     names = value if isinstance(value, list) else [value]
@@ -214,7 +212,7 @@ def read_visibility(where: str, value: object) -> tuple[list[str] | None, tuple[
     if isinstance(value, list) and known and all(name in _AUDIENCES for name in names):
         return known, ()
     used = f"using {known}" if known else "using the default, both"
-    return known or None, (Problem(where, f'visibility {_short(value)} is no list of "model" and "app"; {used}'),)
+    return known or None, (Problem(where, f'visibility {_short(value)} is not a list of "model" and "app"; {used}'),)
 
 
 def _is_text(value: object) -> bool:

@@ -1,8 +1,7 @@
-"""Results of tools that have a View: text for the model, data for the View, and something to read for everybody.
+"""Results of tools that have a View: text for the model, and data for the View.
 
-What is for the View goes through two channels, because each is dropped by some host: `structuredContent`,
-and a copy in `_meta` (APP-S-16). Clients without Apps get neither: some show a model the data instead of the text.
-
+The data is sent twice, because some hosts drop one of them: as `structuredContent`, and in `_meta` (APP-S-16). Clients
+without MCP Apps receive neither: some show the data to the model instead of the text.
 Spec: MCP Apps 2026-01-26, "Data Passing", "Graceful Degradation".
 """
 
@@ -19,11 +18,11 @@ from mcpd.server.extensions.ui.constants import SCHEME
 from mcpd.server.registry.content import encode_data
 
 VIEW_DATA: Final = "mcpd/data"
-"""The key of `_meta` under which a View finds its data if `structuredContent` was lost on the way."""
+"""The key of `_meta` with the data of a View, if a host drops `structuredContent`."""
 
 
 class ViewResult(CallToolResult, kw_only=True):
-    """A result with a part for the View; `view_meta` is that part of `_meta`. Made by `view_result`."""
+    """A result of `view_result`; `view_meta` is the part of `_meta` for the View."""
 
     view_meta: dict[str, Any] = {}
 
@@ -35,11 +34,11 @@ def view_result(
     meta: Mapping[str, Any] | None = None,
     is_error: bool = False,
 ) -> ViewResult:
-    """A result of which the model reads `text` and the View gets `data`.
+    """Return a result with `text` for the model and `data` for the View.
 
-    `data` is anything that becomes JSON, best an object. It comes as `structuredContent` and once more as
-    `_meta["mcpd/data"]`; `meta` are further members of `_meta`. Clients without MCP Apps get the text only, and
-    the structured content if the tool has an output schema.
+    `data` is any JSON value, preferably an object. It is sent as `structuredContent` and as `_meta["mcpd/data"]`.
+    `meta` are further members of `_meta`. Clients without MCP Apps receive the text, and the structured content if the
+    tool has an output schema.
     """
     parts = [text] if isinstance(text, str) or not isinstance(text, Sequence) else text
     content = [TextContent(part) if isinstance(part, str) else part for part in parts]
@@ -51,9 +50,9 @@ def view_result(
 
 
 def finished(result: CallToolResult, *, has_apps: bool, has_schema: bool, name: str) -> CallToolResult:
-    """A tool's result as a client gets it, with Apps or without.
+    """Return a tool's result for a client with or without MCP Apps.
 
-    `name` is the tool's, for the text that stands in where the tool gave nothing to read (APP-S-06).
+    `name` is the name of the tool, for the text of a result that has no text (APP-S-06).
     """
     content, structured, meta = result.content, result.structured_content, result.meta
     if isinstance(result, ViewResult):
@@ -93,7 +92,7 @@ def _is_for_a_view(key: str) -> bool:
 
 
 def _is_of_a_view(block: object) -> bool:
-    """Whether a block shows or names the resource of a View."""
+    """Whether a block contains or links the resource of a View."""
     if isinstance(block, ResourceLink):
         return block.uri.startswith(SCHEME)
     if isinstance(block, EmbeddedResource):
@@ -104,11 +103,11 @@ def _is_of_a_view(block: object) -> bool:
 
 
 def _can_be_read(block: object) -> bool:
-    """Whether a block says something to a model that sees no View."""
+    """Whether a block is useful for a model without a View."""
     return bool(block.text.strip()) if isinstance(block, TextContent) else not _is_of_a_view(block)
 
 
 def _fallback(structured: Any, is_error: bool, name: str) -> str:
     if structured is not UNSET and structured is not None:
         return encode_data(structured).decode()
-    return f"The tool {name} failed, and said nothing more." if is_error else f"The tool {name} is done."
+    return f"The tool {name} failed without a message." if is_error else f"The tool {name} is done."

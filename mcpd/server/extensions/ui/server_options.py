@@ -1,4 +1,4 @@
-"""What MCP Apps let authors say of a whole server: in its constructor, and when it is served."""
+"""The options of MCP Apps for a server: in its constructor, and for serving."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from mcpd.server.extensions.ui.constants import AppsMode
 
 
 class AppsServerOptions(TypedDict, total=False):
-    """The keywords of `AppsExtension`, where their defaults are."""
+    """The keyword arguments of `AppsExtension`, which has the defaults."""
 
     apps: Annotated[
         AppsMode,
         Option(
             "--apps",
             "MCP Apps",
-            "Who gets MCP Apps: auto (clients that offer them), always or never.",
+            "Enable MCP Apps: auto (for clients that offer them), always or never.",
             "WHO",
             get_args(AppsMode),
         ),
     ]
-    """Who gets MCP Apps."""
+    """Which clients get MCP Apps."""
     strict_model_list: Annotated[
         bool,
         Option(
             "--strict-model-list",
             "MCP Apps",
-            "List no tool that only apps may call, though they can; some hosts then never find it.",
+            "Leave tools that only apps may call out of tools/list. Some hosts then cannot call them.",
         ),
     ]
-    """Whether tools that are for Views only are in no list."""
+    """Whether `tools/list` leaves out tools that only Views may call."""

@@ -1,4 +1,4 @@
-"""What MCP Apps add to a tool: the View that shows its results, and who may see it.
+"""The part of MCP Apps in a tool: the View that shows its results, and its visibility.
 
 Spec: MCP Apps 2026-01-26, "Resource Discovery"; APP-S-11 (nested and flat key), -12 (no csp on a tool), -13.
 """
@@ -23,7 +23,8 @@ Visibility = Sequence[Literal["model", "app"]]
 
 
 class ToolUi:
-    """`_meta.ui` of one tool. `uri` is its View's, without version; `link` gives the one to send, if it is there."""
+    """`_meta.ui` of one tool. `uri` is its View without the hash; `link` returns the URI to send, if the View
+    exists."""
 
     def __init__(
         self,
@@ -36,27 +37,26 @@ class ToolUi:
         self.visibility = visibility
         self.condition = condition
         self.others: dict[str, Any] = {}
-        """Members that this revision does not define, passed on as they are."""
+        """Members that this revision does not define."""
         self.problems: list[Problem] = []
         self.view: View | None = None
-        """What was said of the bundled page, if it is one."""
+        """The bundled page, if the tool uses one."""
         self._link = link
 
     @property
     def is_required(self) -> bool:
-        """Whether the tool exists only for clients with Apps."""
+        """Whether the tool exists only for clients with MCP Apps."""
         return self.is_app_only
 
     @property
     def is_app_only(self) -> bool:
-        """Whether the model is not to see the tool."""
+        """Whether the tool is hidden from the model."""
         return self.visibility is not None and "model" not in self.visibility
 
     def meta(self, active: ActiveExtensions) -> dict[str, Any]:
-        """The `_meta` for clients with Apps.
+        """Return the `_meta` for clients with MCP Apps.
 
-        Without its View, because the condition does not hold or there is none, it still says who may see the
-        tool: an app-only tool is not the model's for that.
+        Without a View, because its condition is false or it does not exist, the visibility still applies.
         """
         ui = dict(self.others)
         meta: dict[str, Any] = {"ui": ui}
@@ -76,9 +76,9 @@ def tool_ui(
     namespace: str,
     link: Callable[[str, str], str | None],
 ) -> ToolUi:
-    """From `ui=`, `visibility=` and `ui_when=`, or from raw `_meta`, which loses what belongs here.
+    """Return the part of MCP Apps for `ui=`, `visibility=` and `ui_when=`, or for members that it removes from `_meta`.
 
-    Raises RegistrationError for a View that is no `ui://` URI, a `csp` on a tool, and both ways at once.
+    Raises RegistrationError for an invalid URI, a `csp` on a tool, and both ways at once.
     """
     ui, visibility, when = given
     where = f"tool {name}"
@@ -89,7 +89,7 @@ def tool_ui(
     uri: object = ui
     if meta is not None and has_ui(meta):
         if ui is not None or visibility is not None:
-            raise RegistrationError(f"{where}: give ui= and visibility=, or _meta with them, but not both")
+            raise RegistrationError(f"{where}: use ui= and visibility=, or _meta with them, but not both")
         uri, others = _take_raw(where, meta, problems)
         seen, found = read_visibility(where, others.pop("visibility", None))
         problems += found
@@ -100,7 +100,7 @@ def tool_ui(
     condition = None
     if when is not None:
         if checked is None:
-            raise RegistrationError(f"{where}: ui_when= says when the tool has its View; it needs ui=")
+            raise RegistrationError(f"{where}: ui_when= requires ui=")
         from mcpd.server.registry.rules import Condition  # few tools have one
 
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
@@ -112,7 +112,7 @@ def tool_ui(
 
 
 def _take_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple[object, dict[str, Any]]:
-    """The View's URI and the other members of `_meta.ui`; the nested key wins over the flat one."""
+    """Return the View's URI and the other members of `_meta.ui`. The nested key takes precedence over the flat one."""
     nested, flat = (meta.pop(key, None) for key in ("ui", FLAT_URI))
     if nested is not None and not isinstance(nested, Mapping):
         problems.append(Problem(where, "_meta.ui must be an object; it is left out"))
@@ -129,7 +129,7 @@ def _take_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tupl
     if uri is None:
         uri = flat
     elif flat is not None and flat != uri:
-        problems.append(Problem(where, f"_meta.ui.resourceUri wins over {FLAT_URI}, which is another", is_error=False))
+        problems.append(Problem(where, f"_meta.ui.resourceUri differs from {FLAT_URI}, and is used", is_error=False))
 
     for member in others.keys() - {"visibility"}:
         problems.append(Problem(where, f"_meta.ui of a tool has no {member!r}; it is passed on", is_error=False))

@@ -1,13 +1,4 @@
-"""Views that come with mcpd: `@server.tool(view="table")` shows results without any HTML of the author's.
+"""Views that are part of mcpd: `@server.tool(view="table")` shows results without HTML of the author.
 
-    view     what authors write: the kind and its options
-    pages    a page, put together of the files in assets/views
-    entry    the page of one kind, or of one tool, as a resource of the catalog
-    fits     whether a kind can show what a tool gives, for `mcpd check`
-
-Loaded by the first tool that has one.
+`view` has the kinds and their options, `pages` the pages as resources. It is loaded by the first tool that uses one.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

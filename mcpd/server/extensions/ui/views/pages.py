@@ -1,7 +1,10 @@
-"""A page for a kind of view: one HTML document, put together of the styles and scripts in assets/views.
+"""The pages of bundled views as resources: HTML documents that are assembled from the styles and scripts in
+assets/views.
 
-Each part is read when a page with it is first asked for. Indentation and lines that are only a comment stay behind;
-no line of a script or style there may depend on either. What the page is told comes as JSON in an element of its own.
+A page is created when it is first listed or read. Indentation and comment lines of its parts are removed, so scripts
+and styles must not depend on them. Options are JSON in an element of their own. Tools with the same kind and without
+options share a page. A tool with options has its own page that contains them, because some hosts drop other data
+(APP-S-16); so has a form, with the tool's name and schema.
 """
 
 from __future__ import annotations
@@ -35,9 +38,9 @@ PARTS: Final = {
     "reader": ("markdown", "image", "page", "reader"),
     "notebook": ("markdown", "image", "page", "notebook"),
 }
-"""What each kind is made of, beside the base: a chart has its rows as a table, a form shows results of all shapes.
+"""The parts of each kind besides the base: a chart includes a table of its rows, and a form shows any result.
 
-The last two are no kinds of `view=`: each belongs to tools of mcpd's own, and calls another one of them.
+The last two are not kinds of `view=`: they belong to tools of mcpd, and call other tools.
 """
 
 _PAGE: Final = """\
@@ -69,7 +72,7 @@ connect();
 
 
 def page(kind: str, options: Mapping[str, Any], tool: Mapping[str, Any] | None = None) -> str:
-    """The document of one kind, with its options; `tool` is the one that a form calls."""
+    """Return the document of one kind with its options; `tool` is the tool that a form calls."""
     spec = {"view": kind, **options}
     if tool is not None:
         spec["tool"] = tool
@@ -84,7 +87,7 @@ def page(kind: str, options: Mapping[str, Any], tool: Mapping[str, Any] | None =
 
 
 def _in_script(value: Any) -> str:
-    """JSON that ends no script element, and no older JavaScript's line, whatever texts it has."""
+    """Return JSON that is safe inside a script element, whatever texts it contains."""
     text = encode(value).decode()
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -93,7 +96,7 @@ def _in_script(value: Any) -> str:
 
 @cache
 def _part(name: str) -> str:
-    """One file, without what is for its readers only."""
+    """Return one file without comments."""
     path = os.path.join(bundled_folder(), "views", name)
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -101,7 +104,7 @@ def _part(name: str) -> str:
 
 
 def _without_comments(text: str) -> list[str]:
-    """The lines that say something, without indentation. A comment has its own lines, or ends one, two spaces off."""
+    """Return the lines without indentation and comments. A comment is a whole line, or begins after two spaces."""
     kept = []
     is_comment = False
     for line in map(str.strip, text.splitlines()):
@@ -114,10 +117,10 @@ def _without_comments(text: str) -> list[str]:
 
 
 class BundledEntry(AppEntry):
-    """A page of mcpd's own, made when it is first asked for."""
+    """A page of mcpd, created when it is first used."""
 
     def __init__(self, where: str, resource: Resource, images: list[str], make: Callable[[str | None], str]) -> None:
-        """`make` gives the document, by the name under which it calls its tool; None for the tool's own."""
+        """`make` returns the document for a name of the tool that it calls; None for the tool's own name."""
         csp = {"resourceDomains": images} if images else None
         meta = view_meta(f"{where}, images of its view", csp=csp, prefers_border=True)
         resource.meta = meta.meta()
@@ -132,7 +135,7 @@ class BundledEntry(AppEntry):
         return self._html
 
     def calling(self, name: str) -> ResourceEntry:
-        """The same page on a server that has its tool under another name."""
+        """Return the page for a server on which its tool has another name."""
         return _Renamed(self, name, self._make)
 
 
@@ -144,12 +147,12 @@ class ViewEntry(BundledEntry):
         self.view = view
 
     def calling(self, name: str) -> ResourceEntry:
-        """Only a form calls its tool."""
+        """Return the page for another name of its tool, which only forms call."""
         return super().calling(name) if self.view.view == "form" else self
 
 
 class _Renamed(AppEntry):
-    """A page that calls a tool which has another name here. Its URI is the one that tools link."""
+    """A page that calls its tool by another name, with the URI of the original page."""
 
     def __init__(self, entry: BundledEntry, name: str, make: Callable[[str | None], str]) -> None:
         super().__init__(entry.resource, "", entry.meta, entry.problems)
@@ -171,16 +174,16 @@ class _Renamed(AppEntry):
         return self._html
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """As on its own server, whose tool links it."""
+        """Return the resource as on its own server, whose tool links it."""
         return self._entry.listed(active)
 
 
 def bundled_page(
     namespace: str, kind: str, calls: str, options: Mapping[str, Any], named: tuple[str, str, str]
 ) -> BundledEntry:
-    """The page of a kind that no `view=` has, as the notebook's; `calls` is the tool that is there for it alone.
+    """Return the page of a kind without `view=`, such as the notebook; `calls` is the tool that it calls.
 
-    `named` are its name, with which tools open it (`ui=`), its title and its description.
+    `named` are its name for `ui=`, its title and its description.
     """
     name, title, description = named
     uri = app_uri(namespace, name)
@@ -195,7 +198,7 @@ def bundled_page(
 
 
 def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewEntry:
-    """The page for a tool: the one of its kind, or one of its own. Raises RegistrationError."""
+    """Return the page for a tool, shared by its kind or its own. Raises RegistrationError."""
     is_own = bool(view.options) or view.view == "form"
     name = f"view-{view.view}-{tool}" if is_own else f"view-{view.view}"
     uri = app_uri(namespace, name)
@@ -203,7 +206,7 @@ def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewE
     if isinstance(there, ViewEntry) and there.view == view and not is_own:
         return there
     if there is not None and not isinstance(there, ViewEntry):
-        raise RegistrationError(f"tool {tool}: its view is {uri}, which is another app; give that another name")
+        raise RegistrationError(f"tool {tool}: its view is {uri}, which is another app; rename that app")
 
     resource = Resource(
         uri=uri,
@@ -223,7 +226,7 @@ def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewE
 
 
 def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | None:
-    """What a form knows of its tool by itself; hosts that say more of it are believed first."""
+    """Return the tool of a form as the page describes it. Data of the host takes precedence."""
     if view.view != "form":
         return None
     entry = catalog.tools.find(name)
@@ -247,16 +250,16 @@ def view_tool(
     others: tuple[str | None, Visibility | None, Callable[..., Any] | None],
     meta: dict[str, Any] | None,
 ) -> ToolUi:
-    """What is added to a tool that is being registered with `view=`; `others` are `ui`, `visibility` and `ui_when`.
+    """Return the part of MCP Apps in a tool with `view=`; `others` are `ui`, `visibility` and `ui_when`.
 
     Raises RegistrationError for two Views at once, and for a form that may not call its tool.
     """
     uri, visibility, when = others
     where = f"tool {name}"
     if uri is not None:
-        raise RegistrationError(f"{where}: give view= or ui=, but not both: a tool has one View")
+        raise RegistrationError(f"{where}: use view= or ui=, but not both: a tool has one View")
     if has_ui(meta):
-        raise RegistrationError(f"{where}: give view=, or _meta with a View, but not both")
+        raise RegistrationError(f"{where}: use view=, or _meta with a View, but not both")
 
     try:
         view = view_of(given)

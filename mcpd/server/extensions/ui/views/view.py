@@ -1,4 +1,4 @@
-"""`View`: which of the bundled pages shows a tool's results, and how. Mistakes raise RegistrationError."""
+"""`View`: the bundled page that shows a tool's results, with its options."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ ChartKind: TypeAlias = Literal["bar", "line", "area"]
 
 
 class ViewOptions(TypedDict, total=False):
-    """What every kind may be told."""
+    """Options of every kind."""
 
     title: str
-    """Above the view; by default the title of the tool, where the host tells it."""
+    """The heading; by default the title of the tool, if the host sends it."""
 
 
 class TableOptions(ViewOptions, total=False):
-    """Of `View("table")`."""
+    """Options of `View("table")`."""
 
     columns: Sequence[str]
-    """The columns to show, in order, by their keys; by default all. Of lists of lists: the names of the columns."""
+    """The keys of the columns in order; by default all. For lists of lists: the names of the columns."""
     rows: str
-    """The member of the result that has the rows; by default the only one that is a list."""
+    """The member of the result with the rows; by default the only list."""
 
 
 class ChartOptions(ViewOptions, total=False):
-    """Of `View("chart")`."""
+    """Options of `View("chart")`."""
 
     kind: ChartKind
-    """By default a line over dates and rising numbers, else bars."""
+    """By default a line for dates and rising numbers, otherwise bars."""
     x: str
-    """The key of the column along the axis; by default the first one of dates, else of text."""
+    """The key of the column for the axis; by default the first column of dates, otherwise of text."""
     y: str | Sequence[str]
-    """The keys of the columns that are drawn, at most eight; by default those of numbers."""
+    """The keys of the columns to draw, at most eight; by default all columns of numbers."""
     stacked: bool
-    """Whether bars and areas stand on each other."""
+    """Whether bars and areas are stacked."""
     rows: str
-    """The member of the result that has the rows."""
+    """The member of the result with the rows."""
 
 
 class MarkdownOptions(ViewOptions, total=False):
-    """Of `View("markdown")`."""
+    """Options of `View("markdown")`."""
 
     images: Sequence[str]
-    """Origins such as "https://images.example.com" whose images may be shown; of others there is a link."""
+    """Origins such as "https://images.example.com" whose images are shown; other images become links."""
 
 
 class ImageOptions(ViewOptions, total=False):
-    """Of `View("image")`."""
+    """Options of `View("image")`."""
 
     images: Sequence[str]
-    """Origins whose images may be shown, for results that are addresses."""
+    """Origins whose images are shown, for results that are addresses."""
     alt: str
-    """What the image shows, for those who cannot see it; by default what the result says of it."""
+    """The alternative text of the image; by default that of the result."""
 
 
 class FormOptions(ViewOptions, total=False):
-    """Of `View("form")`."""
+    """Options of `View("form")`."""
 
     submit: str
     """The text of the button; by default "Run"."""
@@ -78,10 +78,10 @@ _MAX_SERIES: Final = 8
 
 
 class View:
-    """One of the bundled pages, with its options: `@server.tool(view=View("chart", kind="bar", y=["sales"]))`.
+    """A bundled page with its options: `@server.tool(view=View("chart", kind="bar", y=["sales"]))`.
 
-    The first argument is the kind: table, form, chart, markdown or image; each has options of its own. Raises
-    RegistrationError for a kind or an option that is not there, and for a value that it cannot have.
+    The first argument is the kind: table, form, chart, markdown or image. Each kind has its own options. Raises
+    RegistrationError for an unknown kind or option, and for an invalid value.
     """
 
     @overload
@@ -114,16 +114,16 @@ class View:
 
     @property
     def images(self) -> list[str]:
-        """The origins whose images may be shown."""
+        """The origins whose images are shown."""
         return list(self.options.get("images", ()))
 
 
 def view_of(given: object) -> View:
-    """What `view=` was given, a kind or a View. Raises RegistrationError."""
+    """Return the View for the argument `view=`, a kind or a View. Raises RegistrationError."""
     if isinstance(given, View):
         return given
     if not isinstance(given, str):
-        raise RegistrationError(f"view={given!r}: give a kind, such as 'table', or a View")
+        raise RegistrationError(f"view={given!r}: use a kind, such as 'table', or a View")
     return View(cast("Any", given))
 
 
@@ -133,12 +133,12 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         where = f"View({view!r}), {name}={value!r}"
         if name not in known:
-            raise RegistrationError(f"{where}: it has no such option; there are {', '.join(known)}{_near(name, known)}")
+            raise RegistrationError(f"{where}: unknown option; use {', '.join(known)}{_near(name, known)}")
         if name in _LISTS:
             checked[name] = _texts(where, value, is_one=name == "y")
         elif name == "stacked":
             if not isinstance(value, bool):
-                raise RegistrationError(f"{where}: give True or False")
+                raise RegistrationError(f"{where}: use True or False")
             checked[name] = value
         elif name == "kind":
             if value not in get_args(ChartKind):
@@ -146,25 +146,25 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
                 raise RegistrationError(f"{where}: there are {', '.join(get_args(ChartKind))}{near}")
             checked[name] = value
         elif not isinstance(value, str) or not value:
-            raise RegistrationError(f"{where}: give a text")
+            raise RegistrationError(f"{where}: use a text")
         else:
             checked[name] = value
 
     if len(checked.get("y", ())) > _MAX_SERIES:
-        raise RegistrationError(f"View({view!r}), y: at most {_MAX_SERIES} columns are drawn at once")
+        raise RegistrationError(f"View({view!r}), y: use at most {_MAX_SERIES} columns")
     return checked
 
 
 def _texts(where: str, value: object, *, is_one: bool) -> list[str]:
-    """Several texts; of an option that may have one, that alone."""
+    """Check a list of texts; `is_one` also allows a single text."""
     if isinstance(value, str):
         if not is_one:
-            raise RegistrationError(f"{where}: give a list, such as [{value!r}]")
+            raise RegistrationError(f"{where}: use a list, such as [{value!r}]")
         value = [value]
     if not isinstance(value, Sequence) or not value or not all(isinstance(each, str) and each for each in value):
-        raise RegistrationError(f"{where}: give a list of texts")
+        raise RegistrationError(f"{where}: use a list of texts")
     if len(set(value)) < len(value):
-        raise RegistrationError(f"{where}: names something twice")
+        raise RegistrationError(f"{where}: a name appears twice")
     return list(value)
 
 
