@@ -324,15 +324,12 @@ def test_what_repeats_is_counted_and_said_at_the_end() -> None:
         written.log.warning("number %d", number)
     written.log.warning("another")
     assert written.lines == [
-        *(f"WARNING mcpd.server.http: number {number}" for number in range(MOST_ALIKE)),
-        "WARNING mcpd.server.http: … more lines like this one follow; they are counted",
-        "WARNING mcpd.server.http: another",
+        *(f"WARNING mcpd.http: number {number}" for number in range(MOST_ALIKE)),
+        "WARNING mcpd.http: … more lines like this one follow; they are counted",
+        "WARNING mcpd.http: another",
     ]
     written.handler.flush()
-    assert (
-        written.lines[-1]
-        == f"WARNING mcpd.server.http: … repeated {500 - MOST_ALIKE} times more within 10 s: number %d"
-    )
+    assert written.lines[-1] == f"WARNING mcpd.http: … repeated {500 - MOST_ALIKE} times more within 10 s: number %d"
 
 
 def test_the_count_is_said_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

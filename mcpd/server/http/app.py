@@ -23,7 +23,7 @@ from mcpd.protocol.jsonrpc import ABSENT, Batch, Failure, Message, Notification,
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.server.http.core import AppStatus, Backend, Core, HttpSettings, Identify
+from mcpd.server.http.core import Backend, Core, EndpointStatus, HttpSettings, Identify
 from mcpd.server.http.legacy import LegacyEndpoint
 from mcpd.server.http.modern import ModernEndpoint
 from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
@@ -382,12 +382,12 @@ class HttpApp:
         """The connections and the routes, which end gracefully."""
         return [*self.connections, self.routes]
 
-    def status(self) -> AppStatus:
+    def status(self) -> EndpointStatus:
         """Return the number of open streams, and the state of the backplane."""
         sharing = self.core.sharing
         if sharing is None or not sharing.is_shared:
-            return AppStatus(self.core.keep_alive.streams, None)
-        return AppStatus(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
+            return EndpointStatus(self.core.keep_alive.streams, None)
+        return EndpointStatus(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
 
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit

@@ -107,7 +107,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """The endpoint's URL for the Server Card; by default the URL of the request."""
 
 
-class AppStatus(NamedTuple):
+class EndpointStatus(NamedTuple):
     """The state of an application, for metrics and `mcpd status`."""
 
     streams: int

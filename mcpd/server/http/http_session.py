@@ -140,7 +140,8 @@ class HttpSession:
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Send a frame on the reply of its request, otherwise on the newest GET stream, or hold it."""
-        reply = self._reply(related_request_id)
+        replies = self.replies
+        reply = None if related_request_id is None or replies is None else replies.get(related_request_id)
         if reply is not None:
             self._latest = reply
             reply.send(frame)

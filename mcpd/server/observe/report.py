@@ -213,7 +213,7 @@ JSON = "application/json"
 
 
 class Facts(Protocol):
-    """The status of an HTTP application, see `http.core.AppStatus`."""
+    """The status of an HTTP application, see `http.core.EndpointStatus`."""
 
     @property
     def streams(self) -> int:

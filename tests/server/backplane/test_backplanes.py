@@ -327,7 +327,7 @@ class TestShared:
                 await each
         with pytest.raises(BackplaneAway, match="is away"):
             await one.get("a")
-        assert "does not answer" in caplog.text
+        assert "does not respond" in caplog.text
 
         with closing(SharedMemory()) as memory:
             await memory.join(ours)

@@ -112,7 +112,7 @@ def test_what_is_said_when_serving_goes_before_the_constructor() -> None:
     ("given", "said"),
     [
         ({"com.example/none": {"a": 1}}, "the server has no extension 'com.example/none'; it has io.modelcontext"),
-        ({BUILT_IN[0].id: {"app": "never"}}, "has no option 'app' for serving; there are apps, strict_model_list"),
+        ({BUILT_IN[0].id: {"app": "never"}}, "has no option 'app' for serving; it has: apps, strict_model_list"),
         ({BUILT_IN[0].id: {"apps": "sometimes"}}, "apps must be auto, always or never, not 'sometimes'"),
     ],
 )

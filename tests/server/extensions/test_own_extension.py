@@ -260,7 +260,7 @@ def test_what_cannot_be_declared_is_refused() -> None:
         server.extension("notes")
     with pytest.raises(RegistrationError, match="already"):
         server.extension(NOTES)
-    with pytest.raises(RegistrationError, match="is there already"):
+    with pytest.raises(RegistrationError, match="is registered already"):
         server.method(SEARCH)(lambda ctx, params: None)
     with pytest.raises(RegistrationError, match="no extension has this prefix"):
         server.method("com.example/other/do")

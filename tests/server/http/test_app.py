@@ -353,7 +353,7 @@ async def test_the_path_is_a_setting() -> None:
             assert await _upgrade(port, inside) == 101
             assert await _upgrade(port, "/") == 101
             assert await _upgrade(port, "/nowhere") == 404
-    with pytest.raises(ConfigurationError, match="from the root"):
+    with pytest.raises(ConfigurationError, match="write an absolute path"):
         stage.server.asgi_app(settings=HttpSettings(path="mcp"))
 
 

@@ -20,7 +20,7 @@ from support.clock import until
 
 from mcpd import Client, Server
 from mcpd.serve_options import Settings
-from mcpd.server.http.core import AppStatus
+from mcpd.server.http.core import EndpointStatus
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import Family
 from mcpd.server.observe.watching import Watching
@@ -39,7 +39,7 @@ def expressions() -> Iterator[str]:
 async def test_the_dashboard_names_what_there_is() -> None:
     """Names of metrics and labels are those of the code; Prometheus itself is asked below."""
     watching = Watching(Server("x"), Settings(), tuple)
-    watching.report.services.append(lambda: AppStatus(0, ""))
+    watching.report.services.append(lambda: EndpointStatus(0, ""))
     families: list[Family] = [*Meter(lambda name: True).families(), *watching.report.families()]
     suffixes = {"counter": ["_total"], "histogram": ["_count", "_sum", "_bucket"], "info": ["_info"], "gauge": [""]}
     known = {family.name + suffix for family in families for suffix in suffixes[family.kind]}

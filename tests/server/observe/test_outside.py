@@ -196,7 +196,7 @@ async def test_a_loop_that_hangs_is_said_so_by_the_thread_outside(monkeypatch: p
             answers.append((_plainly(port, "/healthz"), _plainly(port, "/statusz")))
             if b"503" in answers[-1][0]:
                 break
-        assert b"has not turned for" in answers[-1][0]
+        assert b"has been blocked for" in answers[-1][0]
         assert b'"state":"stuck"' in answers[-1][1]
         assert b"mcpd_loop_lag_seconds 0.2" in _plainly(port, "/metrics") or found._heartbeat.lag > 0.2
         await until(lambda: found._heartbeat.late < 0.2)
@@ -397,12 +397,12 @@ async def test_status_of_an_address(capfd: pytest.CaptureFixture[str], tmp_path:
         assert (code, "garden 1.2" in out) == (0, True)
         code, _, err = await told(f":{port}")
         assert (code, err.count("\n")) == (1, 1)
-        assert "asks for a token: give it with --token-file FILE" in err
+        assert "requires a token: use --token-file FILE" in err
         secret.write_text("wrong")
-        assert "asks for another token" in (await told("--token-file", str(secret), f":{port}"))[2]
+        assert "requires another token" in (await told("--token-file", str(secret), f":{port}"))[2]
     code, out, err = await told("--json", f":{port}")
     assert (code, out) == (1, "[]\n")
-    assert "does not answer" in err
+    assert "does not respond" in err
     assert "--metrics" in err
 
     async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -282,7 +282,7 @@ async def test_no_tool_links_a_view_that_is_not_there(caplog: pytest.LogCaptureF
             assert "_meta" not in tool_of(await wire.result("tools/list"), "draw")
             assert await wire.text("draw") == "drawn"
         server.tools_changed()
-    assert caplog.text.count("tool draw: its View ui://gone/chart is not registered: there is no app at all") == 1
+    assert caplog.text.count("tool draw: its View ui://gone/chart is not registered: no app is registered") == 1
 
 
 async def test_unchanged_lists_are_the_same_bytes() -> None:
@@ -305,7 +305,7 @@ def test_a_view_takes_each_option_that_type_checkers_know(option: str) -> None:
 
 def test_an_option_that_a_view_does_not_have() -> None:
     server = Server("s")
-    with pytest.raises(RegistrationError, match=r"app ui://s/chart: there is no option 'csb'; there are name, .*csp"):
+    with pytest.raises(RegistrationError, match=r"app ui://s/chart: unknown option 'csb'; use one of name, .*csp"):
         server.app("chart", HTML, csb={})  # type: ignore[call-arg]
     assert not len(server.catalog.resources)
 
@@ -340,7 +340,7 @@ def draw() -> str:
 def test_what_is_no_uri_of_a_view_is_refused(uri: Any) -> None:
     """APP-S-01: at registration, on both ends of the link."""
     server = Server("x")
-    with pytest.raises(RegistrationError, match="begins with ui://|a URI is ASCII"):
+    with pytest.raises(RegistrationError, match="begins with ui://|the URI must be ASCII"):
         server.app(uri, HTML)
     with pytest.raises(RegistrationError, match="tool draw, ui="):
         server.add_tool(draw, ui=uri)
@@ -350,7 +350,7 @@ def test_what_is_no_uri_of_a_view_is_refused(uri: Any) -> None:
 @pytest.mark.parametrize(
     ("html", "reason"),
     [
-        ("<p>hello", "no complete HTML5 document: no doctype; begin it with <!doctype html>"),
+        ("<p>hello", "not a complete HTML5 document: no doctype; begin it with <!doctype html>"),
         ("", "the HTML is empty"),
         ('<!DOCTYPE html PUBLIC "-//W3C//DTD HTML 4.01//EN"><p>x', "an older doctype"),
         ("<!doctype html>\ud800", "cannot be written as UTF-8"),
@@ -460,8 +460,8 @@ async def test_a_view_may_be_bytes_if_its_function_says_so() -> None:
 @pytest.mark.parametrize(
     ("uri", "mime_type", "reason"),
     [
-        ("ui://x/y", "text/html", "what is under ui:// is text/html;profile=mcp-app"),
-        ("ui://x/y", "application/json", "what is under ui:// is"),
+        ("ui://x/y", "text/html", "a resource under ui:// must be text/html;profile=mcp-app"),
+        ("ui://x/y", "application/json", "a resource under ui:// must be"),
         ("notes://x", MIME_TYPE, "begins with ui://"),
         ("https://x.example", "text/html; Profile=mcp-app", "begins with ui://"),
     ],

@@ -77,8 +77,8 @@ async def test_a_folder_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCa
     ("metadata", "said"),
     [
         ("{", "cannot be used"),
-        ("[]", "is no JSON object"),
-        ('"x"', "is no JSON object"),
+        ("[]", "is not a JSON object"),
+        ('"x"', "is not a JSON object"),
         ("\ud800".encode("utf-8", "surrogatepass"), "cannot be used"),
         ('{"ui": 3}', "_meta.ui must be an object"),
         ('{"title": 3}', "title must be a string"),
@@ -125,7 +125,7 @@ async def test_meta_is_taken_for_ui_or_named(tmp_path: Path, metadata: Any, serv
     server.add_apps(str(tmp_path))
     (entry,) = await listed(server)
     assert entry.get("_meta") == (served and {"ui": served})
-    advice = 'write {"ui": {…}} in its place, with all that belongs to the app'
+    advice = 'write {"ui": {…}} instead, with all metadata of the app'
     said = [str(problem) for problem in server.problems() if "app metadata" in str(problem)]
     assert said == [f"app metadata {tmp_path / 'a.json'}: {name} is not used; {advice}" for name in unused]
 
@@ -170,7 +170,7 @@ async def test_an_app_that_is_there_already_stays(tmp_path: Path, caplog: pytest
     server = Server("x")
     server.app("a", HTML)
     assert server.add_apps(str(tmp_path)) == []
-    assert "there is an app ui://x/a already; this one is left out" in caplog.text
+    assert "the app ui://x/a exists already; this one is left out" in caplog.text
     async with memory_wire(server, "2025-11-25", capabilities=WITH_APPS) as wire:
         (content,) = (await wire.result("resources/read", {"uri": "ui://x/a"}))["contents"]
         assert content["text"] == HTML

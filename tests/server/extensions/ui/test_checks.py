@@ -45,13 +45,13 @@ def test_a_view_that_is_not_there() -> None:
     ((is_error, text),) = said(server)
     assert is_error
     assert text == (
-        "tool draw: its View ui://x/dashbord is not registered: there is no app at all; "
+        "tool draw: its View ui://x/dashbord is not registered: no app is registered; "
         "add it with server.app() or server.add_apps()"
     )
     server.app("dashboard", HTML)
     assert any("did you mean ui://x/dashboard?" in text for _, text in said(server))
     server.add_tool(draw, name="other", ui="ui://elsewhere/z")
-    assert any("there is ui://x/dashboard" in text for _, text in said(server))
+    assert any("the registered apps are ui://x/dashboard" in text for _, text in said(server))
 
 
 def test_a_view_of_a_function_or_a_template_is_there() -> None:
@@ -74,7 +74,7 @@ def test_a_tool_for_apps_without_any_app() -> None:
     server.add_tool(draw, visibility=["app"])
     ((is_error, text),) = said(server)
     assert not is_error
-    assert "only an app may call it, and no tool opens one" in text
+    assert "only an app may call it, but no tool opens an app" in text
     server.add_tool(draw, name="open", ui=server.app("view", HTML))
     assert server.problems() == []
 
@@ -104,10 +104,10 @@ def test_warnings_about_html_and_csp_are_there_too() -> None:
 @pytest.mark.parametrize(
     ("uri", "mime_type", "text"),
     [
-        ("ui://x/y", "text/html", f"is under ui://, so its type has to be {MIME_TYPE}, not text/html"),
-        ("ui://x/y", None, "has to be"),
-        ("ui://x/y", "text/html; profile=mcp-app", "has to be"),
-        ("notes://x", MIME_TYPE, "its URI has to begin with ui://"),
+        ("ui://x/y", "text/html", f"is under ui://, so its type must be {MIME_TYPE}, not text/html"),
+        ("ui://x/y", None, "must be"),
+        ("ui://x/y", "text/html; profile=mcp-app", "must be"),
+        ("notes://x", MIME_TYPE, "its URI must begin with ui://"),
     ],
 )
 def test_what_a_source_adds_to_the_catalog_is_checked_too(uri: str, mime_type: str | None, text: str) -> None:
@@ -132,7 +132,7 @@ def test_meta_that_everybody_would_see() -> None:
     server.catalog.tools.add(FunctionTool(tool, bind(draw)))
     ((is_error, problem),) = said(server)
     assert is_error
-    assert "is sent to clients that have none; use ui= and visibility=" in problem
+    assert "which all clients receive; use ui= and visibility=" in problem
 
 
 def test_a_resource_that_is_no_view_has_no_use_for_ui() -> None:
@@ -220,5 +220,5 @@ def test_what_registration_refuses_is_one_line(check: Callable[[str], subprocess
     done = check("from mcpd import Server\nserver = Server('refused')\nserver.app('x', '<p>hi')\n")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "app ui://refused/x: no complete HTML5 document: no doctype; begin it with <!doctype html>" in line
+    assert "app ui://refused/x: not a complete HTML5 document: no doctype; begin it with <!doctype html>" in line
     assert "line 3" in line

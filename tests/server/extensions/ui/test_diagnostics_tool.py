@@ -42,7 +42,7 @@ async def test_without_apps_it_is_a_text_about_the_server(version: str) -> None:
         assert "_meta" not in tool_of(await wire.result("tools/list"), "apps_diagnostics")
         text = await wire.text("apps_diagnostics", note="hello")
     assert version in text
-    assert "You do not offer MCP Apps" in text
+    assert "Your host does not support MCP Apps" in text
     assert "Note: hello" in text
 
 

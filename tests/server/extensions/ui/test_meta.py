@@ -50,9 +50,9 @@ def test_a_source_that_can_be_mended_is_with_a_word() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"csp": ["https://a.example"]}, "give a dict with lists under connectDomains"),
-        ({"csp": {"connect_domains": []}}, "there is no 'connect_domains'; use connectDomains"),
-        ({"csp": {"connectDomains": "https://a.example"}}, r"give a list of origins, such as \['https://a.example'\]"),
+        ({"csp": ["https://a.example"]}, "use a dict with lists under connectDomains"),
+        ({"csp": {"connect_domains": []}}, "unknown 'connect_domains'; use connectDomains"),
+        ({"csp": {"connectDomains": "https://a.example"}}, r"use a list of origins, such as \['https://a.example'\]"),
         ({"csp": {"connectDomains": [1]}}, "an entry must be a string"),
         ({"csp": {"connectDomains": ["*"]}}, r"'\*' matches every host.*hosts would drop it"),
         ({"csp": {"connectDomains": ["https://a.example; script-src *"]}}, "white space"),
@@ -61,13 +61,13 @@ def test_a_source_that_can_be_mended_is_with_a_word() -> None:
         ({"csp": {"connectDomains": ["https://[::1]:80"]}}, "IPv6"),
         ({"csp": UiCsp(connect_domains=["ftp://a.example"])}, "the scheme must be one of"),
         ({"csp": {"connectDomains": [f"https://h{n}.example" for n in range(65)]}}, "64 entries"),
-        ({"permissions": "camera"}, "give a list of camera, microphone, geolocation, clipboardWrite"),
-        ({"permissions": ["clipboard-write"]}, "there is no 'clipboard-write'; use camera"),
-        ({"permissions": {"camera": True}}, "an object asks for it"),
-        ({"permissions": 3}, "give a list of"),
+        ({"permissions": "camera"}, "use a list of camera, microphone, geolocation, clipboardWrite"),
+        ({"permissions": ["clipboard-write"]}, "unknown 'clipboard-write'; use camera"),
+        ({"permissions": {"camera": True}}, "use an object"),
+        ({"permissions": 3}, "use a list of"),
         ({"domain": ""}, "as the host documents it"),
         ({"domain": 5}, "as the host documents it"),
-        ({"prefers_border": "yes"}, "give True or False"),
+        ({"prefers_border": "yes"}, "use True or False"),
     ],
     ids=str,
 )
@@ -167,7 +167,7 @@ def test_visibility_in_python(given: Any, expected: Any) -> None:
 @pytest.mark.parametrize("given", [[], "app", ["user"], ["model", "host"], [1], 1, {"app": True}, ["App"], [["app"]]])
 def test_visibility_that_means_nothing_is_refused_in_python(given: Any) -> None:
     """APP-S-13."""
-    with pytest.raises(RegistrationError, match=r'tool x, visibility=.*: give a list of "model" and "app"'):
+    with pytest.raises(RegistrationError, match=r'tool x, visibility=.*: use a list of "model" and "app"'):
         visibility_of("tool x", given)
 
 

@@ -191,7 +191,7 @@ def view_only() -> ViewResult:
         (empty, "The tool show is done."),
         (blank, "The tool show is done."),
         (data_only, '{"a":1}'),
-        (failed, "The tool show failed, and said nothing more."),
+        (failed, "The tool show failed without a message."),
         (view_only, '{"a":1}'),
     ],
 )

@@ -74,7 +74,7 @@ async def test_the_nested_key_wins_over_the_flat_one(caplog: pytest.LogCaptureFi
     server = with_view()
     server.add_tool(draw, meta={"ui": {"resourceUri": "ui://tools/view"}, "ui/resourceUri": "ui://tools/other"})
     assert (await meta_of(server))["ui/resourceUri"].startswith("ui://tools/view?v=")
-    assert "_meta.ui.resourceUri wins over ui/resourceUri" in caplog.text
+    assert "_meta.ui.resourceUri differs from ui/resourceUri" in caplog.text
 
 
 @pytest.mark.parametrize(

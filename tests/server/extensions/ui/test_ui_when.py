@@ -242,7 +242,7 @@ def test_what_is_no_condition_is_refused() -> None:
         RegistrationError, match=r"ui_when function takes nothing or a Context, but this one takes back"
     ):
         server.add_tool(plain, ui="chart", ui_when=wants)
-    with pytest.raises(RegistrationError, match=r"ui_when= says when the tool has its View; it needs ui="):
+    with pytest.raises(RegistrationError, match=r"ui_when= requires ui="):
         server.add_tool(plain, ui_when=lambda: True)
     with pytest.raises(RegistrationError, match="not a function"):
         server.add_tool(plain, ui="chart", ui_when=True)  # type: ignore[arg-type]

@@ -52,5 +52,5 @@ def test_a_version_is_the_last_member_of_the_query(uri: str, plain: str | None) 
 
 
 def test_what_is_wrong_is_named() -> None:
-    with pytest.raises(RegistrationError, match=r"tool x, ui='/x': give a URI that begins with ui://, or a plain name"):
+    with pytest.raises(RegistrationError, match=r"tool x, ui='/x': use a URI that begins with ui://, or a plain name"):
         checked_uri("tool x, ui", "/x", "ns")

@@ -73,7 +73,7 @@ def test_what_fits_is_no_problem(returns: Any, view: Any) -> None:
         (float, "image", "cannot show number"),
         (list[dict[str, str]], "chart", "no numbers"),
         (list[Sale], View("chart", x="month", y=["amont"]), "names the column 'amont'; results have month, amount"),
-        (list[Sale], View("chart", y=["note"]), "'note', which is no number"),
+        (list[Sale], View("chart", y=["note"]), "'note', which is not a number"),
         (list[Sale], View("table", columns=["month", "total"]), "the column 'total'"),
     ],
 )
