@@ -14,7 +14,7 @@ from mcpd.cli.options import parameter
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.serve_options import Option
-from mcpd.server.observe.control import NoStatus, status_at, stop, running_servers
+from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
 from mcpd.server.observe.report import Status
 
 __all__ = ["status_command", "stop_command"]

@@ -420,8 +420,6 @@ async def test_status_of_an_address(capfd: pytest.CaptureFixture[str], tmp_path:
 
 def test_the_lines_of_status() -> None:
     from mcpd.cli.commands.status import _lines_of as lines_of
-    from mcpd.server.observe.report import RunningCall, LoggedError, Status
-    from mcpd.cli.status import lines_of
     from mcpd.server.observe.report import LoggedError, RunningCall, Status
 
     state = Status(
