@@ -102,6 +102,7 @@ def authenticator(
     async def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         found: Any = await verifier.verify_token(token) if scheme.lower() == "bearer" and token else None
+        # A verifier may return tokens that have expired.
         if found is None or (found.expires_at and found.expires_at < time()):
             text = "Authentication required"
             challenge = f'Bearer error="invalid_token", error_description="{text}"{metadata}'

@@ -195,6 +195,15 @@ class File(_Media):
         return EmbeddedResource(resource=resource, annotations=annotations or self.annotations)
 
 
+def as_block(value: Any) -> Any:
+    """Return an image, a sound or a file as a content block, and other values unchanged."""
+    if isinstance(value, Image):
+        return value.to_image_content()
+    if isinstance(value, Audio):
+        return value.to_audio_content()
+    return value.to_resource_content() if isinstance(value, File) else value
+
+
 # -- resources -------------------------------------------------------------------------------
 
 # Each library's `Resource` is combined with these, in `sdk.resources` and `fastmcp.resources`.

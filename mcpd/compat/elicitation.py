@@ -174,6 +174,7 @@ def _schema(hint: Any) -> dict[str, Any]:
     from mcpd.compat.fastmcp.results import dereferenced, pruned
 
     schema = TypeAdapter(hint).json_schema()
+    # `pruned` removes all titles, but users see the titles in a form as labels.
     titles = {name: member.get("title") for name, member in schema.get("properties", {}).items()}
     title = schema.get("title")
     schema = dereferenced(pruned(schema))

@@ -135,6 +135,7 @@ class HighLevelServer:
             allowed_origins=[origin.removesuffix(":*") for origin in security.allowed_origins],
             settings=settings,
         )
+        # mcpd checks hosts and origins by default. These settings may switch that off.
         app.guard.checks_source = is_guarded
         return app
 

@@ -402,6 +402,7 @@ class ResponseCachingMiddleware(Middleware):
         settings = self._settings.get(_SETTINGS.get(method, ""), {}) if method in _SETTINGS else None
         if settings is None or settings.get("enabled") is False or not _applies(settings, context.message):
             return await call_next(context)
+        # A result may depend on the caller, so it is cached for the same caller only.
         user = caller_token()
         asked = pydantic_core.to_json(context.message, fallback=str)
         key = method, asked, None if user is None else (user.client_id, user.subject, tuple(user.scopes))

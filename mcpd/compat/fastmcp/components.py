@@ -1,4 +1,4 @@
-"""What tools, resources, templates and prompts share: versions, visibility, mounts, and marked functions.
+"""The shared parts of tools, resources, templates and prompts: versions, visibility, mounts, and marked functions.
 
 Beside them are lifespans, which servers combine and mount in the same way.
 """

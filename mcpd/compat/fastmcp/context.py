@@ -257,6 +257,7 @@ class Context(SharedContext):
         else:
             visibility.add(enables, **{key: value for key, value in filters.items() if key != "match_all"})
 
+        # Only this session's lists change, but the notifications go to all clients.
         for kind in sorted({"tool", "resource", "prompt"} & set(filters.get("components") or _LISTS)):
             await getattr(self.session, f"send_{kind}_list_changed")()
 

@@ -39,6 +39,7 @@ class Function:
         self.name = _function_name(fn)
         self.component_name = name or self.name
         self._original = fn
+        # A callable object is called by its method, whose signature has the parameters.
         if isinstance(fn, staticmethod):
             fn = fn.__func__
         elif not inspect.isroutine(fn) and not isinstance(fn, functools.partial):

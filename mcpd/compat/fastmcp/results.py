@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcpd.compat.contents import Audio, File, Image
+from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
@@ -79,6 +79,7 @@ def tool_result(value: Any, schema: dict[str, Any] | None, annotation: Any) -> T
         found = ToolResult(value.content, value.structuredContent, value.meta, value.isError)
         return found.model_copy(update={"content": value.content})
 
+    # Content becomes structured content only if the author gave an output schema.
     content = _blocks(value)
     has_content = isinstance(value, _CONTENT) or (
         isinstance(value, (list, tuple)) and any(isinstance(item, _CONTENT) for item in value)
@@ -112,14 +113,9 @@ def _blocks(value: Any) -> list[Any]:
 
 
 def _block(item: Any) -> Any:
+    item = as_block(item)
     if isinstance(item, _BLOCKS):
         return item
-    if isinstance(item, Image):
-        return item.to_image_content()
-    if isinstance(item, Audio):
-        return item.to_audio_content()
-    if isinstance(item, File):
-        return item.to_resource_content()
     if isinstance(item, bytes):
         try:
             return TextContent(text=item.decode())

@@ -43,12 +43,12 @@ from mcpd.compat.fastmcp.prompts import Prompt, PromptResult
 from mcpd.compat.fastmcp.resources import Resource, ResourceResult, ResourceTemplate
 from mcpd.compat.fastmcp.results import ToolResult
 from mcpd.compat.fastmcp.tools import Tool
-from mcpd.compat.lowlevel.server import LifespanResultT, Server
+from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse, warn_of_unused
 from mcpd.compat.serving import HighLevelServer
 from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon, TextContent
+from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from mcpd.server.functions.threads import run_in_thread
@@ -403,6 +403,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     # -- single components -------------------------------------------------------------------
 
     def _own(self, kind: _Kind, identity: str, version: Any = None) -> Any:
+        # A component is not called while it is disabled, even if a client knows its name.
         enabled = [one for one in self._enabled(self._stores[kind].all()) if one.identity == identity]
         if version is not None:
             return next((one for one in enabled if one.version == str(getattr(version, "eq", version))), None)
@@ -472,6 +473,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
                 variables = template.matches(wanted)
                 if variables is not None:
                     return await self._guarded(partial(template.result, wanted, variables), ResourceError, action)
+            # A resource of any mounted server comes before the templates of all mounted servers.
             for kind in (_RESOURCES, _TEMPLATES):
                 server, own_uri, _ = await self._mounted(kind, wanted)
                 if server is not None:
@@ -564,9 +566,9 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
                 return await self._call_tool_mcp(name, arguments)
             return (await self.call_tool(name, arguments, version=version)).to_mcp_result()
         except (NotFoundError, DisabledError):
-            return _failed(f"Unknown tool: {name!r}")
+            return failed_result(f"Unknown tool: {name!r}")
         except FastMCPError as error:
-            return _failed(str(error))
+            return failed_result(str(error))
 
     async def _handle_read_resource(self, request: Any) -> features.ReadResourceResult:
         uri = str(request.params.uri)
@@ -643,10 +645,6 @@ def _requested_version(request: Any) -> str | None:
     """Return the version of a component that the client asks for in `_meta.fastmcp.version`."""
     wanted = getattr(request.params.meta, "fastmcp", None) if request.params.meta is not None else None
     return str(wanted["version"]) if isinstance(wanted, dict) and wanted.get("version") else None
-
-
-def _failed(text: str) -> features.CallToolResult:
-    return features.CallToolResult(content=[TextContent(text=text)], isError=True)
 
 
 def _error_response(error: FastMCPError) -> McpError:

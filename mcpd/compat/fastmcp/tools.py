@@ -176,6 +176,7 @@ def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:
         text = 'function %s: the line %r of its docstring reaches no client, since it is not "name: text"'
         log.warning(text, printable(function.name), printable(line))
 
+    # Titles that pydantic derives from names are removed, and titles that the author wrote are restored.
     raw = function.adapter.json_schema()
     titles = {
         name: member.get("title") for name, member in raw.get("properties", {}).items() if isinstance(member, dict)

@@ -150,6 +150,8 @@ class _Bridge:
         handler = self._app.request_handlers.get(_REQUESTS[method])
         if handler is None and method == "completion/complete":
             raise MethodNotFound(f"Method not found: {method}")  # mcpd's own handler knows none of the prompts
+
+        # mcpd keeps subscriptions and log levels itself, so its own handler runs even if the author has one.
         if method == "resources/subscribe":
             watched = await self._subscribe(native, exchange, params)
             if handler is None:
@@ -199,6 +201,7 @@ class _Bridge:
 
     def _context(self, exchange: Exchange, request: BaseRequest) -> RequestContext[Any, Any, Any]:
         params = request.params
+        # Servers keep session objects beyond a request, so there is one for each session.
         session = self._sessions.get(exchange.call.session)
         if session is None:
             session = self._sessions[exchange.call.session] = ServerSession(exchange, self._server)

@@ -200,12 +200,12 @@ class Server(Generic[LifespanResultT, RequestT]):
                 if validate_input and tool is not None:
                     problem = schema_problem(arguments, tool.inputSchema)
                     if problem is not None:
-                        return _failed(f"Input validation error: {problem}")
+                        return failed_result(f"Input validation error: {problem}")
                 return _tool_result(await function(name, arguments), tool)
             except UrlElicitationRequiredError:
                 raise
             except Exception as error:
-                return _failed(str(error))
+                return failed_result(str(error))
 
         return self._handles(features.CallToolRequest, answer)
 
@@ -424,17 +424,18 @@ def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallTool
     elif isinstance(returned, Iterable):
         blocks, structured = returned, None
     else:
-        return _failed(f"Unexpected return type from tool: {type(returned).__name__}")
+        return failed_result(f"Unexpected return type from tool: {type(returned).__name__}")
     if tool is not None and tool.outputSchema is not None:
         if structured is None:
-            return _failed("Output validation error: outputSchema defined but no structured output returned")
+            return failed_result("Output validation error: outputSchema defined but no structured output returned")
         problem = schema_problem(structured, tool.outputSchema)
         if problem is not None:
-            return _failed(f"Output validation error: {problem}")
+            return failed_result(f"Output validation error: {problem}")
     return features.CallToolResult(content=list(blocks), structuredContent=structured, isError=False)
 
 
-def _failed(text: str) -> features.CallToolResult:
+def failed_result(text: str) -> features.CallToolResult:
+    """Return the result of a tool that failed with this message for the model."""
     return features.CallToolResult(content=[TextContent(text=text)], isError=True)
 
 

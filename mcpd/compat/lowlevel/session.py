@@ -185,6 +185,7 @@ class ServerSession:
             key = exchange.asking.next_key()
             return (await exchange.asking.ask({key: question}, seconds))[key]
         except ToolError as error:
+            # mcpd turns an error response into a ToolError. These libraries raise the response itself.
             cause = error.__cause__
             if isinstance(cause, RemoteError):
                 raise McpError(cause.code, cause.message, cause.data) from error

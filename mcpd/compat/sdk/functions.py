@@ -149,6 +149,7 @@ class FuncMetadata2(FuncMetadata):
     @cached_property
     def _plan(self) -> OutputPlan:
         plan = super()._plan
+        # Version 1 writes null for such members, which its own schema does not allow.
         if plan.schema is not None and is_typeddict(self.returns):
             members = plan.schema.get("properties", {})
             for name in members.keys() - set(plan.schema.get("required", ())):

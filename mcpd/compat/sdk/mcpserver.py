@@ -18,7 +18,7 @@ from mcpd.compat.errors import (
 )
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.lowlevel.handlers import current_inputs, is_input_required, running
-from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, resource_contents
+from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.missing import refuse, warn_of_unused
 from mcpd.compat.sdk.functions import context_parameter
 from mcpd.compat.sdk.prompts import Prompt2, PromptManager
@@ -26,7 +26,7 @@ from mcpd.compat.sdk.resources import DEFAULT_RESOURCE_SECURITY, FunctionResourc
 from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called
 from mcpd.compat.sdk.tools import Tool, ToolManager2
 from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, Icon, TextContent
+from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.uri_template import UriTemplate
@@ -193,7 +193,7 @@ class MCPServer(FastMCP[LifespanResultT]):
         except Exception as error:
             is_expected = isinstance(error, ToolError) and not isinstance(error, UnexpectedToolError)
             _log_failure("tool", params.name, error, is_expected)
-            return features.CallToolResult(content=[TextContent(text=str(error))], isError=True)
+            return failed_result(str(error))
 
     # -- resources ---------------------------------------------------------------------------
 

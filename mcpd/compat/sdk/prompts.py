@@ -9,7 +9,7 @@ from typing import Any, Self
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
 
-from mcpd.compat.contents import Audio, Image
+from mcpd.compat.contents import Audio, Image, as_block
 from mcpd.compat.errors import McpError
 from mcpd.compat.lowlevel.handlers import is_input_required
 from mcpd.compat.sdk.functions import Component, func_metadata
@@ -28,7 +28,9 @@ class Message(BaseModel):
     content: ContentBlock
 
     def __init__(self, content: Any, **members: Any) -> None:
-        super().__init__(content=_block(content), **members)
+        super().__init__(
+            content=TextContent(text=content) if isinstance(content, str) else as_block(content), **members
+        )
 
 
 class UserMessage(Message):
@@ -47,14 +49,6 @@ class AssistantMessage(Message):
 
     def __init__(self, content: Any, **members: Any) -> None:
         super().__init__(content=content, **members)
-
-
-def _block(content: Any) -> Any:
-    if isinstance(content, str):
-        return TextContent(text=content)
-    if isinstance(content, Image):
-        return content.to_image_content()
-    return content.to_audio_content() if isinstance(content, Audio) else content
 
 
 class PromptArgument(BaseModel):

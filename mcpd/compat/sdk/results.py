@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, RootModel, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcpd.compat.contents import Audio, Image
+from mcpd.compat.contents import as_block
 from mcpd.compat.errors import InvalidSignature
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
@@ -40,12 +40,9 @@ def content_blocks(result: Any) -> list[Any]:
     """Return a result as content blocks: each item of a list, a string as it is, other values as indented JSON."""
     if result is None:
         return []
+    result = as_block(result)
     if isinstance(result, ContentBlock):
         return [result]
-    if isinstance(result, Image):
-        return [result.to_image_content()]
-    if isinstance(result, Audio):
-        return [result.to_audio_content()]
     if isinstance(result, (list, tuple)):
         return [block for item in result for block in content_blocks(item)]
     if not isinstance(result, str):
@@ -67,6 +64,8 @@ def output_plan(annotation: Any, name: str, is_wanted: bool | None) -> OutputPla
             f"Function {name}: CallToolResult cannot be used in Union or Optional types. "
             "To return empty results, use: CallToolResult(content=[])"
         )
+
+    # `Annotated[CallToolResult, Model]`: the tool returns a complete result, whose structured content is a Model.
     if isinstance(hint, type) and issubclass(hint, CallToolResult):
         if not marks:
             return OutputPlan()
