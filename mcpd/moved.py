@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MOVED = {
+    "mcpd.approval": "mcpd.testing.approval",
     "mcpd.context": "mcpd.server.context",
     "mcpd.extensions": "mcpd.server.extensions",
     "mcpd.host": "mcpd.apps.host",
@@ -22,6 +23,7 @@ MOVED = {
     "mcpd.jsonrpc": "mcpd.protocol.jsonrpc",
     "mcpd.listener": "mcpd.protocol.channel",
     "mcpd.preview": "mcpd.apps.preview",
+    "mcpd.pytest_plugin": "mcpd.testing.pytest_plugin",
     "mcpd.registry": "mcpd.server.registry",
     "mcpd.registry.signature": "mcpd.server.functions.signature",
     "mcpd.sources.starter": "mcpd.sources.demo",

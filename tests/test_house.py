@@ -285,7 +285,7 @@ def test_a_wheel_has_the_package_its_assets_and_its_license(wheel: zipfile.ZipFi
     assert "License-Expression: Apache-2.0\n" in metadata
     points = wheel.read(f"{info}/entry_points.txt").decode()
     assert "mcpd = mcpd.cli:main" in points
-    assert "[pytest11]\nmcpd = mcpd.pytest_plugin" in points
+    assert "[pytest11]\nmcpd = mcpd.testing.pytest_plugin" in points
     assert wheel.read(f"{info}/licenses/LICENSE") == (REPOSITORY / "LICENSE").read_bytes()
 
 

@@ -41,7 +41,7 @@ EXTRAS: dict[str, set[str]] = {
     "publicsuffixlist": {"server"},
     "pypdf": {"sources"},
     "rapidfuzz": {"sources"},
-    "pytest": {"pytest_plugin", "testing"},
+    "pytest": {"testing"},
     "redis": {"server"},
     "ruamel": {"install"},
     "selectolax": {"sources", "apps"},

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mcpd.sources.tables import AuthTable
     from mcpd.transports.authentication import Protection
 
-__all__ = ["protection_of", "settings_of_table"]
-
 _FLAGS = {"issuer": "issuer", "audience": "audience", "scope": "scopes", "tokens_file": "tokens_file"}
 """Members of `Options`, and the members of `AuthSettings` that they replace."""
 

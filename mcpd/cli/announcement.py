@@ -20,8 +20,6 @@ from mcpd.serve_options import Options
 from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import parse
 
-__all__ = ["addresses", "pointers", "stdio_entry"]
-
 _WILDCARDS = ("0.0.0.0", "::")
 # Addresses for documentation (RFC 5737, RFC 3849). Nothing is sent to them; they only select the own address.
 _REMOTE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))

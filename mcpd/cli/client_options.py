@@ -16,19 +16,6 @@ from mcpd.errors import McpdError
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.serve_defaults import DEMO
 
-__all__ = [
-    "TARGET_HELP",
-    "ClientCommand",
-    "client_command",
-    "complete_kinds",
-    "complete_names",
-    "connection_options",
-    "demo_option",
-    "json_option",
-    "or_demo",
-    "server_options",
-]
-
 TARGET_HELP = """\b
 TARGET is the MCP server:
   server.py                   a Python file, which mcpd starts; server.py:object names one of several servers

@@ -17,8 +17,6 @@ from mcpd import __version__
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.protocol.printable import printable
 
-__all__ = ["cli", "run"]
-
 _SECTIONS = {
     "Write a server": {
         "init": ("init", "Write a small server folder to start from."),

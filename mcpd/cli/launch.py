@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
 
-__all__ = ["launch", "read_token"]
-
 _WORKER = "_MCPD_WORKER"
 """The same variable as in `workers.handover`, which few starts load."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mcpd.compat.program import ServeRequest
 
-__all__ = ["LIBRARIES", "ImportWatch", "LoadedBy", "Loading", "guarded", "is_server"]
-
 T = TypeVar("T")
 
 LIBRARIES = ("mcp", "mcp_types", "fastmcp")

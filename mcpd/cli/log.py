@@ -15,8 +15,6 @@ from typing import Any
 
 from mcpd.protocol.wire import trace_context
 
-__all__ = ["MOST_ALIKE", "MOST_TRACEBACK_CHARACTERS", "WINDOW", "LogHandler", "lines_as_json"]
-
 MOST_ALIKE = 10
 """How many similar records are written within `WINDOW`."""
 

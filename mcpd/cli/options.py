@@ -15,8 +15,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Option, command_options, parse_size
 from mcpd.server.extensions.serving import ServeOption, serve_options
 
-__all__ = ["Size", "extension_parameters", "parameter", "read_own_options", "split_extensions", "target_argument"]
-
 if TYPE_CHECKING:
     _IntType = click.ParamType[int]
 else:

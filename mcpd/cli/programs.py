@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from mcpd.compat.program import ServeRequest
     from mcpd.server import Server
 
-__all__ = ["ServerCatcher", "find_command", "is_program", "list_offers", "program_of", "run", "run_command"]
-
 
 class ServerCatcher:
     """Keeps the server whose `run()` a program calls instead of serving it, and ends the program there."""

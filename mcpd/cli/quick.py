@@ -14,8 +14,6 @@ from mcpd.serve_options import Option, Options, command_option
 if TYPE_CHECKING:
     from mcpd.server.extensions.serving import ServeOption
 
-__all__ = ["read"]
-
 # These variables are read later, not as options.
 _NOT_OPTIONS = ("MCPD_TOKEN", "MCPD_STATE_KEY")
 

@@ -24,8 +24,6 @@ from mcpd.server import Server
 if TYPE_CHECKING:
     from mcpd.serve_options import Options
 
-__all__ = ["ReloadedTarget"]
-
 log = logging.getLogger("mcpd")
 
 IMPORT_SECONDS = 10.0

@@ -24,8 +24,6 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
-__all__ = ["ENTERED", "enter"]
-
 ENTERED = "_MCPD_SCRIPT"
 """The environment variable of a process that runs in the environment of its scripts; lists the files left out."""
 

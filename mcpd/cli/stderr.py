@@ -25,8 +25,6 @@ from typing import Any
 
 from mcpd.cli.log import LogHandler, lines_as_json
 
-__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "DescriptorWriter", "configure", "text_stream"]
-
 MOST_WAITING_BYTES = 1024 * 1024
 """How much output may wait for the reader of stderr; more is dropped."""
 

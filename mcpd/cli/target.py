@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
 
-__all__ = ["Found", "Watcher", "find", "load", "prepare_scripts", "split"]
-
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 """Makes the object that watches a target's files, from the options and the start of loading in nanoseconds."""
 

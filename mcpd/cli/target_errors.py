@@ -20,8 +20,6 @@ from mcpd.errors import McpdError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
 
-__all__ = ["explain", "is_missing_module", "is_own", "no_server_in", "not_a_python_file", "unknown_target"]
-
 # The libraries that `mcpd.compat` replaces, as people call them.
 _LIBRARIES = {"fastmcp": "FastMCP", "mcp": "the official SDK", "mcp_types": "the official SDK"}
 

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 
-__all__ = ["become_worker", "check", "end_quiet_loading", "run_parent", "serve_below_init"]
-
 
 def check(options: Options, from_file: frozenset[str]) -> None:
     """Check the options for several processes. Raises ConfigurationError.

@@ -1,26 +1,26 @@
-"""For tests of servers: clients in this process, as anybody, in any version, over any transport, that keep what passed.
+"""Tests of servers: clients in the same process, as any user, in any protocol version, over any transport.
 
-    client       `TestClient`, whose methods are awaited
-    blocking     `SyncTestClient`, for plain functions: the same on a thread of its own
-    maker        what pytest's fixture `mcpd_client` is: makes either, by `async with` or `with`
-    every_version  the mark `@mcpd_every_version`
-    caller       who a client is, and what may carry its messages
-    joining      a server in this process joined to a client, by memory, pipes or a WebSocket
-    asgi         the same over HTTP, without a socket
-    recording    what passed
-
-Nothing here is loaded by a server, nor by pytest before a test asks for it: the plugin is `mcpd/pytest_plugin.py`.
-`docs/testing.md` shows how to use it.
+`client` has `TestClient`, its blocking twin and the mark `@mcpd_every_version`. `joining` and `asgi` connect a client
+to a server by each transport. `approval` compares a server with an approval file. `pytest_plugin` is the plugin, which
+pytest loads in every run: it must not import anything else of mcpd before a test needs it. docs/testing.md shows how to
+write tests. Servers load nothing from here.
 """
 
 from __future__ import annotations
 
-from mcpd.testing.blocking import SyncTestClient
-from mcpd.testing.caller import TRANSPORTS
-from mcpd.testing.client import VERSIONS, TestClient
-from mcpd.testing.every_version import mcpd_every_version
-from mcpd.testing.maker import ClientMaker, UnopenedClient
-from mcpd.testing.recording import WireMessage
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcpd.testing.client import (
+        VERSIONS as VERSIONS,
+        ClientMaker as ClientMaker,
+        SyncTestClient as SyncTestClient,
+        TestClient as TestClient,
+        UnopenedClient as UnopenedClient,
+        WireMessage as WireMessage,
+        mcpd_every_version as mcpd_every_version,
+    )
+    from mcpd.testing.joining import TRANSPORTS as TRANSPORTS
 
 __all__ = [
     "TRANSPORTS",
@@ -32,3 +32,13 @@ __all__ = [
     "WireMessage",
     "mcpd_every_version",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from mcpd.testing import client
+
+        value = globals()[name] = getattr(client, name)
+        return value

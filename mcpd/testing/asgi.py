@@ -1,14 +1,15 @@
-"""A server in this process over Streamable HTTP, without a socket: each message is a request to the ASGI application.
+"""Connects a client to a server in the same process over Streamable HTTP, without a socket.
 
-What a client has to say in headers is said: the session and version of older versions, `Mcp-Method`, `Mcp-Name` and
-mirrored arguments of 2026-07-28. Spec: 2025-11-25 and 2026-07-28 basic/transports, streamable HTTP.
+Each message is a request to the ASGI application, with the headers that a client must send: session and version for
+older protocol versions; `Mcp-Method`, `Mcp-Name` and mirrored arguments for 2026-07-28.
+Spec: 2025-11-25 and 2026-07-28 basic/transports, streamable HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
+from typing import Any, TypeAlias
 
 from msgspec.json import decode, encode
 
@@ -16,16 +17,16 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.principal import Origin
+from mcpd.protocol.types.base import META
+from mcpd.protocol.wire.headers import encode_value
 from mcpd.server import Server
-from mcpd.testing.asgi_eras import Legacy, Modern, as_dict
-from mcpd.testing.asgi_exchange import Exchange
-from mcpd.testing.caller import Caller, access_of
+from mcpd.testing.joining import Caller, access_of
 
-_BOTH = b"application/json, text/event-stream"
+_ACCEPT = b"application/json, text/event-stream"
 
 
 class AsgiChannel:
-    """The client's end: each message is a POST, and a session of an older version has a GET stream."""
+    """The client's channel: each message is a POST request; sessions of older versions have a GET stream too."""
 
     is_congested = False
     is_multiplexed = True
@@ -34,13 +35,13 @@ class AsgiChannel:
         self._server = server
         self._app = server.http_app(access_of(server, caller))
         self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in caller.headers]
-        self._era: Modern | Legacy = Modern(server)
-        """Chosen once, by the answer to `initialize`: a client of 2026-07-28 never sends that."""
+        self._era: _ModernHeaders | _LegacyHeaders = _ModernHeaders(server)
+        """Replaced by the response to `initialize`, which a client of 2026-07-28 does not send."""
         self._receiver: Receiver | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._writing: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
-        self._posts: dict[tuple[type, Id], Exchange] = {}
+        self._posts: dict[tuple[type, Id], _Exchange] = {}
         self._is_closed = False
 
     async def open(self) -> None:
@@ -55,7 +56,7 @@ class AsgiChannel:
                 raise
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._receiver = receiver
         self._writing = asyncio.create_task(self._write())
 
@@ -71,10 +72,10 @@ class AsgiChannel:
         return Origin("http")
 
     async def drain(self) -> None:
-        """What is queued is sent as fast as the server takes it."""
+        """Return at once: messages are sent as fast as the server reads them."""
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued, end the session, give up what still waits, and end the application."""
+        """Send queued messages, end the session, abandon waiting requests, and close the application."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -85,7 +86,7 @@ class AsgiChannel:
             if self._era.session:
                 await self._begin("DELETE", b"", []).over.wait()
             for exchange in list(self._posts.values()):
-                exchange.leave()
+                exchange.close()
             await self._app.aclose(0)
             if self._running:
                 _, left = await asyncio.wait(self._running, timeout=1)
@@ -98,7 +99,7 @@ class AsgiChannel:
     # -- sending -----------------------------------------------------------------------------
 
     async def _write(self) -> None:
-        """One message after the other, each when the application has all of the one before."""
+        """Send the messages in order, each after the application has read the previous one."""
         while True:
             frame = await self._outbox.get()
             try:
@@ -109,43 +110,43 @@ class AsgiChannel:
     async def _post(self, frame: bytes) -> None:
         message = _as_object(frame)
         method, id = message.get("method"), message.get("id")
-        given_up = self._era.given_up(message)
-        if given_up is not None:
-            exchange = self._posts.pop((type(given_up), given_up), None)
+        cancelled_id = self._era.cancelled_id(message)
+        if cancelled_id is not None:
+            exchange = self._posts.pop((type(cancelled_id), cancelled_id), None)
             if exchange is not None:
-                exchange.leave()
+                exchange.close()
             return
 
-        head = [(b"content-type", b"application/json"), (b"accept", _BOTH), *self._era.headers(message)]
+        head = [(b"content-type", b"application/json"), (b"accept", _ACCEPT), *self._era.headers(message)]
         exchange = self._begin("POST", frame, head)
         if method is None or id is None:
             await exchange.over.wait()
         elif method == "initialize":
             await exchange.over.wait()
-            self._choose(exchange)
+            self._use_session_of(exchange)
         else:
             self._posts[type(id), id] = exchange
             self._do(self._wait_for_answer(exchange, id))
-            await exchange.taken.wait()
+            await exchange.received.wait()
 
         if method == "notifications/initialized" and self._era.session:
             listening = self._begin("GET", b"", [(b"accept", b"text/event-stream"), *self._era.session])
             await listening.begun.wait()
         if exchange.over.is_set() and exchange.status >= 400 and not exchange.has_answered:
-            self._refuse(id, exchange)
+            self._report_refusal(id, exchange)
 
-    async def _wait_for_answer(self, exchange: Exchange, id: Id) -> None:
-        """The server may let go of a stream before it has answered: the client comes back for the rest."""
+    async def _wait_for_answer(self, exchange: _Exchange, id: Id) -> None:
+        """Wait for the response; if the server closes the stream before it, resume the stream."""
         await exchange.over.wait()
-        while _is_unfinished(exchange, id) and not exchange.has_left and not self._is_closed:
+        while _is_unfinished(exchange, id) and not exchange.is_closed and not self._is_closed:
             last = [(b"last-event-id", exchange.last_event_id), (b"accept", b"text/event-stream"), *self._era.session]
             exchange = self._posts[type(id), id] = self._begin("GET", b"", last)
             await exchange.over.wait()
         self._posts.pop((type(id), id), None)
         if exchange.status >= 400 and not exchange.has_answered:
-            self._refuse(id, exchange)
+            self._report_refusal(id, exchange)
 
-    def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Exchange:
+    def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Exchange:
         assert self._receiver is not None
         if http_method == "DELETE":
             headers = [*headers, *self._era.session]
@@ -166,7 +167,7 @@ class AsgiChannel:
             "client": ("127.0.0.1", 1),
             "server": ("localhost", 80),
         }
-        exchange = Exchange(body, self._receiver.receive)
+        exchange = _Exchange(body, self._receiver.receive)
         self._do(exchange.run(self._app, scope))
         return exchange
 
@@ -175,29 +176,211 @@ class AsgiChannel:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _choose(self, exchange: Exchange) -> None:
-        """An answer to `initialize` says what all that follows is sent with."""
+    def _use_session_of(self, exchange: _Exchange) -> None:
+        """Use the session and version of the response to `initialize` for all further messages."""
         result = _as_object(exchange.last_message).get("result")
         if isinstance(result, dict):
-            self._era = Legacy(exchange.headers.get(b"mcp-session-id"), result.get("protocolVersion"))
+            self._era = _LegacyHeaders(exchange.headers.get(b"mcp-session-id"), result.get("protocolVersion"))
 
-    def _refuse(self, id: Any, exchange: Exchange) -> None:
-        """An answer that is no JSON-RPC: who waits hears of its status, and in what words it was refused."""
+    def _report_refusal(self, id: Any, exchange: _Exchange) -> None:
+        """Answer a request whose HTTP response is not JSON-RPC with an error that has its status and first line."""
         if id is not None and self._receiver is not None:
             said = exchange.body.decode(errors="replace").strip().partition("\n")[0]
             error = {"code": -32000, "message": f"HTTP {exchange.status}: {said}"}
             self._receiver.receive(encode({"jsonrpc": "2.0", "id": id, "error": error}))
 
 
-def _is_unfinished(exchange: Exchange, id: Id) -> bool:
-    """Whether an event stream that can be resumed has ended without the answer to this request."""
+def _is_unfinished(exchange: _Exchange, id: Id) -> bool:
+    """Whether a resumable event stream has ended without the response to this request."""
     message = _as_object(exchange.last_message)
     return bool(exchange.last_event_id) and ("method" in message or message.get("id") != id)
 
 
 def _as_object(frame: bytes) -> dict[str, Any]:
-    """A message; nothing for what is none, which is sent as it is."""
+    """A decoded message; {} if it is invalid, which tests may send on purpose."""
     try:
-        return as_dict(decode(frame))
+        return _as_dict(decode(frame))
     except MALFORMED:
         return {}
+
+
+# ---------------------------------------------------------------------------- headers by version
+
+_Headers = Sequence[tuple[bytes, bytes]]
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class _ModernHeaders:
+    """From 2026-07-28: headers repeat the version, method and name of each message. There is no session."""
+
+    session: _Headers = ()
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def headers(self, message: dict[str, Any]) -> _Headers:
+        """The headers of a message."""
+        params = _as_dict(message.get("params"))
+        version = _as_dict(params.get("_meta")).get(f"{META}protocolVersion")
+        if not isinstance(version, str):
+            return ()
+
+        method = str(message.get("method", ""))
+        headers = [(b"mcp-protocol-version", version.encode()), (b"mcp-method", method.encode())]
+        name = params.get(self._named(method))
+        if isinstance(name, str):
+            headers.append((b"mcp-name", encode_value(name)))
+            if method == "tools/call":
+                headers += self._mirrored(name, params.get("arguments"))
+        return headers
+
+    def cancelled_id(self, message: dict[str, Any]) -> Any:
+        """The id of the request that a message cancels, whose response is closed instead; None for other messages.
+
+        Spec: 2026-07-28 basic/patterns/cancellation.
+        """
+        if message.get("method") != "notifications/cancelled":
+            return None
+        return _as_dict(message.get("params")).get("requestId")
+
+    def _named(self, method: str) -> str:
+        """The member of the params that `Mcp-Name` repeats; "" if there is none."""
+        for extension in self._server.extensions.values():
+            if method in extension.requests:
+                return extension.requests[method].named or ""
+        return _NAMED.get(method, "")
+
+    def _mirrored(self, tool: str, arguments: Any) -> Iterable[tuple[bytes, bytes]]:
+        entry = self._server.catalog.tools.find(tool)
+        for mirror in () if entry is None else entry.mirrors:
+            value = arguments
+            for key in mirror.path:
+                value = _as_dict(value).get(key)
+            if value is not None:
+                yield mirror.key, encode_value(value if isinstance(value, str) else encode(value).decode())
+
+
+class _LegacyHeaders:
+    """Up to 2025-11-25: headers repeat the session and version of the response to `initialize`."""
+
+    def __init__(self, session_id: bytes | None, version: Any) -> None:
+        headers = []
+        if session_id is not None:
+            headers.append((b"mcp-session-id", session_id))
+        if isinstance(version, str):
+            headers.append((b"mcp-protocol-version", version.encode()))
+        self.session: _Headers = headers
+
+    def headers(self, message: dict[str, Any]) -> _Headers:
+        """The headers of a message."""
+        return self.session
+
+    def cancelled_id(self, message: dict[str, Any]) -> None:
+        """None: cancellations are sent as messages, and the response is still awaited."""
+
+
+def _as_dict(value: Any) -> dict[str, Any]:
+    """An object; {} for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+# ---------------------------------------------------------------------------------- one request
+
+_Message: TypeAlias = MutableMapping[str, Any]
+_App: TypeAlias = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
+
+
+class _Exchange:
+    """A request and its response, which is JSON, events or plain text; JSON-RPC messages go to `deliver`."""
+
+    def __init__(self, body: bytes, deliver: Callable[[bytes], None]) -> None:
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.body = b""
+        """The body of a response that is not an event stream."""
+        self.last_message = b""
+        """The last JSON-RPC message."""
+        self.last_event_id = b""
+        """The id at which the stream can be resumed; empty if it cannot."""
+
+        self.received = asyncio.Event()
+        """Set once the application has read the request and handled it as far as it does so at once."""
+        self.begun = asyncio.Event()
+        """Set once the response has started."""
+        self.over = asyncio.Event()
+        """Set once the response is complete, or the client has closed the connection."""
+        self._left = asyncio.Event()
+        self._to_send: bytes | None = body
+        self._deliver = deliver
+        self._rest = b""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client has closed the connection."""
+        return self._left.is_set()
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a JSON-RPC message was received."""
+        return bool(self.last_message)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._left.set()
+        self.over.set()
+
+    async def run(self, app: _App, scope: _Message) -> None:
+        """Run the application."""
+        try:
+            await app(scope, self._receive, self._send)
+        finally:
+            # Even if the application fails, no task must wait forever.
+            for event in (self.received, self.begun, self.over, self._left):
+                event.set()
+
+    async def _receive(self) -> _Message:
+        if self._to_send is not None:
+            body, self._to_send = self._to_send, None
+            asyncio.get_running_loop().call_soon(self.received.set)
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: _Message) -> None:
+        if self.is_closed:
+            return
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {bytes(name).lower(): bytes(value) for name, value in message.get("headers", ())}
+            self.begun.set()
+            return
+        self._take(bytes(message.get("body", b"")), is_last=not message.get("more_body", False))
+
+    def _take(self, chunk: bytes, *, is_last: bool) -> None:
+        kind = self.headers.get(b"content-type", b"")
+        if kind.startswith(b"text/event-stream"):
+            *events, self._rest = (self._rest + chunk).split(b"\n\n")
+            for event in events:
+                self._read_event(event)
+        else:
+            self.body += chunk
+            if is_last and kind.startswith(b"application/json") and b'"jsonrpc"' in self.body:
+                self.last_message = self.body
+                self._deliver(self.body)
+        if is_last:
+            self.over.set()
+            self._left.set()
+
+    def _read_event(self, event: bytes) -> None:
+        data = []
+        for line in event.split(b"\n"):
+            name, _, value = line.partition(b":")
+            if name == b"id":
+                self.last_event_id = value.removeprefix(b" ")
+            elif name == b"data":
+                data.append(value.removeprefix(b" "))
+        message = b"\n".join(data)
+        if message:
+            self.last_message = message
+            self._deliver(message)

@@ -1,6 +1,6 @@
-"""A server in this process joined to a client in it: by memory, by pipes as on stdio, or by a WebSocket.
+"""Connects a client to a server in the same process: in memory, by pipes as on stdio, or by a WebSocket.
 
-Each way gives the client's end, a channel whose `aclose` ends the server's side too, calls that run last.
+Closing the client's channel ends the server's side too, after its running calls.
 """
 
 from __future__ import annotations
@@ -8,43 +8,66 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import connect
-from mcpd.errors import ConnectionLost, McpdError, TransportError
+from mcpd.client.targets import UrlTarget
 from mcpd.protocol.channel import Channel, Receiver
 from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.principal import Origin, Transport
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal, Transport
 from mcpd.protocol.session import Opening
 from mcpd.server import Server
-from mcpd.testing.caller import Caller, access_of
+from mcpd.transports.guards import Access
 from mcpd.transports.memory import MemoryChannel
 from mcpd.transports.stdio import StdioChannel
 
 if TYPE_CHECKING:
-    from websockets.asyncio.client import ClientConnection
-
     from mcpd.client.channels import StartableChannel
-    from mcpd.server.dispatcher import ServerConnection
+    from mcpd.server.dispatcher.connection import ServerConnection
+
+TRANSPORTS: tuple[Transport, ...] = ("memory", "stdio", "websocket", "http")
+"""The transports, the fastest first."""
+
+assert set(TRANSPORTS) == set(get_args(Transport))
 
 _CALLS_SECONDS = 5.0
+
+
+class Caller(NamedTuple):
+    """The user who sends the requests, None if the server must authenticate them, and the headers of the requests."""
+
+    user: Principal | None
+    headers: tuple[tuple[str, str], ...]
+
+    def origin(self, transport: Transport) -> Origin:
+        """The origin of requests over a transport without authentication."""
+        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+        return Origin(transport, ANONYMOUS if self.user is None else self.user, fields)
+
+
+def access_of(server: Server, caller: Caller) -> Access:
+    """The access rules: `caller.user` if it is given, otherwise the server's own authenticator."""
+    user = caller.user
+    if user is None:
+        return Access(authenticate=server.authenticate, authenticate_timeout=server.authenticate_timeout)
+    return Access(authenticate=lambda headers: user)
 
 
 async def join(
     server: Server | Sequence[str], transport: Transport, caller: Caller, limits: ClientLimits
 ) -> StartableChannel:
-    """Open the way to a server. Raises ConfigurationError, TransportError."""
+    """Open a channel to a server. Raises ConfigurationError, TransportError."""
     if not isinstance(server, Server):
         return await connect(server, limits)
     if transport == "memory":
-        return _join_by_memory(server, caller)
+        return _join_in_memory(server, caller)
     if transport == "stdio":
         return _PipesChannel(server, caller)
     if transport == "websocket":
         return await _join_by_websocket(server, caller, limits)
 
-    from mcpd.testing.asgi import AsgiChannel  # noqa: PLC0415 - HTTP is much that others need not load
+    from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
 
     channel = AsgiChannel(server, caller)
     await channel.open()
@@ -52,7 +75,7 @@ async def join(
 
 
 async def _end(server: Server, connection: ServerConnection) -> None:
-    """The client has closed its end: let calls that run answer for a while, then end the connection."""
+    """Let running calls answer for a while after the client has closed, then end the connection."""
     try:
         await connection.finish(_CALLS_SECONDS)
     finally:
@@ -63,16 +86,14 @@ async def _end(server: Server, connection: ServerConnection) -> None:
 # ------------------------------------------------------------------------------------- in memory
 
 
-def _join_by_memory(server: Server, caller: Caller) -> MemoryChannel:
+def _join_in_memory(server: Server, caller: Caller) -> MemoryChannel:
     loop = asyncio.get_running_loop()
-    near, far = MemoryChannel(loop), _FarEnd(loop, caller.origin("memory"))
-    near.other, far.other = far, near
-    return server.connect_memory((near, far))
+    client_end, server_end = MemoryChannel(loop), _ServerEnd(loop, caller.origin("memory"))
+    client_end.other, server_end.other = server_end, client_end
+    return server.connect_memory((client_end, server_end))
 
 
-class _FarEnd(MemoryChannel):
-    """The server's end: it knows who the client is."""
-
+class _ServerEnd(MemoryChannel):
     def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
         super().__init__(loop)
         self._origin = origin
@@ -84,9 +105,7 @@ class _FarEnd(MemoryChannel):
 # ----------------------------------------------------------------------------------- over pipes
 
 
-class _StdioOfCaller(StdioChannel):
-    """The server's end of two pipes: it knows who the client is."""
-
+class _StdioServerEnd(StdioChannel):
     caller: Origin
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
@@ -94,36 +113,36 @@ class _StdioOfCaller(StdioChannel):
 
 
 class _PipesChannel(StdioChannel):
-    """The client's end of two pipes to a server in this process, with stdio's framing on both of them."""
+    """The client's end of two pipes to a server in this process; both ends use the framing of stdio."""
 
     def __init__(self, server: Server, caller: Caller) -> None:
-        server_in, near_out = os.pipe()
-        near_in, server_out = os.pipe()
-        self._ours = [near_in, near_out]
-        self._theirs = [server_in, server_out]
-        super().__init__(near_in, near_out, always_reads=True)
+        server_in, client_out = os.pipe()
+        client_in, server_out = os.pipe()
+        self._client_fds = [client_in, client_out]
+        self._server_fds = [server_in, server_out]
+        super().__init__(client_in, client_out, always_reads=True)
 
         self._server = server
-        self._far = _StdioOfCaller(server_in, server_out)
-        self._far.caller = caller.origin("stdio")
-        self._connection = server.connect(self._far, Opening(principal=self._far.caller.user.id))
+        self._server_end = _StdioServerEnd(server_in, server_out)
+        self._server_end.caller = caller.origin("stdio")
+        self._connection = server.connect(self._server_end, Opening(principal=self._server_end.caller.user.id))
         if server.lifespan is not None:
             server.lifespan.hold(self._connection)
-        self._far.start(self._connection)
+        self._server_end.start(self._connection)
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the server's input, let it end, and close all that is left."""
-        if not self._ours:
+        """Close the server's input, let the server end, and close everything else."""
+        if not self._client_fds:
             return
-        near_in, near_out = self._ours
-        self._ours = []
+        client_in, client_out = self._client_fds
+        self._client_fds = []
         try:
             await super().aclose(reason)
-            os.close(near_out)
+            os.close(client_out)
             await _end(self._server, self._connection)
-            await self._far.aclose()
+            await self._server_end.aclose()
         finally:
-            for descriptor in (near_in, *self._theirs):
+            for descriptor in (client_in, *self._server_fds):
                 os.close(descriptor)
 
 
@@ -131,10 +150,7 @@ class _PipesChannel(StdioChannel):
 
 
 async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimits) -> StartableChannel:
-    from websockets.asyncio.client import connect as connect_websocket  # noqa: PLC0415
-    from websockets.exceptions import InvalidStatus  # noqa: PLC0415
-
-    from mcpd.transports.websocket.server import WebSocketListener  # noqa: PLC0415
+    from mcpd.transports.websocket.server import WebSocketListener
 
     connections: list[ServerConnection] = []
 
@@ -155,91 +171,34 @@ async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimit
         await listener.aclose()
 
     try:
-        websocket = await connect_websocket(
-            listener.url,
-            additional_headers=list(caller.headers),
-            compression=None,
-            proxy=None,
-            max_size=limits.message_bytes,
-        )
-    except InvalidStatus as refused:
-        await end()
-        body = (refused.response.body or b"").decode(errors="replace").strip()
-        raise TransportError(
-            f"the server refused the WebSocket with HTTP {refused.response.status_code}: {body}"
-        ) from None
+        channel = await connect(UrlTarget(listener.url, headers=dict(caller.headers)), limits)
     except BaseException:
         await end()
         raise
-    return _WebSocketChannel(websocket, end)
+    return _EndingChannel(channel, end)
 
 
-class _WebSocketChannel:
-    """The client's end of a WebSocket: a message is a text frame."""
+class _EndingChannel:
+    """A client's channel that also ends the server when it is closed."""
 
-    is_congested = False
-    is_multiplexed = True
-
-    def __init__(self, websocket: ClientConnection, end: Callable[[], Awaitable[None]]) -> None:
-        self._websocket = websocket
+    def __init__(self, channel: StartableChannel, end: Callable[[], Awaitable[None]]) -> None:
+        self._channel = channel
         self._end = end
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._reading: asyncio.Task[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self.is_multiplexed = channel.is_multiplexed
+        self.start = channel.start
+        self.send = channel.send
+        self.send_apart = channel.send_apart
+        self.origin = channel.origin
+        self.drain = channel.drain
 
-    def start(self, receiver: Receiver) -> None:
-        """Begin to read and to write."""
-        self._reading = asyncio.create_task(self._read(receiver))
-        self._writing = asyncio.create_task(self._write())
-
-    async def _read(self, receiver: Receiver) -> None:
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
-
-        ended: McpdError | None = None
-        try:
-            while True:
-                receiver.receive(await self._websocket.recv(decode=False))
-        except ConnectionClosed as closed:
-            ended = ConnectionLost(f"the server closed the WebSocket: {closed}")
-        receiver.closed(ended)
-
-    async def _write(self) -> None:
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415
-
-        try:
-            while True:
-                await self._websocket.send(await self._outbox.get(), text=True)
-                self._outbox.task_done()
-        except ConnectionClosed:
-            pass  # who reads hears of it
-
-    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame."""
-        self._outbox.put_nowait(frame)
-
-    send_apart = send
-
-    def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The server at the other end."""
-        return Origin("websocket")
-
-    async def drain(self) -> None:
-        """What is queued is written as fast as the server takes it."""
+    @property
+    def is_congested(self) -> bool:
+        """Whether the channel's buffer is full."""
+        return self._channel.is_congested
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued, close the WebSocket, and end the server's side."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        """Close the channel, then end the server."""
         try:
-            if self._writing is not None and not self._writing.done():
-                written = asyncio.ensure_future(self._outbox.join())
-                await asyncio.wait([written, self._writing], return_when=asyncio.FIRST_COMPLETED)
-                written.cancel()
-            await self._websocket.close()
+            await self._channel.aclose(reason)
         finally:
-            for task in (self._reading, self._writing):
-                if task is not None and task is not asyncio.current_task():
-                    task.cancel()
             await self._end()

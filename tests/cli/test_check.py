@@ -54,7 +54,7 @@ def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
     assert other.returncode == 1
     assert other.stderr.splitlines() == [
         "mcpd: breaking: tool add: argument b is now required",
-        "mcpd: harmless: tool add: the default of argument b is gone",
+        "mcpd: harmless: tool add: the default of argument b was removed",
         "mcpd: harmless: tool add: description changed",
         "mcpd: the server differs from garden.json: 1 breaking and 2 harmless changes; to approve them, add --write",
     ]

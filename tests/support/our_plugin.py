@@ -6,7 +6,9 @@ from importlib.metadata import entry_points
 
 __all__ = ["IS_INSTALLED", "OUR_PLUGIN"]
 
-IS_INSTALLED = any(one.value == "mcpd.pytest_plugin" for one in entry_points(group="pytest11"))
+IS_INSTALLED = any(
+    one.value.endswith(".pytest_plugin") and one.name == "mcpd" for one in entry_points(group="pytest11")
+)
 
 # pytest-asyncio is here for what runs beside our plugin alone.
-OUR_PLUGIN = ("-p", "no:asyncio") if IS_INSTALLED else ("-p", "no:asyncio", "-p", "mcpd.pytest_plugin")
+OUR_PLUGIN = ("-p", "no:asyncio") if IS_INSTALLED else ("-p", "no:asyncio", "-p", "mcpd.testing.pytest_plugin")

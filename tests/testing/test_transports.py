@@ -136,7 +136,7 @@ async def test_the_servers_own_authenticator_is_asked_where_nobody_is_named(tran
         assert (await client.call("who"))[0] == "ada"
     async with TestClient(server, transport=transport, user=Principal("eve")) as client:
         assert (await client.call("who"))[0] == "eve"
-    with pytest.raises((RemoteError, TransportError), match="HTTP 401: .*Who are you"):
+    with pytest.raises((RemoteError, TransportError), match=r"401\b.*Who are you"):
         async with TestClient(server, transport=transport):
             pass
 
@@ -183,13 +183,15 @@ async def test_a_command_is_a_child_process(child: Any) -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="transport='carrier': there are memory, stdio, websocket, http"):
+    with pytest.raises(
+        ConfigurationError, match="transport='carrier': the transports are memory, stdio, websocket, http"
+    ):
         TestClient(Server("t"), transport="carrier")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="give transport='stdio' alone"):
+    with pytest.raises(ConfigurationError, match="requires transport='stdio', and excludes user="):
         TestClient(["mcpd"], user=Principal("ada"), transport="stdio")
-    with pytest.raises(ConfigurationError, match="'mcpd' is nothing to test"):
+    with pytest.raises(ConfigurationError, match="cannot test 'mcpd'"):
         TestClient("mcpd", transport="stdio")
-    with pytest.raises(ConfigurationError, match="needs asyncio, which does not run here"):
+    with pytest.raises(ConfigurationError, match="needs asyncio, which is not running"):
         TestClient(Server("t")).open().send(None)
 
 

@@ -20,8 +20,6 @@ from mcpd.protocol.printable import mask_command, printable
 if TYPE_CHECKING:
     from mcpd.apps.verdict.report import AppReport, AppsReport, Check, Status, TryOptions
 
-__all__ = ["apps_command"]
-
 _HELP = """Test the apps of a server (MCP Apps: tools with a page that hosts show), and say what would not work.
 
 mcpd checks the metadata and the HTML of each app, and whether everything it loads was declared. Then it calls the app's

@@ -35,8 +35,6 @@ from mcpd.errors import ConfigurationError
 from mcpd.install.launch import Offers, Verdict, verify_target
 from mcpd.protocol.printable import printable
 
-__all__ = ["bundle_command", "publish_info_command"]
-
 _BUNDLE_HELP = """Pack a server into one file, which Claude Desktop and other hosts install on a double click.
 
 \b

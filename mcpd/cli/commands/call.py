@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
     from mcpd.protocol.types.tools import Tool
 
-__all__ = ["call_command", "find_tool"]
-
 _HELP = """Call a tool, which is a function that the server offers, and print its result.
 
 \b

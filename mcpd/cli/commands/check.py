@@ -25,12 +25,10 @@ from mcpd.server.checks import token_problems
 from mcpd.server.registry.entries import Problem
 
 if TYPE_CHECKING:
-    from mcpd.approval.changes import Change
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
     from mcpd.server.registry.entries import ToolEntry
-
-__all__ = ["check_command"]
+    from mcpd.testing.approval import Change
 
 _HELP = """Load TARGET, list what it offers, and report every problem that a client would have with it.
 
@@ -184,7 +182,7 @@ def _problems(server: Server, collector: _LogCollector, principals: Iterable[Pri
 
 def _compare(server: Server, lock: str, write: bool, report: _Report) -> None:
     """Compare the server with an approval file, or write the file. Raises ConfigurationError."""
-    from mcpd.approval.lock import check_lock, write_lock
+    from mcpd.testing.approval import check_lock, write_lock
 
     if write:
         report.changes = write_lock(server, lock)
@@ -229,7 +227,7 @@ class _Report:
 
     def as_json(self, server: Server | None) -> str:
         """Everything as one JSON object, with the offers of the server if it was loaded."""
-        from mcpd.approval.offerings import offerings
+        from mcpd.testing.approval import offerings
 
         members: dict[str, Any] = {"target": self.target, "server": None}
         for kind, is_error in (("problems", True), ("warnings", False)):

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mcpd.install.checks import Finding
     from mcpd.install.health import CheckedFile, CheckedServer
 
-__all__ = ["doctor_command"]
-
 _HELP = """Test a server step by step, as a host (an AI program such as Claude Code) would, and report what works,
 what does not work, and how to fix it.
 

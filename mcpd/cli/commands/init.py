@@ -9,8 +9,6 @@ from click.shell_completion import get_completion_class
 
 from mcpd.sources.scaffold import write_folder
 
-__all__ = ["completion_command", "init_command"]
-
 _INIT_HELP = """Write a small server into DIR to start from: tools, an app, a resource, a prompt and mcpd.toml.
 
 Existing files are not changed. Exit codes: 0 written, 1 not written, 2 wrong use.

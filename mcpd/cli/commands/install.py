@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mcpd.install.entry import Made
     from mcpd.install.operations import Listed, Outcome, Wishes
 
-__all__ = ["install_command", "uninstall_command"]
-
 _INSTALL_HELP = """Add a server to a host: Claude Desktop, Claude Code, Cursor, VS Code or another MCP client.
 
 mcpd starts the server once, exactly as the host will start it. If it works, mcpd adds it to the configuration file of

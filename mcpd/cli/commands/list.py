@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.types.resources import Resource, ResourceTemplate
     from mcpd.protocol.types.tools import Tool
 
-__all__ = ["list_command"]
-
 _KINDS = ("tools", "resources", "prompts", KIND)
 _KINDS_TEXT = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 

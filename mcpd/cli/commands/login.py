@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mcpd.client.auth.store import Login
     from mcpd.client.targets.named import UrlTarget
 
-__all__ = ["auth_command", "login_command", "logout_command", "whoami_command"]
-
 _LEAST_PASSWORD_CHARACTERS = 8
 
 _LOGIN_HELP = """Log in to a server at a URL, in a browser. All mcpd commands, and `Client(URL)` in programs, use the

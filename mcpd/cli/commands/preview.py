@@ -15,8 +15,6 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.protocol.printable import printable
 
-__all__ = ["preview_command"]
-
 _SYSTEM: str = sys.platform
 
 _HELP = """Open a page in the browser that shows everything a server offers, until Ctrl-C.

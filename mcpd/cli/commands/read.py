@@ -19,8 +19,6 @@ from mcpd.protocol.printable import printable
 if TYPE_CHECKING:
     from mcpd.protocol.types.prompts import GetPromptResult, Prompt
 
-__all__ = ["complete_command", "prompt_command", "read_command"]
-
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500
 _KINDS = ("prompt", "resource")

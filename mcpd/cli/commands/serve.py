@@ -13,8 +13,6 @@ from mcpd.serve_options import SECTIONS, Options, command_options
 from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.extensions.serving import serve_options
 
-__all__ = ["options_of", "serve_command"]
-
 _HELP = """Serve TARGET to MCP clients until it is stopped. Several TARGETs are served as one server.
 
 TARGET is a folder, file.py, package.module:object, or the command or package of a server that was installed with pip.

@@ -17,8 +17,6 @@ from mcpd.serve_options import Option
 from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
 from mcpd.server.observe.report import Status
 
-__all__ = ["status_command", "stop_command"]
-
 _STATUS_HELP = """Show the status of this user's running servers: uptime, clients, running calls and errors.
 
 TARGET is the process id of one server. Servers are found if they serve HTTP or WebSocket, or were started with

@@ -18,8 +18,6 @@ from mcpd.protocol.printable import printable
 if TYPE_CHECKING:
     from mcpd.trace.reading import Entry
 
-__all__ = ["trace_command"]
-
 _HELP = """Run a server for a host, and record the messages between them in a file.
 
 In the host's configuration, write `mcpd trace --` before the server's command: set `command` to the path of mcpd, and

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mcpd.client.callbacks import ListKind
     from mcpd.protocol.types.base import LogMessageParams
 
-__all__ = ["ping_command", "watch_command"]
-
 _PING_SECONDS = 15.0
 
 _WATCH_HELP = """Print each notification of a server with its time, until Ctrl-C.

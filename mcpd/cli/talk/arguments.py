@@ -18,8 +18,6 @@ from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 
-__all__ = ["Given", "arguments_of", "missing", "read_text", "read_words", "texts_of"]
-
 _WORD = re.compile(r"([^\s={}\[\]\"/?]+?)(:?=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNREAD = object()

@@ -31,8 +31,6 @@ from mcpd.protocol.printable import printable
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
 
-__all__ = ["EXIT_CODES", "ServerOptions", "describe_error", "open_client", "resolve_target", "run", "without_secrets"]
-
 EXIT_CODES = "Exit codes: 0 done, 1 the server or the call failed, 2 wrong use, 3 login required, 130 Ctrl-C."
 
 _MOST_OF_AN_ERROR = 2000

@@ -32,8 +32,6 @@ from mcpd.protocol.types.content import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Saver", "one_line", "picture", "show_blocks", "show_contents", "structured_text"]
-
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 60
 _LONG = 40

@@ -34,8 +34,6 @@ from mcpd.protocol.types.interaction import (
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import LogMessageParams
 
-__all__ = ["LOG_LEVELS", "InputCancelled", "Questions", "ask_members", "log_line"]
-
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 _MOST_CHARACTERS = 4000

@@ -14,8 +14,6 @@ from msgspec.json import decode, encode
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.references import is_local, target_of
 
-__all__ = ["Choice", "Schema", "limits_text", "plain", "read_schema", "type_text"]
-
 _MOST_CHOICES = 5
 _DEEPEST = 8
 _FORMATS = {

@@ -14,8 +14,6 @@ from typing import IO, Any
 
 from mcpd.protocol.printable import printable, printable_lines
 
-__all__ = ["Terminal", "can_print", "counted", "escape_json", "json_text"]
-
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STDIN = 0
 _BAR_SECONDS = 0.1

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 
 from mcpd.errors import ConfigurationError
 
-__all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "pairs", "split_words", "with_help"]
-
 
 class WrongUse(ConfigurationError):
     """The command line is wrong; the text says what to write instead. Exit code 2."""

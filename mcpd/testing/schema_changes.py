@@ -1,8 +1,8 @@
-"""What changed between two JSON schemas, in words, and whether it breaks who relies on the old one.
+"""Describes the changes between two JSON schemas in words, and says which of them break callers.
 
-A narrower schema of arguments refuses calls that worked; a wider one of results gives what callers do not expect. What
-is not understood counts as both. References are followed; `anyOf`, `oneOf` and lists of types are ways that a value may
-be, compared one by one.
+A narrower schema of arguments rejects calls that worked before. A wider schema of results allows values that callers do
+not expect. Keywords that are not understood count as both. References are followed; `anyOf`, `oneOf` and lists of types
+are alternatives, which are compared one by one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec.json import encode
 from mcpd.protocol.references import target_of
 
 Found: TypeAlias = tuple[str, bool]
-"""What changed, and whether it breaks callers."""
+"""The text of a change, and whether it breaks callers."""
 
-_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
-_MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
-_WORDS = ("title", "description", "examples", "deprecated", "$comment", "default")
+_MINIMA = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_MAXIMA = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_ANNOTATIONS = ("title", "description", "examples", "deprecated", "$comment", "default")
 _READ = frozenset(
-    (*_LEAST, *_MOST, *_WORDS, "type", "enum", "const", "properties", "required", "items", "prefixItems", "$defs",
-     "definitions", "additionalProperties", "$ref", "$schema", "$id", "anyOf", "oneOf")
+    (*_MINIMA, *_MAXIMA, *_ANNOTATIONS, "type", "enum", "const", "properties", "required", "items", "prefixItems",
+     "$defs", "definitions", "additionalProperties", "$ref", "$schema", "$id", "anyOf", "oneOf")
 )  # fmt: skip
 _NO_PART = ("$ref", "$defs", "definitions", "$schema", "$id")
 _MOST_SHOWN = 60
@@ -32,51 +32,51 @@ _NARROWER, _WIDER, _BOTH, _NEITHER = "narrower", "wider", "both", "neither"
 
 
 def compare_schemas(old: Any, new: Any, *, is_input: bool) -> list[Found]:
-    """All that changed, in the order of the new schema. `is_input` for arguments, else it is that of results."""
+    """All changes, in the order of the new schema. `is_input` is true for arguments, false for results."""
     if old == new:
         return []
     try:
         found = dict(_Comparison(old, new, is_input).compare(old, new, ""))
     except (TypeError, AttributeError, LookupError, ValueError, RecursionError):
-        # A file may have been written by hand, and a schema with few references can mean millions of them.
+        # A file may be written by hand, and a few references can expand to millions of schemas.
         subject = "the arguments" if is_input else "the result"
-        return [(f"the schema of {subject} is another one now, and one of the two cannot be followed", True)]
+        return [(f"the schema of {subject} changed, and one of the two is too complex to compare", True)]
     return list(found.items())
 
 
 def shown(value: Any) -> str:
-    """A JSON value, as much of it as is read in passing."""
+    """The beginning of a JSON value."""
     text = encode(value).decode()
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 class _Comparison:
-    """Two schemas with what their references mean."""
+    """The comparison of two schemas, each with the document of its references."""
 
     def __init__(self, old_root: Any, new_root: Any, is_input: bool) -> None:
         self._old_root = old_root
         self._new_root = new_root
         self._is_input = is_input
         self._open: set[tuple[int, int]] = set()
-        """Pairs that are being compared: a schema may hold itself."""
+        """Pairs that are being compared: a schema may contain itself."""
         self._steps = 0
 
     def compare(self, old: Any, new: Any, place: str) -> Iterator[Found]:
-        """All that changed at a place, such as `days[].high`."""
+        """The changes at a place such as `days[].high`."""
         written = id(old), id(new)
         old, new = _resolved(old, self._old_root), _resolved(new, self._new_root)
-        # As they are written too: what stands beside a reference makes another schema of it each time.
+        # Also compare the schemas before resolving: keywords beside a reference make a new schema each time.
         here = {written, (id(old), id(new))}
         if here & self._open:
             return
         self._open |= here
         self._step()
 
-        yield from self._words(old, new, place)
-        olds, news = self._ways(old, self._old_root), self._ways(new, self._new_root)
+        yield from self._annotations(old, new, place)
+        olds, news = self._alternatives(old, self._old_root), self._alternatives(new, self._new_root)
         pairs = _pairs(olds, news)
-        gone = [way for way in olds if not any(way is one for one, _ in pairs)]
-        come = [way for way in news if not any(way is one for _, one in pairs)]
+        gone = [each for each in olds if not any(each is one for one, _ in pairs)]
+        come = [each for each in news if not any(each is one for _, one in pairs)]
         yield from self._exchanged(gone, come, place)
         for one, other in pairs:
             yield from self._same_kind(one, other, place)
@@ -87,15 +87,15 @@ class _Comparison:
         if self._steps > _MOST_STEPS:
             raise ValueError("too many parts")
 
-    def _ways(self, schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
-        """The ways that a value may be, each a schema of one type."""
+    def _alternatives(self, schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
+        """The alternatives that a value may be, each a schema of one type."""
         self._step()
         for word in ("anyOf", "oneOf"):
             if isinstance(schema.get(word), list):
-                # What stands beside the alternatives holds for each; a member of their own goes before.
-                rest = {key: value for key, value in schema.items() if key != word and key not in _WORDS}
-                ways = [way for one in schema[word] for way in self._ways(_resolved(one, root), root)]
-                return [{**rest, **way} if rest else way for way in ways]
+                # Keywords beside the alternatives apply to each; a keyword of the alternative takes precedence.
+                rest = {key: value for key, value in schema.items() if key != word and key not in _ANNOTATIONS}
+                found = [each for one in schema[word] for each in self._alternatives(_resolved(one, root), root)]
+                return [{**rest, **each} if rest else each for each in found]
         if isinstance(schema.get("type"), list):
             return [{**schema, "type": kind} for kind in schema["type"]]
         return [schema]
@@ -108,17 +108,17 @@ class _Comparison:
             return f"argument {place}" if place else "the arguments"
         return f"result {place}" if place else "the result"
 
-    def _words(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        """What is said of a value, and refuses none."""
+    def _annotations(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
+        """Changes of annotations, which do not restrict values."""
         subject = self._subject(place)
-        for word in _WORDS:
+        for word in _ANNOTATIONS:
             before, now = old.get(word, ...), new.get(word, ...)
             if before == now:
                 continue
             if word == "default":
-                text = "is gone" if now is ... else f"is {shown(now)} now"
+                text = "was removed" if now is ... else f"is {shown(now)} now"
                 yield self._found(f"the default of {subject} {text}", _NEITHER)
-            elif place or word != "title":  # that of the root is the name of a Python function or class
+            elif place or word != "title":  # the title of the root is the name of a Python function or class
                 yield self._found(f"the {word.removeprefix('$')} of {subject} changed", _NEITHER)
 
     def _exchanged(self, gone: list[dict[str, Any]], come: list[dict[str, Any]], place: str) -> Iterator[Found]:
@@ -133,16 +133,16 @@ class _Comparison:
                 change = _NARROWER
             yield self._found(f"{subject} was {before}, is {now} now", change)
             return
-        for way in gone:
-            yield self._found(f"{subject} may no longer be {_kind(way)}", _NARROWER)
-        for way in come:
-            yield self._found(f"{subject} may be {_kind(way)} too", _WIDER)
+        for schema in gone:
+            yield self._found(f"{subject} may no longer be {_kind(schema)}", _NARROWER)
+        for schema in come:
+            yield self._found(f"{subject} may be {_kind(schema)} too", _WIDER)
 
     def _same_kind(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
         yield from self._values(old, new, place)
         yield from self._limits(old, new, place)
         yield from self._members(old, new, place)
-        yield from self._others(old, new, place)
+        yield from self._additional(old, new, place)
         yield from self._items(old, new, place)
 
     def _values(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
@@ -159,7 +159,7 @@ class _Comparison:
                 yield self._found(f"{subject} may be {shown(value)} too", _WIDER)
 
     def _limits(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        for word in sorted((old.keys() | new.keys()) - _READ) + [*_LEAST, *_MOST]:
+        for word in sorted((old.keys() | new.keys()) - _READ) + [*_MINIMA, *_MAXIMA]:
             before, now = old.get(word), new.get(word)
             if before == now:
                 continue
@@ -168,11 +168,11 @@ class _Comparison:
                 change = _NARROWER
             elif now is None:
                 change = _WIDER
-            elif word in (*_LEAST, *_MOST):
-                change = _NARROWER if (now > before) == (word in _LEAST) else _WIDER
-            said = "is gone" if now is None else f"is {shown(now)} now"
+            elif word in (*_MINIMA, *_MAXIMA):
+                change = _NARROWER if (now > before) == (word in _MINIMA) else _WIDER
+            value = "was removed" if now is None else f"is {shown(now)} now"
             was = "" if before is None else f"was {shown(before)}, "
-            yield self._found(f"{word} of {self._subject(place)} {was}{said}", change)
+            yield self._found(f"{word} of {self._subject(place)} {was}{value}", change)
 
     def _members(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
         """`properties` and `required`."""
@@ -180,7 +180,7 @@ class _Comparison:
         were_required, are_required = set(old.get("required", ())), set(new.get("required", ()))
         for name in before:
             if name not in now:
-                yield f"{self._subject(_at(place, name))} is gone", True
+                yield f"{self._subject(_at(place, name))} was removed", True
         for name, member in now.items():
             there = _at(place, name)
             subject = self._subject(there)
@@ -196,7 +196,7 @@ class _Comparison:
                 yield self._found(f"{subject} {text}", _WIDER)
             yield from self.compare(before[name], member, there)
 
-    def _others(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
+    def _additional(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
         """`additionalProperties`."""
         before, now = old.get("additionalProperties", True), new.get("additionalProperties", True)
         if before == now and not isinstance(now, dict):
@@ -223,7 +223,7 @@ def _at(place: str, name: str) -> str:
 
 
 def _resolved(schema: Any, root: Any) -> dict[str, Any]:
-    """A schema with what its references say; `true` is any value, `false` none."""
+    """A schema with its references resolved; `true` allows any value, `false` allows none."""
     seen: set[str] = set()
     while isinstance(schema, dict) and isinstance(schema.get("$ref"), str) and schema["$ref"] not in seen:
         seen.add(schema["$ref"])
@@ -236,12 +236,12 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
 
 
 def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The ways that are the same kind of thing: by type and title, then by type alone, in their order."""
+    """The alternatives that are the same kind of thing: by type and title, then by type alone, in their order."""
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     left, right = list(olds), list(news)
-    for key in (lambda way: (_kind(way), way.get("title")), _kind):
+    for key in (lambda schema: (_kind(schema), schema.get("title")), _kind):
         for one in list(left):
-            other = next((way for way in right if key(way) == key(one)), None)
+            other = next((each for each in right if key(each) == key(one)), None)
             if other is not None:
                 pairs.append((one, other))
                 left.remove(one)
@@ -249,21 +249,21 @@ def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple
     return pairs
 
 
-def _kind(way: dict[str, Any]) -> str:
+def _kind(schema: dict[str, Any]) -> str:
     """The type of a value, as far as it is said."""
-    kind = way.get("type")
+    kind = schema.get("type")
     if isinstance(kind, str):
         return kind
-    values = _choices(way)
+    values = _choices(schema)
     if values and all(isinstance(value, str) for value in values):
         return "string"
-    if "properties" in way:
+    if "properties" in schema:
         return "object"
-    return "array" if "items" in way else "anything"
+    return "array" if "items" in schema else "anything"
 
 
-def _choices(way: dict[str, Any]) -> list[Any] | None:
-    if "const" in way:
-        return [way["const"]]
-    values = way.get("enum")
+def _choices(schema: dict[str, Any]) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    values = schema.get("enum")
     return values if isinstance(values, list) else None

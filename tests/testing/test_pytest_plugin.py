@@ -13,7 +13,7 @@ from mcpd.testing import TRANSPORTS, VERSIONS
 
 pytest_plugins = ["pytester"]
 
-OURS = () if IS_INSTALLED else ("-p", "mcpd.pytest_plugin")
+OURS = () if IS_INSTALLED else ("-p", "mcpd.testing.pytest_plugin")
 ALONE = (*OURS, "-p", "no:asyncio", "-p", "no:anyio")
 
 SERVER = """
@@ -134,9 +134,9 @@ def test_in_plain_functions(pytester: pytest.Pytester) -> None:
 
 
 WRONG = {
-    '(transports="htp")': "mcpd_every_version(transports='htp'): there are memory, stdio, websocket, http",
-    '(versions=["1999-01-01"])': "there are 2024-10-07, 2024-11-05,",
-    "(5)": "takes versions= and transports=, nothing else",
+    '(transports="htp")': "mcpd_every_version(transports='htp'): the transports are memory, stdio, websocket, http",
+    '(versions=["1999-01-01"])': "the versions are 2024-10-07, 2024-11-05,",
+    "(5)": "has the arguments versions= and transports= only",
 }
 
 
@@ -150,7 +150,7 @@ def test_a_mark_that_means_nothing_says_so(pytester: pytest.Pytester) -> None:
     said = result.stdout.str()
     for words in WRONG.values():
         assert words in said
-    assert "test_b: mcpd_every_version is for tests that take mcpd_client, or mcpd_version" in said
+    assert "test_b: mcpd_every_version is for tests that use mcpd_client or mcpd_version" in said
 
 
 UNUSED = """
@@ -158,7 +158,7 @@ import sys
 
 def test_nothing_of_ours_is_loaded():
     ours = sorted(name for name in sys.modules if name.partition(".")[0] == "mcpd")
-    assert ours == ["mcpd", "mcpd.pytest_plugin"]
+    assert ours == ["mcpd", "mcpd.moved", "mcpd.testing", "mcpd.testing.pytest_plugin"]
     assert "msgspec" not in sys.modules
     assert "websockets" not in sys.modules
 
@@ -168,12 +168,11 @@ async def test_that_nobody_runs():
 
 
 def test_it_loads_nothing_that_pytest_has_not_loaded(child: Child) -> None:
-    code = (
-        "import sys, pytest; before = {*sys.modules}; import mcpd.pytest_plugin; print(sorted({*sys.modules} - before))"
-    )
+    plugin = "mcpd.testing.pytest_plugin"
+    code = f"import sys, pytest; before = {{*sys.modules}}; import {plugin}; print(sorted({{*sys.modules}} - before))"
     env = {name: value for name, value in child.env.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run([child.python, "-c", code], env=env, capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout.strip() == "['mcpd', 'mcpd.pytest_plugin']"
+    assert done.stdout.strip() == "['mcpd', 'mcpd.moved', 'mcpd.testing', 'mcpd.testing.pytest_plugin']"
 
 
 def test_where_nobody_uses_it_nothing_is_loaded_and_nothing_is_changed(pytester: pytest.Pytester) -> None:
@@ -219,7 +218,7 @@ def test_named(mcpd_lock):
 def test_what_a_server_offers_is_held_against_its_file(pytester: pytest.Pytester) -> None:
     result = run(pytester, LOCKED, *ALONE)
     result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["there is no approval file *garden.lock.json yet: pytest --mcpd-write writes it"])
+    result.stdout.fnmatch_lines(["there is no approval file *garden.lock.json yet; to write it: pytest --mcpd-write"])
     run(pytester, LOCKED, *ALONE, "--mcpd-write").assert_outcomes(passed=2)
     assert (pytester.path / "garden.lock.json").read_text() == (pytester.path / "other.json").read_text()
     run(pytester, LOCKED, *ALONE).assert_outcomes(passed=2)
@@ -229,7 +228,7 @@ def test_what_a_server_offers_is_held_against_its_file(pytester: pytest.Pytester
     result.assert_outcomes(failed=1, deselected=1)
     result.stdout.fnmatch_lines(
         [
-            "garden.lock.json says otherwise; if that is meant: pytest --mcpd-write",
+            "the server differs from garden.lock.json; to approve the changes: pytest --mcpd-write",
             "  breaking: tool plants: argument kind is new and required",
         ]
     )

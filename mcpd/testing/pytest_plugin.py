@@ -1,7 +1,7 @@
-"""The plugin that pytest loads where mcpd is installed: `mcpd_client`, `mcpd_apps` and others, for tests of servers.
+"""The pytest plugin: the fixtures `mcpd_client`, `mcpd_apps`, `mcpd_lock` and others, and a mark.
 
-pytest imports this in every run, also in those that have nothing to do with mcpd: so it imports nothing of ours before
-a test asks for it. `docs/testing.md` shows how to use it; it is switched off by `-p no:mcpd`.
+pytest imports this module in every run if mcpd is installed. So it imports other modules of mcpd only when a test uses
+them. docs/testing.md describes it; `-p no:mcpd` disables it.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _MARK = "mcpd_every_version"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take `--mcpd-write`."""
+    """Add the option `--mcpd-write`."""
     parser.getgroup("mcpd").addoption(
-        "--mcpd-write", action="store_true", help="mcpd_lock writes the approval files of servers, or writes them anew."
+        "--mcpd-write", action="store_true", help="Let mcpd_lock write the approval files of servers."
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known, for `--strict-markers`."""
+    """Register the mark, for `--strict-markers`."""
     config.addinivalue_line(
         "markers",
-        f"{_MARK}(versions=..., transports=...): run a test that takes mcpd_client in every protocol version of MCP, "
+        f"{_MARK}(versions=..., transports=...): run a test that uses mcpd_client in every protocol version of MCP, "
         'over each of these transports ("all" for every one)',
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test for each version and transport that its mark asks for."""
+    """Make a test for each version and transport of its mark."""
     mark = metafunc.definition.get_closest_marker(_MARK)
     if mark is None:
         return
-    from mcpd.testing import TRANSPORTS, VERSIONS  # noqa: PLC0415
+    from mcpd.testing import TRANSPORTS, VERSIONS
 
     where = metafunc.function.__qualname__
     unknown = set(mark.kwargs) - {"versions", "transports"}
     if mark.args or unknown:
-        pytest.fail(f"{where}: {_MARK} takes versions= and transports=, nothing else", pytrace=False)
+        pytest.fail(f"{where}: {_MARK} has the arguments versions= and transports= only", pytrace=False)
     if not {"mcpd_client", "mcpd_version"} & set(metafunc.fixturenames):
-        pytest.fail(f"{where}: {_MARK} is for tests that take mcpd_client, or mcpd_version", pytrace=False)
+        pytest.fail(f"{where}: {_MARK} is for tests that use mcpd_client or mcpd_version", pytrace=False)
 
     transports = mark.kwargs.get("transports") or ()
     for name, wanted, known in (
@@ -60,46 +60,46 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ):
         if isinstance(wanted, str) or not set(wanted) <= set(known):
             word = name.removeprefix("mcpd_")
-            pytest.fail(f"{where}: {_MARK}({word}s={wanted!r}): there are {', '.join(known)}", pytrace=False)
+            pytest.fail(f"{where}: {_MARK}({word}s={wanted!r}): the {word}s are {', '.join(known)}", pytrace=False)
         if wanted:
             metafunc.parametrize(name, wanted, ids=str, indirect=True)
 
 
 @pytest.fixture
 def mcpd_version(request: pytest.FixtureRequest) -> str | None:
-    """The protocol version that the test runs in; None for the newest, where it is not marked."""
+    """The protocol version of the test; None, for the newest, in a test without the mark."""
     version: str | None = getattr(request, "param", None)
     return version
 
 
 @pytest.fixture
 def mcpd_transport(request: pytest.FixtureRequest) -> Transport:
-    """What carries the messages in this test: memory, unless its mark says otherwise."""
+    """The transport of the test: memory, unless the mark names others."""
     transport: Transport = getattr(request, "param", "memory")
     return transport
 
 
 @pytest.fixture
 def mcpd_client(mcpd_version: str | None, mcpd_transport: Transport) -> ClientMaker:
-    """Makes clients: `async with mcpd_client(server) as client`, in a plain function `with` the same.
+    """Makes clients: `async with mcpd_client(server) as client`, or `with` in a plain function.
 
-    See `mcpd.testing.TestClient` for its options.
+    The arguments are those of `mcpd.testing.TestClient`.
     """
-    from mcpd.testing import ClientMaker  # noqa: PLC0415
+    from mcpd.testing import ClientMaker
 
     return ClientMaker(mcpd_version, mcpd_transport)
 
 
 @pytest.fixture
 def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Fails the test if a server does not offer what its approval file says: `mcpd_lock(server)`.
+    """Fails the test if a server differs from its approval file: `mcpd_lock(server)`.
 
-    The file is `NAME.lock.json` beside the test, by the server's name, or `file=`, from the test's folder on.
-    `--mcpd-write` writes it.
+    The file is `NAME.lock.json` beside the test, where NAME is the server's name, or `file=`, relative to the test's
+    folder. `pytest --mcpd-write` writes the file.
     """
 
     def hold(server: Server, file: str | os.PathLike[str] | None = None) -> None:
-        from mcpd.approval import check_lock, write_lock  # noqa: PLC0415
+        from mcpd.testing.approval import check_lock, write_lock
 
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in server.name)
         path = request.path.parent / (f"{name}.lock.json" if file is None else file)
@@ -108,47 +108,49 @@ def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
             return
         changes = check_lock(server, path)
         if changes is None:
-            pytest.fail(f"there is no approval file {path} yet: pytest --mcpd-write writes it", pytrace=False)
+            pytest.fail(f"there is no approval file {path} yet; to write it: pytest --mcpd-write", pytrace=False)
         if changes:
             lines = [f"  {'breaking' if change.is_breaking else 'harmless'}: {change}" for change in changes]
-            told = "\n".join([f"{path.name} says otherwise; if that is meant: pytest --mcpd-write", *lines])
-            pytest.fail(told, pytrace=False)
+            head = f"the server differs from {path.name}; to approve the changes: pytest --mcpd-write"
+            pytest.fail("\n".join([head, *lines]), pytrace=False)
 
     return hold
 
 
 @pytest.fixture
 def mcpd_apps() -> Callable[..., AppsReport]:
-    """Tries the apps of a server as `mcpd apps test` does: `mcpd_apps(server)` is the report.
+    """Tests the apps of a server as `mcpd apps test` does: `mcpd_apps(server)` returns the report.
 
-    It takes a `Server` or any target of a client, and as keywords those of `mcpd.apps.verdict.report.TryOptions`:
-    `static`, `app`, `calls`, `screenshots`, `browser`, `timeout`. `report.failures` is empty if all is well.
+    The argument is a `Server` or any other target of a client. The keywords are those of
+    `mcpd.verdict.options.TryOptions`: `static`, `app`, `calls`, `screenshots`, `browser`, `timeout` (seconds).
+    `report.failures` is empty if all apps pass.
     """
 
     def tried(target: Target, **options: Any) -> AppsReport:
-        import asyncio  # noqa: PLC0415
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+        import asyncio
+        from concurrent.futures import ThreadPoolExecutor
 
-        from mcpd.apps.verdict.report import TryOptions  # noqa: PLC0415
-        from mcpd.apps.verdict.run import try_apps  # noqa: PLC0415
+        from mcpd.apps.verdict.report import TryOptions
+        from mcpd.apps.verdict.run import try_apps
 
         if isinstance(app := options.get("app"), str):
             options["app"] = (app,)
-        told = TryOptions(**options)
-        # In a thread: the test may have a running loop of its own.
+        try_options = TryOptions(**options)
+        # In a thread, because the test may run in an event loop.
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(lambda: asyncio.run(try_apps(target, told))).result()
+            return pool.submit(lambda: asyncio.run(try_apps(target, try_options))).result()
 
     return tried
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an `async def` test that takes `mcpd_client` and that no other plugin runs: those have their say before."""
+    """Run an `async def` test that uses `mcpd_client` if no other plugin runs it; pytest calls those first."""
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test) or "mcpd_client" not in pyfuncitem.fixturenames:
         return None
-    import asyncio  # noqa: PLC0415 - 30 ms that most runs of pytest do not need
+    import asyncio  # takes 30 ms, which most runs of pytest can save
 
-    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    names = inspect.signature(test).parameters
+    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}
     asyncio.run(test(**arguments))
     return True

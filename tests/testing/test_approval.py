@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcpd import Server, ToolAnnotations
-from mcpd.approval import check_lock, compare, offerings, write_lock
-from mcpd.approval.schemas import compare_schemas
 from mcpd.errors import ConfigurationError
 from mcpd.sources.demo import make_server
+from mcpd.testing.approval import check_lock, compare, offerings, write_lock
+from mcpd.testing.schema_changes import compare_schemas
 
 INT, TEXT, NUMBER, NULL = ({"type": kind} for kind in ("integer", "string", "number", "null"))
 
@@ -29,7 +29,7 @@ CASES: list[tuple[Any, Any, list[str], list[str]]] = [
     # old, new, what breaks callers where it is arguments, and where it is results; `-` is a change that breaks nobody
     (members(b=INT), members(("b",), b=INT), ["argument b is now required"], ["- result b is always there now"]),
     (members(("b",), b=INT), members(b=INT), ["- argument b is no longer required"], ["result b may be missing now"]),
-    (members(b=INT), members(), ["argument b is gone"], ["result b is gone"]),
+    (members(b=INT), members(), ["argument b was removed"], ["result b was removed"]),
     (members(), members(b=INT), ["- argument b is new"], ["- result b is new"]),
     (members(), members(("b",), b=INT), ["argument b is new and required"], ["- result b is new"]),
     (members(b=INT), members(b=TEXT), ["argument b was integer, is string now"],
@@ -125,7 +125,7 @@ DOUBLED = {f"at{n}": {"anyOf": [{"$ref": f"#/$defs/at{n + 1}"}] * 2} for n in ra
 def test_a_schema_that_cannot_be_followed_is_said_to_be_another_one(odd: Any, is_input: bool) -> None:
     plain = members(a={"type": "integer", "minimum": 1}) if "minimum" in str(odd) else members(a={"type": "array"})
     subject = "the arguments" if is_input else "the result"
-    said = [(f"the schema of {subject} is another one now, and one of the two cannot be followed", True)]
+    said = [(f"the schema of {subject} changed, and one of the two is too complex to compare", True)]
     assert compare_schemas(odd, plain, is_input=is_input) == said
     assert compare_schemas(plain, odd, is_input=is_input) == said
     assert compare_schemas(odd, json.loads(json.dumps(odd)), is_input=is_input) == []
@@ -228,7 +228,7 @@ BREAKING = {
 HARMLESS = {
     "server: instructions changed",
     "tool add: argument a was integer, is number now",
-    "tool add: the default of argument b is gone",
+    "tool add: the default of argument b was removed",
     'tool add: the default of argument kind is "y" now',
     "tool add: argument c is new",
     "tool add: result more is new",
@@ -270,17 +270,17 @@ def test_the_starter_is_what_it_was_when_it_is_made_again(tmp_path: Path) -> Non
 
 
 def test_a_device_without_an_end_is_no_approval_file() -> None:
-    with pytest.raises(ConfigurationError, match="/dev/zero is no approval file of mcpd"):
+    with pytest.raises(ConfigurationError, match="/dev/zero is not an approval file of mcpd"):
         check_lock(make_server(), "/dev/zero")
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no approval file of mcpd; write it anew"),
-        ("[]", "is no approval file of mcpd; write it anew"),
-        ('{"mcpdLock": 1, "server": 5}', "is no approval file of mcpd; write it anew"),
-        ('{"mcpdLock": 2}', "was written by a newer mcpd; write it anew"),
+        ("{", "is not an approval file of mcpd; write it again"),
+        ("[]", "is not an approval file of mcpd; write it again"),
+        ('{"mcpdLock": 1, "server": 5}', "is not an approval file of mcpd; write it again"),
+        ('{"mcpdLock": 2}', "was written by a newer mcpd; write it again"),
     ],
 )
 def test_what_is_no_such_file_is_named(tmp_path: Path, text: str, said: str) -> None:
