@@ -245,7 +245,7 @@ class _ModernHeaders:
         return _as_dict(message.get("params")).get("requestId")
 
     def _named(self, method: str) -> str:
-        """The member of the params that `Mcp-Name` repeats; "" if there is none."""
+        """The member of the params that `Mcp-Name` repeats; "" without one."""
         for extension in self._server.extensions.values():
             if method in extension.requests:
                 return extension.requests[method].named or ""

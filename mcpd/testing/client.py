@@ -123,11 +123,11 @@ class TestClient(Client):
         return await self.call(tool, arguments)
 
     def sent(self, method: str | None = None) -> list[Any]:
-        """The messages that this client sent, as JSON; only those of one method if it is named."""
+        """The messages that this client sent, as JSON; if `method` is given, only its messages."""
         return self._by("client", method)
 
     def received(self, method: str | None = None) -> list[Any]:
-        """The messages that the server sent, as JSON; only those of one method if it is named."""
+        """The messages that the server sent, as JSON; if `method` is given, only its messages."""
         return self._by("server", method)
 
     def _by(self, sender: str, method: str | None) -> list[Any]:
@@ -178,11 +178,11 @@ class SyncTestClient(BlockingClient[TestClient]):
         return self.client.messages
 
     def sent(self, method: str | None = None) -> list[Any]:
-        """The messages that this client sent, as JSON; only those of one method if it is named."""
+        """The messages that this client sent, as JSON; if `method` is given, only its messages."""
         return self.client.sent(method)
 
     def received(self, method: str | None = None) -> list[Any]:
-        """The messages that the server sent, as JSON; only those of one method if it is named."""
+        """The messages that the server sent, as JSON; if `method` is given, only its messages."""
         return self.client.received(method)
 
     def value(self, tool: str, /, **arguments: Any) -> Any:

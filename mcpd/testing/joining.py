@@ -131,7 +131,7 @@ class _PipesChannel(StdioChannel):
         self._server_end.start(self._connection)
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the server's input, let the server end, and close everything else."""
+        """Close the server's input, let the server end, and close all descriptors."""
         if not self._client_fds:
             return
         client_in, client_out = self._client_fds

@@ -68,7 +68,10 @@ def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
 
     (tmp_path / "garden.json").write_text("{")
     broken = run("garden.py", "--lock", "garden.json")
-    assert (broken.returncode, broken.stderr) == (1, "mcpd: garden.json is no approval file of mcpd; write it anew\n")
+    assert (broken.returncode, broken.stderr) == (
+        1,
+        "mcpd: garden.json is not an approval file of mcpd; write it again\n",
+    )
     alone = run("garden.py", "--write")
     assert (alone.returncode, alone.stderr) == (2, "mcpd: --write requires --lock FILE; see mcpd check --help\n")
 
