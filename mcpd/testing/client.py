@@ -16,7 +16,7 @@ from msgspec.json import decode
 
 from mcpd.client import Callbacks, Client, ClientLimits
 from mcpd.client.blocking import BlockingClient
-from mcpd.client.channels import ChannelWatcher, watched
+from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal, Transport
 from mcpd.protocol.types.base import Implementation
@@ -114,9 +114,17 @@ class TestClient(Client):
                 'anyio_backend that returns "asyncio"; or write a plain def, and `with` instead of `async with`'
             ) from None
         if self._open is None:
-            channel = await join(self._server, self._transport, self._caller, self.limits)
-            self._target = watched(channel, _Recorder(self.messages))
+            self._target = watched(await self._join(), _Recorder(self.messages))
         await super().open()
+
+    async def _join(self) -> StartableChannel:
+        if not isinstance(self._server, Server) or self._transport != "http":
+            return await join(self._server, self._transport, self._caller, self.limits)
+        from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
+
+        channel = AsgiChannel(self._server, self._caller)
+        await channel.open()
+        return channel
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and return its value, for arguments that have the names of options of `call`."""

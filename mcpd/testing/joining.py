@@ -57,21 +57,14 @@ def access_of(server: Server, caller: Caller) -> Access:
 async def join(
     server: Server | Sequence[str], transport: Transport, caller: Caller, limits: ClientLimits
 ) -> StartableChannel:
-    """Open a channel to a server. Raises ConfigurationError, TransportError."""
+    """Open a channel to a server, for all transports but "http". Raises ConfigurationError, TransportError."""
     if not isinstance(server, Server):
         return await connect(server, limits)
     if transport == "memory":
         return _join_in_memory(server, caller)
     if transport == "stdio":
         return _PipesChannel(server, caller)
-    if transport == "websocket":
-        return await _join_by_websocket(server, caller, limits)
-
-    from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
-
-    channel = AsgiChannel(server, caller)
-    await channel.open()
-    return channel
+    return await _join_by_websocket(server, caller, limits)
 
 
 async def _end(server: Server, connection: ServerConnection) -> None:
