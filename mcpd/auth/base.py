@@ -30,10 +30,10 @@ from mcpd.auth.metadata import (
     as_reached,
     checked_public_url,
     checked_scopes,
-    document,
+    joined_scopes,
+    metadata_document,
+    metadata_paths,
     metadata_url,
-    paths,
-    written,
 )
 from mcpd.errors import AccessDenied, ConfigurationError, McpdError
 from mcpd.protocol.principal import Principal
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST_ACCEPTED = 10_000
-_MOST_REFUSED = 1_000
+_MAX_ACCEPTED = 10_000
+_MAX_REFUSED = 1_000
 _REFUSED_SECONDS = 10.0
 
 
@@ -96,35 +96,35 @@ class TokenCache(Generic[T, R]):
         """Store a verified token until `expires` (seconds since 1970), for at most `seconds`."""
         until = self._clock() + (self._seconds if seconds is None else min(self._seconds, seconds))
         self._accepted.pop(key, None)
-        if len(self._accepted) >= _MOST_ACCEPTED:
+        if len(self._accepted) >= _MAX_ACCEPTED:
             del self._accepted[next(iter(self._accepted))]
         self._accepted[key] = (until if expires is None else min(until, expires), value)
 
     def refuse(self, key: bytes, why: R) -> None:
         """Store for some seconds why a token was refused."""
         self._refused.pop(key, None)
-        if len(self._refused) >= _MOST_REFUSED:
+        if len(self._refused) >= _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = (self._clock() + min(_REFUSED_SECONDS, self._seconds), why)
 
-    def forget(self, is_meant: Callable[[T], bool]) -> None:
+    def forget(self, matches: Callable[[T], bool]) -> None:
         """Remove the verified tokens whose values match."""
-        for key in [key for key, (_, value) in self._accepted.items() if is_meant(value)]:
+        for key in [key for key, (_, value) in self._accepted.items() if matches(value)]:
             del self._accepted[key]
 
 
 log = logging.getLogger("mcpd")
 
-_MOST_BYTES = 16 * 1024
+_MAX_BYTES = 16 * 1024
 _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
 _PROOF_ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 _RETRY = (("Retry-After", "5"),)
-_MOST_AT_ONCE = 1024
+_MAX_AT_ONCE = 1024
 """How many tokens are verified concurrently, including those whose clients have disconnected."""
-_LONGEST = 30.0
+_VERIFY_SECONDS = 30.0
 
 _Answer: TypeAlias = Principal | Refusal
-_IsMeant: TypeAlias = Callable[[Principal], bool]
+_Matches: TypeAlias = Callable[[Principal], bool]
 
 
 class InvalidToken(McpdError):
@@ -160,7 +160,7 @@ class Verified(Struct, frozen=True):
     seconds: float | None = None
 
 
-_Verdict: TypeAlias = Verified | None | Awaitable[Verified | None]
+_Result: TypeAlias = Verified | None | Awaitable[Verified | None]
 
 
 class AuthOptions(TypedDict, total=False):
@@ -192,10 +192,10 @@ class AuthOptions(TypedDict, total=False):
     dpop_nonce_key: bytes
 
 
-class _Known(Struct, frozen=True):
+class _KnownToken(Struct, frozen=True):
     principal: Principal
     key_thumbprint: str
-    lacking: Refusal | None
+    missing_scope: Refusal | None
     plain: Principal | None
     """The principal, if the token needs no proof and grants all required scopes."""
     ath: str
@@ -219,11 +219,11 @@ class Auth(Protection):
         self._proofs = _proof_checker(options)
         self._has_nonce_key = "dpop_nonce_key" in options
         self._needed = frozenset(self.scopes)
-        self._cache: TokenCache[_Known, Refusal] = TokenCache(cache_seconds)
+        self._cache: TokenCache[_KnownToken, Refusal] = TokenCache(cache_seconds)
         self._is_kept = cache_seconds > 0  # otherwise each request is verified separately
         self.on_forget = []
-        self._pending: dict[bytes, asyncio.Task[_Known | Refusal]] = {}
-        self._running: dict[asyncio.Task[_Known | Refusal], list[_IsMeant]] = {}
+        self._pending: dict[bytes, asyncio.Task[_KnownToken | Refusal]] = {}
+        self._running: dict[asyncio.Task[_KnownToken | Refusal], list[_Matches]] = {}
         """The running verifications, each with the predicates passed to `forget` since it began."""
         self._endpoint = "/mcp"
         self.known_scopes: set[str] = {*self.scopes}
@@ -264,14 +264,14 @@ class Auth(Protection):
         """Compute everything that depends on the URL only."""
         self._own_url: str | None = None
         self._metadata = self.url_of_metadata()
-        self._nobody = Refusal(
+        self._unauthenticated = Refusal(
             401,
             "Authentication is required: send an access token as Authorization: Bearer TOKEN.\n",
             self._challenges(scopes=self.scopes),
             "unauthorized",
         )
         self._other_scheme = replace(
-            self._nobody,
+            self._unauthenticated,
             text="Authorization is not a bearer token: send an access token as Authorization: Bearer TOKEN.\n",
         )
         self._malformed = Refusal(
@@ -296,11 +296,11 @@ class Auth(Protection):
             return {}
         self._endpoint = endpoint
         self._locate()
-        return dict.fromkeys(paths(self.public_url, endpoint), self.metadata)
+        return dict.fromkeys(metadata_paths(self.public_url, endpoint), self.metadata)
 
     def metadata(self, host: str = "") -> bytes:
         """Return the protected resource metadata as JSON for a client with this `Host` (RFC 9728 section 2)."""
-        return document({**self._members(), "resource": as_reached(self.public_url, host)})
+        return metadata_document({**self._members(), "resource": as_reached(self.public_url, host)})
 
     def _members(self) -> dict[str, object]:
         return {
@@ -318,7 +318,7 @@ class Auth(Protection):
 
     def known(self, authorization: bytes) -> Principal | None:
         """Return the principal of a known bearer token that needs no proof, otherwise None."""
-        if not authorization.startswith(b"Bearer ") or len(authorization) > _MOST_BYTES:
+        if not authorization.startswith(b"Bearer ") or len(authorization) > _MAX_BYTES:
             return None
         # The value need not be checked: only tokens that were verified in this form are in the cache.
         found = self._cache.accepted(TokenCache.key(authorization[7:]))
@@ -326,7 +326,7 @@ class Auth(Protection):
 
     def __call__(self, headers: Mapping[str, str], /) -> _Answer | Coroutine[Any, Any, _Answer]:
         """Return the principal of a request or a refusal. The result is awaitable if the token is not in the cache."""
-        found = self._judged(headers)
+        found = self._authenticate(headers)
         return self.spelled(found, headers) if isinstance(found, Refusal) else found
 
     def spelled(self, refusal: Refusal, headers: Mapping[str, str]) -> Refusal:
@@ -336,14 +336,14 @@ class Auth(Protection):
         fields = tuple((name, value.replace(f'"{metadata}"', f'"{there}"')) for name, value in refusal.headers)
         return replace(refusal, headers=fields)
 
-    def _judged(self, headers: Mapping[str, str]) -> _Answer | Coroutine[Any, Any, _Answer]:
+    def _authenticate(self, headers: Mapping[str, str]) -> _Answer | Coroutine[Any, Any, _Answer]:
         authorization = headers.get("authorization")
         if authorization is None:
-            return self._nobody
+            return self._unauthenticated
         scheme, _, token = authorization.partition(" ")
-        if not self._takes(scheme):
+        if not self._accepts_scheme(scheme):
             return self._other_scheme
-        if len(token) > _MOST_BYTES:
+        if len(token) > _MAX_BYTES:
             return self._too_long
         token = token.strip(" ")
 
@@ -354,21 +354,21 @@ class Auth(Protection):
         if not _is_token(token):
             return self._malformed
         refused = self._cache.refused(key)
-        return refused if refused is not None else self._ask(key, scheme, token, headers)
+        return refused if refused is not None else self._verify_token(key, scheme, token, headers)
 
-    def _takes(self, scheme: str) -> bool:
+    def _accepts_scheme(self, scheme: str) -> bool:
         lower = scheme.lower()
         return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
 
-    def _admitted(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> _Answer:
+    def _admitted(self, known: _KnownToken, scheme: str, headers: Mapping[str, str]) -> _Answer:
         """Return the answer to a request with a valid token."""
         if known.key_thumbprint or self._proofs is not None:
-            refusal = self._unproved(known, scheme, headers)
+            refusal = self._missing_proof(known, scheme, headers)
             if refusal is not None:
                 return refusal
-        return known.lacking or known.principal
+        return known.missing_scope or known.principal
 
-    def _unproved(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
+    def _missing_proof(self, known: _KnownToken, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
         """Return why the sender has not proved to have the token's key, or None."""
         is_bearer = scheme.lower() == "bearer"
         if not known.key_thumbprint:
@@ -409,47 +409,49 @@ class Auth(Protection):
         parts = urlsplit(self.public_url)
         return normalized(f"{parts.scheme}://{parts.netloc}{path}") or ""
 
-    def _ask(
+    def _verify_token(
         self, key: bytes, scheme: str, token: str, headers: Mapping[str, str]
     ) -> _Answer | Coroutine[Any, Any, _Answer]:
         pending = self._pending.get(key)
         if pending is None:
-            if len(self._running) >= _MOST_AT_ONCE:
+            if len(self._running) >= _MAX_AT_ONCE:
                 return self._failed(key, Unavailable("too many tokens are being verified"))
-            judge = partial(self._verify, token, _request(headers))
+            verify = partial(self._verify, token, _request(headers))
             try:
-                found = judge()
+                found = verify()
             except Exception as error:
                 return self._failed(key, error)
             if not isawaitable(found):
-                taken = self._taken(key, found)
-                return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
+                accepted = self._accept(key, found)
+                return accepted if isinstance(accepted, Refusal) else self._admitted(accepted, scheme, headers)
             # One verification serves all requests with this token, even if the first of them is cancelled.
-            forgotten: list[_IsMeant] = []
-            pending = asyncio.ensure_future(self._later(key, found, judge, forgotten))
+            forgotten: list[_Matches] = []
+            pending = asyncio.ensure_future(self._verify_in_task(key, found, verify, forgotten))
             self._running[pending] = forgotten
             pending.add_done_callback(lambda task: self._running.pop(task, None))
             if self._is_kept:
                 self._pending[key] = pending
         return self._wait(pending, scheme, headers)
 
-    async def _wait(self, pending: asyncio.Task[_Known | Refusal], scheme: str, headers: Mapping[str, str]) -> _Answer:
-        taken = await asyncio.shield(pending)
-        found = taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
+    async def _wait(
+        self, pending: asyncio.Task[_KnownToken | Refusal], scheme: str, headers: Mapping[str, str]
+    ) -> _Answer:
+        accepted = await asyncio.shield(pending)
+        found = accepted if isinstance(accepted, Refusal) else self._admitted(accepted, scheme, headers)
         return self.spelled(found, headers) if isinstance(found, Refusal) else found
 
-    async def _later(
-        self, key: bytes, asked: Awaitable[Verified | None], judge: Callable[[], _Verdict], forgotten: list[_IsMeant]
-    ) -> _Known | Refusal:
+    async def _verify_in_task(
+        self, key: bytes, asked: Awaitable[Verified | None], verify: Callable[[], _Result], forgotten: list[_Matches]
+    ) -> _KnownToken | Refusal:
         try:
-            async with asyncio.timeout(_LONGEST):
+            async with asyncio.timeout(_VERIFY_SECONDS):
                 found = await asked
                 # A verification that began before `forget` was called may be out of date.
-                while found is not None and any(is_meant(found.principal) for is_meant in forgotten):
+                while found is not None and any(matches(found.principal) for matches in forgotten):
                     forgotten.clear()
-                    again = judge()
+                    again = verify()
                     found = await again if isawaitable(again) else again
-                return self._taken(key, found)
+                return self._accept(key, found)
         except TimeoutError:
             return self._failed(key, Unavailable("the verification timed out"))
         except Exception as error:
@@ -458,12 +460,12 @@ class Auth(Protection):
             self._pending.pop(key, None)
 
     @abstractmethod
-    def _verify(self, token: str, request: TokenRequest) -> _Verdict:
+    def _verify(self, token: str, request: TokenRequest) -> _Result:
         """Return the result for a token, or None if it is not valid. Raises InvalidToken and Unavailable."""
 
     # -- what came of it ---------------------------------------------------------------------
 
-    def _taken(self, key: bytes, found: Verified | None) -> _Known | Refusal:
+    def _accept(self, key: bytes, found: Verified | None) -> _KnownToken | Refusal:
         """Cache a valid token, with the scopes that its scopes include."""
         if found is None:
             return self._failed(key, InvalidToken())
@@ -471,25 +473,25 @@ class Auth(Protection):
         scopes = self.hierarchy.expanded(who.scopes)
         if scopes != who.scopes:
             who = who.with_scopes(scopes)
-        lacking = None
+        missing_scope = None
         if not self._needed <= scopes:
             named = " ".join(scope for scope in self.scopes if scope not in scopes)
             text = f"This server requires the scope {named}, which the token does not have"
-            lacking = self.refuse(AccessDenied(text, scopes=self.scopes), who)
-        is_plain = lacking is None and not found.key_thumbprint and self._dpop != "require"
+            missing_scope = self.refuse(AccessDenied(text, scopes=self.scopes), who)
+        is_plain = missing_scope is None and not found.key_thumbprint and self._dpop != "require"
         ath = ""
         if found.key_thumbprint:
             from mcpd.auth.dpop import b64  # few tokens are bound to a key
 
             ath = b64(key)
-        known = _Known(who, found.key_thumbprint, lacking, who if is_plain else None, ath)
+        known = _KnownToken(who, found.key_thumbprint, missing_scope, who if is_plain else None, ath)
         self._cache.accept(key, known, who.expires, found.seconds)
         return known
 
     def _failed(self, key: bytes, error: Exception) -> Refusal:
         if isinstance(error, InvalidToken):
-            told = f"{error.why} ({error.detail})" if error.detail else error.why
-            log.info("Refused a token: %s", printable(told))
+            message = f"{error.why} ({error.detail})" if error.detail else error.why
+            log.info("Refused a token: %s", printable(message))
             refusal = self._refused(error)
             self._cache.refuse(key, refusal)
             return refusal
@@ -517,11 +519,11 @@ class Auth(Protection):
         """
         needed = dict.fromkeys((*self.scopes, *denied.scopes))
         if denied.error == "unauthorized":
-            return Refusal(401, self._nobody.text, self._challenges(scopes=tuple(needed)), "unauthorized")
+            return Refusal(401, self._unauthenticated.text, self._challenges(scopes=tuple(needed)), "unauthorized")
         held: Iterable[str] = ()
         if self.names_held and denied.error == "insufficient_scope":
             held = sorted((user.scopes & self.known_scopes) - needed.keys())
-        headers = self._challenges(scopes=(*needed, *held), error=denied.error, description=_DESCRIBED[denied.error])
+        headers = self._challenges(scopes=(*needed, *held), error=denied.error, description=_DESCRIPTIONS[denied.error])
         status = 403 if denied.error == "insufficient_scope" else 401
         return Refusal(status, f"{denied.message}.\n", headers, denied.error)
 
@@ -530,7 +532,7 @@ class Auth(Protection):
     ) -> tuple[tuple[str, str], ...]:
         params = {
             "resource_metadata": self._metadata,
-            "scope": written(scopes) or None,
+            "scope": joined_scopes(scopes) or None,
             "error": error,
             "error_description": description,
         }
@@ -547,17 +549,17 @@ class Auth(Protection):
         thread of the event loop.
         """
 
-        def is_meant(who: Principal) -> bool:
+        def matches(who: Principal) -> bool:
             return subject in (None, who.subject) and client in (None, who.client)
 
-        self._cache.forget(lambda known: is_meant(known.principal))
+        self._cache.forget(lambda known: matches(known.principal))
         for forgotten in self._running.values():
-            forgotten.append(is_meant)
+            forgotten.append(matches)
         for end in self.on_forget:
-            end(is_meant)
+            end(matches)
 
 
-_DESCRIBED: dict[str, str] = {
+_DESCRIPTIONS: dict[str, str] = {
     "insufficient_scope": "the token does not allow this",
     "invalid_token": "the token must be exchanged for a new one",
 }

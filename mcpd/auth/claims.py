@@ -17,7 +17,7 @@ from mcpd.protocol.principal import Principal
 Expected: TypeAlias = Mapping[str, str | Sequence[str]]
 """Claims that must have one of these values."""
 
-_MOST_SKEW = 300.0
+_MAX_SKEW = 300.0
 _END_OF_TIME = 253_402_300_800.0
 """The year 10000. Later times are not valid."""
 
@@ -44,8 +44,8 @@ class ClaimChecks:
     ) -> None:
         if isinstance(audience, str):
             raise ConfigurationError(f"audience: must be a list of strings, such as [{audience!r}]")
-        if not 0 <= skew <= _MOST_SKEW:
-            raise ConfigurationError(f"skew: must be 0 to {_MOST_SKEW:g} seconds, not {skew!r}")
+        if not 0 <= skew <= _MAX_SKEW:
+            raise ConfigurationError(f"skew: must be 0 to {_MAX_SKEW:g} seconds, not {skew!r}")
         self.audience = frozenset(audience)
         self.expect = {name: {value} if isinstance(value, str) else {*value} for name, value in (expect or {}).items()}
         self.skew = skew

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 """Accepted signature algorithms of proofs."""
 
-_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+_KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 _KIND_OF = {
     "ES256": ("EC", "P-256"),
     "EdDSA": ("OKP", "Ed25519"),
@@ -37,14 +37,14 @@ _KIND_OF = {
     "RS256": ("RSA", None),
     "PS256": ("RSA", None),
 }
-_MOST_BITS = 4096
+_MAX_BITS = 4096
 """The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
 _SECRET = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
-_MOST_BYTES = 8 * 1024
-_MOST_KEYS = 1_000
+_MAX_BYTES = 8 * 1024
+_MAX_KEYS = 1_000
 _WINDOW = 300.0
 _GENERATION = 600.0
-_MOST_SEEN = 200_000
+_MAX_SEEN = 200_000
 _SLOT = 60
 _escape = re.compile(r"%[0-9A-Fa-f]{2}")
 _PORTS = {"https": 443, "http": 80}
@@ -57,7 +57,7 @@ class BadProof(Struct, frozen=True):
     nonce: str = ""
 
 
-class _Known(Struct, frozen=True):
+class _KnownKey(Struct, frozen=True):
     is_signed: SignatureCheck
     thumbprint: str
 
@@ -87,14 +87,14 @@ class ProofChecker:
         *,
         nonces: bool = False,
         nonce_key: bytes | None = None,
-        most_seen: int = _MOST_SEEN,
+        max_seen: int = _MAX_SEEN,
         clock: Callable[[], float] = time,
     ) -> None:
         self._wants_nonces = nonces
         self.nonce_keys: tuple[bytes, ...] = (nonce_key or os.urandom(32),)
-        self._most_seen = most_seen
+        self._max_seen = max_seen
         self._clock = clock
-        self._keys: dict[str, _Known] = {}
+        self._keys: dict[str, _KnownKey] = {}
         """Keys of valid proofs by the encoded header."""
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
@@ -105,19 +105,19 @@ class ProofChecker:
 
         `url` is normalized; `ath` is the base64url SHA-256 of the token.
         """
-        found = self._found(proofs, method, url, ath, thumbprint)
+        found = self._check_proof(proofs, method, url, ath, thumbprint)
         return found if isinstance(found, BadProof) else None
 
     def key_of(self, proofs: str | None, *, method: str, url: str) -> str | BadProof:
         """Return the thumbprint of the key in a proof, for a request without a token."""
-        return self._found(proofs, method, url, None, None)
+        return self._check_proof(proofs, method, url, None, None)
 
-    def _found(
+    def _check_proof(
         self, proofs: str | None, method: str, url: str, ath: str | None, thumbprint: str | None
     ) -> str | BadProof:
         if proofs is None:
             return BadProof("the DPoP header is missing")
-        if len(proofs) > _MOST_BYTES:
+        if len(proofs) > _MAX_BYTES:
             return BadProof("the proof is too long")
         parts = segments_of(proofs)
         if parts is None:
@@ -125,7 +125,7 @@ class ProofChecker:
 
         known = self._keys.get(parts[0])
         if known is None:
-            found = _known_key(parts[0])
+            found = _key_of_header(parts[0])
             if isinstance(found, BadProof):
                 return found
             known = found
@@ -138,7 +138,7 @@ class ProofChecker:
             return BadProof("the signature of the proof is not valid")
 
         if parts[0] not in self._keys:
-            if len(self._keys) >= _MOST_KEYS:
+            if len(self._keys) >= _MAX_KEYS:
                 del self._keys[next(iter(self._keys))]
             self._keys[parts[0]] = known
 
@@ -196,10 +196,10 @@ class ProofChecker:
         )
 
     def _is_full(self, now: float) -> bool:
-        self._turn(now)
-        return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._most_seen
+        self._expire_seen(now)
+        return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._max_seen
 
-    def _turn(self, now: float) -> None:
+    def _expire_seen(self, now: float) -> None:
         if now - self._began >= _GENERATION:
             # Proofs older than two windows are refused because of their time.
             is_old = now - self._began >= 2 * _GENERATION
@@ -212,7 +212,7 @@ class ProofChecker:
         mark = sha256(f"{thumbprint} {jti}".encode()).digest()
         if mark in self._seen or mark in self._seen_before:
             return False
-        if len(self._seen) + len(self._seen_before) < self._most_seen:
+        if len(self._seen) + len(self._seen_before) < self._max_seen:
             self._seen.add(mark)
         return True
 
@@ -227,7 +227,7 @@ def _claims_of(segment: str) -> _Claims | None:
         return None
 
 
-def _known_key(segment: str) -> _Known | BadProof:
+def _key_of_header(segment: str) -> _KnownKey | BadProof:
     """Return the key in the header of a proof. All proofs of a client have the same header."""
     head = object_in(segment)
     if head is None:
@@ -249,7 +249,7 @@ def _known_key(segment: str) -> _Known | BadProof:
     return (
         BadProof("the key of the proof is not valid")
         if check is None
-        else _Known(check, b64(sha256(encode(own)).digest()))
+        else _KnownKey(check, b64(sha256(encode(own)).digest()))
     )
 
 
@@ -257,7 +257,7 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     """Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm."""
     if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
         return None
-    names = _MEMBERS.get(str(given.get("kty")))
+    names = _KEY_MEMBERS.get(str(given.get("kty")))
     if names is None or (given["kty"], given.get("crv")) != _KIND_OF[alg]:
         return None
     members = {name: given.get(name) for name in names}
@@ -266,7 +266,7 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     if given["kty"] == "RSA":
         from mcpd.auth.signatures import is_sound  # loads joserfc
 
-        if not is_sound(given, _MOST_BITS):
+        if not is_sound(given, _MAX_BITS):
             return None
     return {name: str(text) for name, text in members.items()}
 

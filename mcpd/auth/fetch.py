@@ -105,7 +105,7 @@ def _is_translated(address: IPv6Address) -> bool:
 
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
-_LONGEST_URL = 2048
+_MAX_URL_CHARACTERS = 2048
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -198,19 +198,19 @@ async def fetch(
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
-                response = await _once(target, what, method, fields, body, reach, limits, tls, proxies=proxies)
+                response = await _request(target, what, method, fields, body, reach, limits, tls, proxies=proxies)
                 if response.status not in _REDIRECTS:
                     return response
 
                 if method != "GET" or not limits.redirects:
                     raise FetchError(what, target, "it redirects, which is not followed", status=response.status)
-                following = _redirected(response, what)
-                if following.startswith("http:") and target.startswith("https:"):
+                next_url = _redirect_target(response, what)
+                if next_url.startswith("http:") and target.startswith("https:"):
                     # An http URL is on this machine, and no other machine may send a request there.
                     raise FetchError(what, target, "it redirects to http, from https", status=response.status)
-                if _origin(following) != _origin(target):
+                if _origin(next_url) != _origin(target):
                     fields = [pair for pair in fields if pair[0].lower() in ("accept", "mcp-protocol-version")]
-                target = following
+                target = next_url
             raise FetchError(what, target, f"it redirects more than {limits.redirects} times", status=response.status)
     except TimeoutError:
         raise FetchError(what, target, f"no complete response within {limits.seconds:g} s") from None
@@ -244,7 +244,7 @@ async def reach_from(url: str) -> Reach:
 
 async def kind_of_host(url: str, what: str = "the server") -> Kind:
     """Return where a URL's host is: `global` only if all its addresses are. Raises FetchError if it has no address."""
-    target = _checked(url, what)
+    target = _parsed_url(url, what)
     found = await _resolve(target, what, is_needed=_proxy(target, what) is None)
     kinds = {kind_of(address) for _, address in found}
     return next((kind for kind in ("never", "loopback", "private") if kind in kinds), "global")
@@ -253,7 +253,7 @@ async def kind_of_host(url: str, what: str = "the server") -> Kind:
 # -- one request -------------------------------------------------------------------------------
 
 
-class _Judged(AbstractResolver):
+class _CheckedResolver(AbstractResolver):
     """Resolves to the checked addresses only. A second lookup might return others."""
 
     def __init__(self, found: list[tuple[socket.AddressFamily, str]]) -> None:
@@ -271,7 +271,7 @@ class _Judged(AbstractResolver):
     async def close(self) -> None: ...
 
 
-async def _once(
+async def _request(
     url: str,
     what: str,
     method: str,
@@ -284,15 +284,15 @@ async def _once(
     proxies: bool,
 ) -> Response:
     """Send one request, if its URL is permitted."""
-    target = _checked(url, what)
+    target = _parsed_url(url, what)
     proxy = _proxy(target, what) if proxies else None
     found = await _resolve(target, what, is_needed=proxy is None)
     if any(kind_of(address) == "loopback" for _, address in found):
         proxy = None  # a proxy's loopback is another machine
-    _judge(target, what, found, reach)
+    _check_addresses(target, what, found, reach)
 
     # Each request uses a connection of its own, because the check applies to one request only.
-    resolver = _Judged(found) if proxy is None else None
+    resolver = _CheckedResolver(found) if proxy is None else None
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True, ssl=tls or True)
     own = {"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "identity"}
     try:
@@ -312,7 +312,7 @@ async def _once(
     except TimeoutError:
         raise
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise FetchError(what, url, _in_words(error)) from None
+        raise FetchError(what, url, _reason_of(error)) from None
 
 
 async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Limits) -> bytes:
@@ -338,10 +338,12 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
     return bytes(content)
 
 
-def _checked(url: str, what: str) -> URL:
+def _parsed_url(url: str, what: str) -> URL:
     """Parse a URL strictly, so that parsers cannot disagree about its host. Raises FetchError."""
-    if len(url) > _LONGEST_URL:
-        raise FetchError(what, url[:100] + "…", f"the URL is longer than {_LONGEST_URL:,} characters", is_refused=True)
+    if len(url) > _MAX_URL_CHARACTERS:
+        raise FetchError(
+            what, url[:100] + "…", f"the URL is longer than {_MAX_URL_CHARACTERS:,} characters", is_refused=True
+        )
     if not url.isascii() or not url.isprintable() or any(c in url for c in ' \\"<>^`{|}'):
         raise FetchError(what, url, "not a URL: it has characters that are not allowed", is_refused=True)
 
@@ -399,7 +401,7 @@ async def _resolve(target: URL, what: str, *, is_needed: bool) -> list[tuple[soc
     return [(socket.AddressFamily(family), str(address[0])) for family, _, _, _, address in found]
 
 
-def _judge(target: URL, what: str, found: list[tuple[socket.AddressFamily, str]], reach: Reach) -> None:
+def _check_addresses(target: URL, what: str, found: list[tuple[socket.AddressFamily, str]], reach: Reach) -> None:
     """Raise FetchError unless a request may go to all these addresses."""
     kinds: set[Kind] = {kind_of(address) for _, address in found}
     for kind in ("never", "loopback", "private"):
@@ -410,7 +412,7 @@ def _judge(target: URL, what: str, found: list[tuple[socket.AddressFamily, str]]
         raise FetchError(what, str(target), "http is allowed for loopback only; use https", is_refused=True)
 
 
-def _in_words(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     """Return why the request failed, without addresses, which would reveal the internal network."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = getattr(error.certificate_error, "verify_message", "") or "the name does not match"
@@ -426,7 +428,7 @@ def _in_words(error: Exception) -> str:
     return f"not an HTTP response: {printable(type(error).__name__)}"
 
 
-def _redirected(response: Response, what: str) -> str:
+def _redirect_target(response: Response, what: str) -> str:
     """Return the target of a redirect. Raises FetchError if it is missing."""
     where = response.header("Location")
     try:

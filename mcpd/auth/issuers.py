@@ -76,9 +76,9 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
 log = logging.getLogger("mcpd")
 
 _LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)
-_MOST_KEYS = 100
-_MOST_BITS = 8192
-_SHORTEST, _LONGEST = 300.0, 24 * 3600.0
+_MAX_KEYS = 100
+_MAX_BITS = 8192
+_MIN_FRESH_SECONDS, _MAX_FRESH_SECONDS = 300.0, 24 * 3600.0
 _BETWEEN_TRIES = 30.0
 _max_age = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})").search
 
@@ -114,7 +114,7 @@ def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
     given = document.get("keys")
     if not isinstance(given, list):
         return []
-    return [key for one in given[:_MOST_KEYS] if (key := _key(one)) is not None]
+    return [key for one in given[:_MAX_KEYS] if (key := _key(one)) is not None]
 
 
 def _key(given: Any) -> VerifyingKey | None:
@@ -144,7 +144,7 @@ def _key(given: Any) -> VerifyingKey | None:
 def _is_sound(given: Mapping[str, Any]) -> bool:
     from mcpd.auth.signatures import is_sound  # loads joserfc
 
-    return is_sound(given, _MOST_BITS)
+    return is_sound(given, _MAX_BITS)
 
 
 class IssuerKeys:
@@ -238,4 +238,4 @@ class IssuerKeys:
 def _seconds_of(response: Response) -> float:
     """Return for how many seconds keys are fresh, according to Cache-Control."""
     match = _max_age((response.header("cache-control") or "").lower())
-    return min(max(float(match[1]) if match else 0.0, _SHORTEST), _LONGEST)
+    return min(max(float(match[1]) if match else 0.0, _MIN_FRESH_SECONDS), _MAX_FRESH_SECONDS)

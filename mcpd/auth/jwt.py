@@ -29,8 +29,8 @@ except ModuleNotFoundError as error:
 
 _DEFAULT_ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 _WITH_SECRET = ("HS256", "HS384", "HS512")
-_LEAST_SECRET = 32
-_MOST_TRIED = 4
+_MIN_SECRET_BYTES = 32
+_MAX_TRIED = 4
 
 
 class Issuer(Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class Jwt(Auth):
 
         if not keys:
             raise InvalidToken("the token is signed with an unknown key")
-        for key in keys[:_MOST_TRIED]:
+        for key in keys[:_MAX_TRIED]:
             if not is_signed(parts, key, alg):
                 continue
             return source.checks.verified(claims, source.url, self.public_url, time())
@@ -198,9 +198,9 @@ def _secret_key(secret: str | bytes | None) -> Any:
     if secret is None:
         return None
     data = secret.encode() if isinstance(secret, str) else secret
-    if len(data) < _LEAST_SECRET or data.lstrip().startswith((b"-----BEGIN", b"{")):
+    if len(data) < _MIN_SECRET_BYTES or data.lstrip().startswith((b"-----BEGIN", b"{")):
         raise ConfigurationError(
-            f"secret: must have at least {_LEAST_SECRET} bytes and must not be a key of another kind"
+            f"secret: must have at least {_MIN_SECRET_BYTES} bytes and must not be a key of another kind"
         )
     from joserfc.jwk import OctKey
 

@@ -81,7 +81,7 @@ def metadata_url(public_url: str, endpoint: str) -> str:
     return f"{origin}{WELL_KNOWN}{_path(public_url)}"
 
 
-def paths(public_url: str, endpoint: str) -> list[str]:
+def metadata_paths(public_url: str, endpoint: str) -> list[str]:
     """Return the paths at which our application serves the document. A reverse proxy may forward any of them."""
     found = [
         WELL_KNOWN,
@@ -92,7 +92,7 @@ def paths(public_url: str, endpoint: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def document(members: Mapping[str, object]) -> bytes:
+def metadata_document(members: Mapping[str, object]) -> bytes:
     """Return the document as JSON without empty members."""
     return encode({name: value for name, value in members.items() if value not in ((), [], "", None, False)})
 
@@ -145,6 +145,6 @@ class Hierarchy:
         return frozenset(found)
 
 
-def written(*parts: Iterable[str]) -> str:
+def joined_scopes(*parts: Iterable[str]) -> str:
     """Return scopes as written in a challenge, in order and without duplicates."""
     return " ".join(dict.fromkeys(scope for part in parts for scope in part))

@@ -19,7 +19,7 @@ from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 
-_MOST_BYTES = 4096
+_MAX_BYTES = 4096
 
 
 def secret_in(path: str, what: str) -> str:
@@ -33,7 +33,7 @@ def secret_in(path: str, what: str) -> str:
 
     try:
         with open(path, encoding="utf-8") as file:
-            secret = file.read(_MOST_BYTES).strip()
+            secret = file.read(_MAX_BYTES).strip()
             warn_if_shared(path, os.fstat(file.fileno()))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
@@ -83,57 +83,57 @@ class AuthSettings(Struct, frozen=True, kw_only=True):
     resource_name: str | None = None
 
 
-def auth_of(said: AuthSettings) -> Auth:
+def auth_of(settings: AuthSettings) -> Auth:
     """Return the authorization for these settings. Raises ConfigurationError if they are missing or contradictory."""
-    if said.provider is not None:
-        said = _with_provider(said, settings_of(said.provider, said.tenant))
-    issuers = [said.issuer] if isinstance(said.issuer, str) else list(said.issuer)
+    if settings.provider is not None:
+        settings = _add_provider(settings, settings_of(settings.provider, settings.tenant))
+    issuers = [settings.issuer] if isinstance(settings.issuer, str) else list(settings.issuer)
     options = AuthOptions(
-        public_url=said.public_url or "",
-        scopes=said.scopes,
-        implies=said.implies,
-        resource_name=said.resource_name or "",
-        dpop=said.dpop,
-        dpop_nonces=said.dpop_nonces,
+        public_url=settings.public_url or "",
+        scopes=settings.scopes,
+        implies=settings.implies,
+        resource_name=settings.resource_name or "",
+        dpop=settings.dpop,
+        dpop_nonces=settings.dpop_nonces,
     )
-    if said.tokens_file is not None:
+    if settings.tokens_file is not None:
         if issuers:
             raise ConfigurationError("--issuer and --tokens-file cannot be combined: use one of them")
         from mcpd.auth.tokens import StaticTokens, read_tokens
 
-        return StaticTokens(read_tokens(said.tokens_file), **options)
+        return StaticTokens(read_tokens(settings.tokens_file), **options)
     if not issuers:
         raise ConfigurationError("an issuer is missing: use --issuer URL or --tokens-file FILE")
-    if said.introspection is not None:
-        return _introspection(said, issuers, options)
+    if settings.introspection is not None:
+        return _introspection(settings, issuers, options)
 
     from mcpd.auth.jwt import Jwt
 
     return Jwt(
         issuers,
-        audience=tuple(said.audience),
-        expect=said.expect,
-        jwks_url=said.jwks_url,
-        algorithms=tuple(said.algorithms),
-        strict=said.strict,
-        skew=said.skew,
-        scope_claims=said.scope_claims,
-        client_claims=said.client_claims,
+        audience=tuple(settings.audience),
+        expect=settings.expect,
+        jwks_url=settings.jwks_url,
+        algorithms=tuple(settings.algorithms),
+        strict=settings.strict,
+        skew=settings.skew,
+        scope_claims=settings.scope_claims,
+        client_claims=settings.client_claims,
         **options,
     )
 
 
-def _with_provider(said: AuthSettings, known: Mapping[str, Any]) -> AuthSettings:
+def _add_provider(settings: AuthSettings, known: Mapping[str, Any]) -> AuthSettings:
     """Add the settings that a provider needs."""
-    if said.issuer:
+    if settings.issuer:
         raise ConfigurationError("provider and issuer cannot be combined: use one of them")
-    expect = {**known.get("expect", {}), **said.expect}
-    audience = said.audience or known.get("audience", ())
-    return structs.replace(said, **{**known, "expect": expect, "audience": audience})
+    expect = {**known.get("expect", {}), **settings.expect}
+    audience = settings.audience or known.get("audience", ())
+    return structs.replace(settings, **{**known, "expect": expect, "audience": audience})
 
 
-def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions) -> Auth:
-    asked = said.introspection
+def _introspection(settings: AuthSettings, issuers: list[str], options: AuthOptions) -> Auth:
+    asked = settings.introspection
     assert asked is not None
     if len(issuers) != 1:
         raise ConfigurationError("introspection: only one issuer is possible")
@@ -144,10 +144,10 @@ def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions)
         client_id=asked.client_id,
         client_secret=secret_in(asked.client_secret_file, "introspection: client-secret-file"),
         endpoint=asked.endpoint,
-        audience=tuple(said.audience),
-        expect=said.expect,
-        scope_claims=said.scope_claims,
-        client_claims=said.client_claims,
+        audience=tuple(settings.audience),
+        expect=settings.expect,
+        scope_claims=settings.scope_claims,
+        client_claims=settings.client_claims,
         **options,
     )
 

@@ -77,8 +77,8 @@ def _is_of(verify: Callable[[bytes, bytes, Any], bool], key: Any, signed: bytes,
         return False
 
 
-def is_sound(given: Mapping[str, Any], most_bits: int) -> bool:
-    """Return whether an RSA key has 2,048 to `most_bits` bits and a safe exponent."""
+def is_sound(given: Mapping[str, Any], max_bits: int) -> bool:
+    """Return whether an RSA key has 2,048 to `max_bits` bits and a safe exponent."""
     numbers = []
     for name, most in (("n", 2048), ("e", 16)):
         text = given.get(name)
@@ -87,4 +87,4 @@ def is_sound(given: Mapping[str, Any], most_bits: int) -> bool:
             return False
         numbers.append(int.from_bytes(data, "big"))
     n, e = numbers
-    return 2048 <= n.bit_length() <= most_bits and e >= 3 and e % 2 == 1
+    return 2048 <= n.bit_length() <= max_bits and e >= 3 and e % 2 == 1

@@ -22,8 +22,8 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.authentication import warn_of_readers
 
 _ISSUER = "static"
-_MOST_BYTES = 1024 * 1024
-_LEAST_CHARACTERS = 16
+_MAX_BYTES = 1024 * 1024
+_MIN_CHARACTERS = 16
 
 
 class _Entry(Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -68,9 +68,9 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"{option} {shown} is larger than {_MOST_BYTES} bytes, the limit for this file")
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ConfigurationError(f"{option} {shown} is larger than {_MAX_BYTES} bytes, the limit for this file")
         tables = tomllib.loads(data.decode())
     except OSError as error:
         raise ConfigurationError(f"{option} {shown}: {error.strerror}; name a file with tokens") from None
@@ -102,7 +102,7 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
 
 
 def _checked(token: str, where: str = "StaticTokens") -> bytes:
-    if len(token) < _LEAST_CHARACTERS or not all(c.isascii() and (c.isalnum() or c in "-._~+/=") for c in token):
+    if len(token) < _MIN_CHARACTERS or not all(c.isascii() and (c.isalnum() or c in "-._~+/=") for c in token):
         raise ConfigurationError(
             f"{where}: a token must have at least 16 characters of A-Z a-z 0-9 - . _ ~ + / =; "
             "create one with: openssl rand -hex 32"

@@ -140,8 +140,8 @@ async def test_tokens_that_are_looked_at_for_ever(monkeypatch: pytest.MonkeyPatc
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
-    monkeypatch.setattr(base, "_MOST_AT_ONCE", 3)
-    monkeypatch.setattr(base, "_LONGEST", 0.2)
+    monkeypatch.setattr(base, "_MAX_AT_ONCE", 3)
+    monkeypatch.setattr(base, "_VERIFY_SECONDS", 0.2)
     auth = TokenFunction(hang, public_url="https://x.example/mcp")
     given = [auth({"authorization": f"Bearer made-up-{number}"}) for number in range(5)]
     refused = [one for one in given if isinstance(one, Refusal)]

@@ -278,7 +278,7 @@ async def test_a_route_has_a_url_of_its_own() -> None:
 def test_a_full_memory_asks_for_nonces() -> None:
     """AUTH-108, H12: it forgets nothing, and takes no more than it has room for."""
     now = [1000.0]
-    checker = ProofChecker(most_seen=3, clock=lambda: now[0])
+    checker = ProofChecker(max_seen=3, clock=lambda: now[0])
 
     def check(given: str) -> Any:
         return checker.check(given, method="POST", url=PUBLIC, ath=BOUND_ATH, thumbprint=thumbprint(KEY))

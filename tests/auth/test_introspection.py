@@ -147,7 +147,7 @@ def test_how_providers_spell_themselves() -> None:
     assert settings_of("keycloak", "https://sso.example.com/realms/t/")["issuer"] == "https://sso.example.com/realms/t"
     with pytest.raises(ConfigurationError, match="or issuer for others"):
         settings_of("acme", "x")
-    with pytest.raises(ConfigurationError, match="use only one of"):
+    with pytest.raises(ConfigurationError, match="cannot be combined: use one of"):
         auth_of(AuthSettings(provider="auth0", tenant="x.auth0.com", issuer="https://i.example"))
 
 

@@ -31,12 +31,12 @@ from mcpd.auth.server.replies import (
     why_not,
 )
 from mcpd.auth.server.store import digest
-from mcpd.auth.server.throttle import place_of
+from mcpd.auth.server.throttle import rate_limit_key
 from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 _is_thumbprint = _is_challenge
-_LONGEST_STATE = 4096
+_MAX_STATE_CHARACTERS = 4096
 
 
 class Authorize:
@@ -48,21 +48,21 @@ class Authorize:
         """Begin a login with a page to sign in. Spec: OAuth 2.1 section 4.1.1."""
         core = self._core
         try:
-            said = query(request)
-            client = await core.client(said.get("client_id", ""))
-            uri = _redirect_uri(client, said.get("redirect_uri", ""))
+            fields = query(request)
+            client = await core.client(fields.get("client_id", ""))
+            uri = _redirect_uri(client, fields.get("redirect_uri", ""))
         except OAuthError as error:
             return page_or_json(request, error)
 
-        state = said.get("state", "")
+        state = fields.get("state", "")
         try:
-            if len(state) > _LONGEST_STATE:
+            if len(state) > _MAX_STATE_CHARACTERS:
                 state = ""
                 raise OAuthError("invalid_request", "state is too long")
-            asked = self._asked(said)
+            asked = self._parameters(fields)
         except OAuthError as error:
             params = {"error": error.error, "error_description": error.text}
-            if _may_go_back(request, client, uri):
+            if _may_redirect(request, client, uri):
                 return core.answer(uri, state, params)
             # The page has a link with which the user can continue to the client, which then receives the error.
             where = core.way_back(uri, state, params)
@@ -72,38 +72,38 @@ class Authorize:
         if not browser:
             browser, header = core.transactions.new_browser()
             cookie = (header,)  # type: ignore[assignment]
-        place = place_of(core.address(request))
+        place = rate_limit_key(core.address(request))
         transaction = core.transactions.begin(
             browser=browser, address=place, client=client, redirect_uri=uri, state=state, **asked
         )
         return self._interaction.first_page(transaction, *cookie)
 
-    def _asked(self, said: dict[str, str]) -> dict[str, object]:
+    def _parameters(self, fields: dict[str, str]) -> dict[str, object]:
         """Return the checked parameters. Raises OAuthError."""
         core = self._core
-        if "request" in said or "request_uri" in said:
+        if "request" in fields or "request_uri" in fields:
             raise OAuthError("request_not_supported", "request objects are not supported; send parameters in the URL")
-        if said.get("response_type") != "code":
+        if fields.get("response_type") != "code":
             raise OAuthError(
-                "unsupported_response_type" if said.get("response_type") else "invalid_request",
+                "unsupported_response_type" if fields.get("response_type") else "invalid_request",
                 "response_type must be code",
             )
-        if said.get("response_mode", "query") != "query":
+        if fields.get("response_mode", "query") != "query":
             raise OAuthError("invalid_request", "response_mode must be query")
-        if said.get("code_challenge_method") != "S256" or not _is_challenge(said.get("code_challenge", "")):
+        if fields.get("code_challenge_method") != "S256" or not _is_challenge(fields.get("code_challenge", "")):
             raise OAuthError("invalid_request", "PKCE is required: send code_challenge with code_challenge_method S256")
-        if not is_resource(said.get("resource", core.resource), core.resource):
+        if not is_resource(fields.get("resource", core.resource), core.resource):
             raise OAuthError("invalid_target", "resource does not name this server")
-        if said.get("prompt") == "none":
+        if fields.get("prompt") == "none":
             raise OAuthError("interaction_required", "logins without interaction are not supported")
-        key = said.get("dpop_jkt", "")
+        key = fields.get("dpop_jkt", "")
         if key and not _is_thumbprint(key):
             raise OAuthError("invalid_request", "dpop_jkt is not a thumbprint")
 
         return {
-            "challenge": said["code_challenge"],
+            "challenge": fields["code_challenge"],
             "resource": core.resource,
-            "scopes": core.asked_scopes(said.get("scope", "")),
+            "scopes": core.asked_scopes(fields.get("scope", "")),
             "key": key,
         }
 
@@ -136,7 +136,7 @@ def _redirect_uri(client: Client, asked: str) -> str:
     return asked
 
 
-def _may_go_back(request: RouteRequest, client: Client, uri: str) -> bool:
+def _may_redirect(request: RouteRequest, client: Client, uri: str) -> bool:
     """Return whether a browser may be redirected to this client without a confirmation.
 
     Anybody can register a client, and could abuse the name of this server in a link. Spec: 2026-07-28 security
@@ -164,29 +164,29 @@ class Registration:
     async def __call__(self, request: RouteRequest) -> RouteResponse:
         """Register a client and return its registration."""
         try:
-            return await self._register(request, _read(request.body))
+            return await self._register(request, _json_object(request.body))
         except OAuthError as error:
             return failed(error)
 
-    async def _register(self, request: RouteRequest, said: dict[str, Any]) -> RouteResponse:
-        method = said.get("token_endpoint_auth_method", "client_secret_basic")
+    async def _register(self, request: RouteRequest, fields: dict[str, Any]) -> RouteResponse:
+        method = fields.get("token_endpoint_auth_method", "client_secret_basic")
         if method not in METHODS:
             raise OAuthError(
                 "invalid_client_metadata", f"token_endpoint_auth_method must be one of {', '.join(METHODS)}"
             )
-        responses = said.get("response_types", ["code"])
+        responses = fields.get("response_types", ["code"])
         if not isinstance(responses, list) or "code" not in responses:
             raise OAuthError("invalid_client_metadata", "response_types must include code")
-        grants = said.get("grant_types", ["authorization_code"])
+        grants = fields.get("grant_types", ["authorization_code"])
         if not isinstance(grants, list) or "authorization_code" not in grants:
             raise OAuthError("invalid_client_metadata", "grant_types must include authorization_code")
 
         secret = secrets.token_urlsafe(32) if method.startswith("client_secret") else ""
         id = f"c-{secrets.token_urlsafe(16)}"
         client = read_metadata(
-            id, said, kind="registered", method=method, secret_digest=digest(secret) if secret else ""
+            id, fields, kind="registered", method=method, secret_digest=digest(secret) if secret else ""
         )
-        await self._core.store.add_client(client, place_of(self._core.address(request)))
+        await self._core.store.add_client(client, rate_limit_key(self._core.address(request)))
 
         # `scope` is not returned, because the registration does not limit the scopes that may be requested later.
         answer: dict[str, object] = {
@@ -201,12 +201,12 @@ class Registration:
         if secret:
             answer |= {"client_secret": secret, "client_secret_expires_at": 0}
         for name in ("application_type", "client_uri", "logo_uri"):
-            if isinstance(said.get(name), str):
-                answer[name] = said[name]
+            if isinstance(fields.get(name), str):
+                answer[name] = fields[name]
         return json_answer(answer, 201)
 
 
-def _read(body: bytes) -> dict[str, Any]:
+def _json_object(body: bytes) -> dict[str, Any]:
     try:
         found = decode(body)
     except (DecodeError, RecursionError, UnicodeDecodeError):

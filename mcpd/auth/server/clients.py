@@ -24,12 +24,12 @@ METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt
 """How clients may authenticate. `none` comes first, because some clients look for it."""
 
 LIMITS = Limits(max_bytes=5 * 1024, seconds=5.0, redirects=0)
-LEAST_SECONDS, MOST_SECONDS = 300.0, 86400.0
-MOST_DOCUMENTS = 500
+MIN_SECONDS, MAX_SECONDS = 300.0, 86400.0
+MAX_DOCUMENTS = 500
 FAILED_SECONDS = 10.0
-MOST_AT_ONCE = 8
-LONGEST_NAME = 80
-MOST_REDIRECTS = 20
+MAX_AT_ONCE = 8
+MAX_NAME_CHARACTERS = 80
+MAX_REDIRECTS = 20
 
 _max_age = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE).search
 
@@ -66,19 +66,19 @@ class ClientDocuments:
     def __init__(self, clock: Callable[[], float], reach: Reach = ()) -> None:
         self._clock = clock
         self._reach = reach
-        self._kept: dict[str, tuple[Client | OAuthError, float]] = {}
+        self._cache: dict[str, tuple[Client | OAuthError, float]] = {}
         self._pending: dict[str, asyncio.Task[Client]] = {}
 
     async def get(self, id: str) -> Client:
         """Return the client with this URL as its ID. Raises OAuthError."""
-        kept = self._kept.get(id)
+        kept = self._cache.get(id)
         if kept is not None and kept[1] > self._clock():
             if isinstance(kept[0], OAuthError):
                 raise OAuthError(kept[0].error, kept[0].text)
             return kept[0]
         task = self._pending.get(id)
         if task is None:
-            if len(self._pending) >= MOST_AT_ONCE:
+            if len(self._pending) >= MAX_AT_ONCE:
                 raise OAuthError("temporarily_unavailable", "too many client documents are being fetched; try again")
             task = self._pending[id] = asyncio.ensure_future(self._fetch(id))
             task.add_done_callback(lambda _: self._pending.pop(id, None))
@@ -89,23 +89,23 @@ class ClientDocuments:
             document, response = await fetch_json(id, what="the client's document", reach=self._reach, limits=LIMITS)
             client = _read(id, document)
         except FetchError as error:
-            failure = OAuthError("invalid_client", f"the client's document cannot be fetched: {told(error)}")
-            self._keep(id, failure, FAILED_SECONDS)
+            failure = OAuthError("invalid_client", f"the client's document cannot be fetched: {public_reason(error)}")
+            self._store(id, failure, FAILED_SECONDS)
             raise failure from None
         except OAuthError as error:
-            self._keep(id, error, FAILED_SECONDS)
+            self._store(id, error, FAILED_SECONDS)
             raise
-        self._keep(id, client, _fresh_for(response))
+        self._store(id, client, _fresh_for(response))
         return client
 
-    def _keep(self, id: str, found: Client | OAuthError, seconds: float) -> None:
-        self._kept.pop(id, None)
-        self._kept[id] = (found, self._clock() + seconds)
-        if len(self._kept) > MOST_DOCUMENTS:
-            del self._kept[next(iter(self._kept))]
+    def _store(self, id: str, found: Client | OAuthError, seconds: float) -> None:
+        self._cache.pop(id, None)
+        self._cache[id] = (found, self._clock() + seconds)
+        if len(self._cache) > MAX_DOCUMENTS:
+            del self._cache[next(iter(self._cache))]
 
 
-def told(error: FetchError) -> str:
+def public_reason(error: FetchError) -> str:
     """Return the reason for a client, and log all of it.
 
     If the host did not respond, the reason is general, because it would otherwise reveal internal names and addresses.
@@ -116,7 +116,7 @@ def told(error: FetchError) -> str:
 
 def _fresh_for(response: Response) -> float:
     found = _max_age(response.header("Cache-Control") or "")
-    return min(max(float(found[1]) if found else 0.0, LEAST_SECONDS), MOST_SECONDS)
+    return min(max(float(found[1]) if found else 0.0, MIN_SECONDS), MAX_SECONDS)
 
 
 def _read(id: str, document: Mapping[str, Any]) -> Client:
@@ -136,12 +136,12 @@ def _read(id: str, document: Mapping[str, Any]) -> Client:
 
 def _shown(name: str) -> str:
     """Return a name for pages, without invisible characters and characters that change the text direction."""
-    return "".join(c for c in " ".join(name.split()) if c.isprintable())[:LONGEST_NAME].strip()
+    return "".join(c for c in " ".join(name.split()) if c.isprintable())[:MAX_NAME_CHARACTERS].strip()
 
 
 def read_metadata(
     id: str,
-    said: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     *,
     kind: Literal["document", "registered"],
     method: str,
@@ -149,12 +149,12 @@ def read_metadata(
 ) -> Client:
     """Return the client for its metadata, ignoring unknown members. Raises OAuthError. Spec: RFC 7591 section 2."""
     error = "invalid_client" if kind == "document" else "invalid_client_metadata"
-    uris = said.get("redirect_uris")
+    uris = metadata.get("redirect_uris")
     if not isinstance(uris, list) or not uris or not all(isinstance(uri, str) for uri in uris):
         raise OAuthError(
             "invalid_redirect_uri" if kind == "registered" else error, "redirect_uris must be a list of URLs"
         )
-    if len(uris) > MOST_REDIRECTS:
+    if len(uris) > MAX_REDIRECTS:
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
 
     # Clients also name URIs for other servers, such as cursor://…; only the other URIs count here (RFC 7591 section 2).
@@ -165,11 +165,11 @@ def read_metadata(
         text = f"none of the redirect_uris is accepted: {next(iter(wrong.values()))}"
         raise OAuthError("invalid_redirect_uri", text)
 
-    name = said.get("client_name", "")
-    types = said.get("grant_types", ["authorization_code"])
+    name = metadata.get("client_name", "")
+    types = metadata.get("grant_types", ["authorization_code"])
     if not isinstance(name, str) or not isinstance(types, list) or not all(isinstance(one, str) for one in types):
         raise OAuthError(error, "client_name must be a string and grant_types a list of strings")
-    jwks, jwks_uri = said.get("jwks"), said.get("jwks_uri", "")
+    jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri", "")
     if not isinstance(jwks, dict | None) or not isinstance(jwks_uri, str) or (jwks is not None and jwks_uri):
         raise OAuthError(error, "jwks must be an object, or jwks_uri a URL")
     if method == "private_key_jwt" and not jwks and not jwks_uri:

@@ -31,14 +31,14 @@ OFFLINE = "offline_access"
 
 CODE_SECONDS = 60.0
 GRACE_SECONDS = 45.0
-MOST_SCOPES = 64
+MAX_SCOPES = 64
 
 
 class Core:
     """One authorization server. Raises ConfigurationError.
 
     `known_scopes` returns all scopes that the endpoint may require, `default_scopes` has those that every request
-    requires. `revoked` is called with user and client when a grant is revoked.
+    requires. `on_revoked` is called with user and client when a grant is revoked.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float], reach: Reach) -> None:
@@ -50,7 +50,7 @@ class Core:
         """The name of the endpoint on pages; by default its host."""
         self.known_scopes: Callable[[], Iterable[str]] = lambda: ()
         self.default_scopes: tuple[str, ...] = ()
-        self.revoked: Callable[[str, str], None] = lambda subject, client: None
+        self.on_revoked: Callable[[str, str], None] = lambda subject, client: None
 
         self._proxies = networks_of(settings.trusted_proxies)
         self.fetching_keys = 0
@@ -81,7 +81,7 @@ class Core:
         """Return the client's address, using the headers of trusted proxies."""
         return address_of(request.client, request.headers.get("x-forwarded-for", ""), self._proxies)
 
-    def tells_apart(self, address: str) -> bool:
+    def has_own_address(self, address: str) -> bool:
         """Return whether people have addresses of their own. Behind a proxy for TLS that is not configured, all share
         one.
         """
@@ -121,10 +121,10 @@ class Core:
 
     def asked_scopes(self, text: str) -> tuple[str, ...]:
         """Return the requested scopes that exist here, or the default ones if none does. Raises OAuthError."""
-        asked = dict.fromkeys(text.split(" ")[: MOST_SCOPES + 1])
+        asked = dict.fromkeys(text.split(" ")[: MAX_SCOPES + 1])
         asked.pop("", None)
-        if len(asked) > MOST_SCOPES:
-            raise OAuthError("invalid_scope", f"more than {MOST_SCOPES} scopes")
+        if len(asked) > MAX_SCOPES:
+            raise OAuthError("invalid_scope", f"more than {MAX_SCOPES} scopes")
         known = {*self.all_scopes()}
         found = tuple(scope for scope in asked if scope in known)
         return found if {*found} - {OFFLINE} else (*self.default_scopes, *found)
@@ -133,7 +133,7 @@ class Core:
         """Return the scopes that this user may grant."""
         return tuple(scope for scope in scopes if user.scopes is None or scope == OFFLINE or scope in user.scopes)
 
-    def still(self, user: User) -> User | None:
+    def current_user(self, user: User) -> User | None:
         """Return the user with current settings, or None if they may no longer log in."""
         if self.settings.is_development:
             return user
@@ -214,7 +214,7 @@ class Core:
     async def end(self, grant: Grant) -> None:
         """Revoke a grant and everything issued for it."""
         await self.store.revoke(grant.id)
-        self.revoked(grant.user.subject, grant.client)
+        self.on_revoked(grant.user.subject, grant.client)
 
     def upstream(self, name: str) -> Upstream:
         """Return the provider with this name. Raises OAuthError."""

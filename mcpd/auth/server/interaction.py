@@ -28,7 +28,7 @@ from mcpd.auth.server.replies import (
     redirect,
 )
 from mcpd.auth.server.store import Grant, User
-from mcpd.auth.server.throttle import place_of
+from mcpd.auth.server.throttle import rate_limit_key
 from mcpd.auth.server.transactions import Transaction
 from mcpd.auth.server.users import Busy
 from mcpd.errors import ConfigurationError
@@ -127,9 +127,9 @@ def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", 
 
 def button(text: str, name: str = "", value: str = "", *, is_first: bool = False) -> str:
     """Return a submit button."""
-    said = f' name="{escape(name)}" value="{escape(value)}"' if name else ""
+    fields = f' name="{escape(name)}" value="{escape(value)}"' if name else ""
     look = ' class="first"' if is_first else ""
-    return f'<button type="submit"{said}{look}>{escape(text)}</button>'
+    return f'<button type="submit"{fields}{look}>{escape(text)}</button>'
 
 
 def form(action: str, content: str) -> str:
@@ -160,9 +160,11 @@ class Interaction:
 
     def _sign_in_page(self, transaction: Transaction, problem: str, *headers: tuple[str, str]) -> RouteResponse:
         core = self._core
-        body = [f"<p>{escape(_called(transaction))} asks to use this server on your behalf. Sign in to decide.</p>"]
-        body.append(facts(_who(transaction)))
-        body += self._wishes(transaction, [scope for scope in transaction.scopes if scope != OFFLINE])
+        body = [
+            f"<p>{escape(_client_name(transaction))} asks to use this server on your behalf. Sign in to decide.</p>"
+        ]
+        body.append(facts(_client_facts(transaction)))
+        body += self._requested_access(transaction, [scope for scope in transaction.scopes if scope != OFFLINE])
         if problem:
             body.append(f'<p class="warning" role="alert">{escape(problem)}</p>')
 
@@ -182,19 +184,19 @@ class Interaction:
     async def sign_in(self, request: RouteRequest) -> RouteResponse:
         """Check a name and password."""
         core = self._core
-        said = form_of(request)
-        transaction = core.transactions.posted(said, self._browser(request))
+        fields = form_of(request)
+        transaction = core.transactions.from_form(fields, self._browser(request))
         if core.users is None:
             raise OAuthError("invalid_request", "sign-in with a password is not available", status=404)
 
-        name, password = said.get("user", ""), said.get("password", "")
+        name, password = fields.get("user", ""), fields.get("password", "")
         address = core.address(request)
-        place = place_of(address)
+        place = rate_limit_key(address)
         pair = f"{name}\0{place}"
         tried = [(core.pair_throttle, pair), (core.name_throttle, name)]
-        if core.tells_apart(address):
+        if core.has_own_address(address):
             tried.append((core.address_throttle, place))
-        if any(throttle.wait(key) for throttle, key in tried):
+        if any(throttle.seconds_to_wait(key) for throttle, key in tried):
             return self._sign_in_page(transaction, "Too many wrong passwords. Try again in a few minutes.")
 
         try:
@@ -212,24 +214,24 @@ class Interaction:
         transaction.upstream = None  # from an earlier sign-in with a provider
         return await self._signed_in(transaction, User(name, user.name or name, "users", "", user.scopes))
 
-    async def leave(self, request: RouteRequest) -> RouteResponse:
+    async def go_to_provider(self, request: RouteRequest) -> RouteResponse:
         """Redirect to a provider."""
         core = self._core
-        transaction = core.transactions.posted(form_of(request), self._browser(request))
+        transaction = core.transactions.from_form(form_of(request), self._browser(request))
         provider = core.upstream(request.params["name"])
-        core.transactions.leave_for(transaction, request.params["name"])
+        core.transactions.start_provider(transaction, request.params["name"])
         return redirect(await provider.begin(transaction, self._callback(request.params["name"])), status=303)
 
-    async def come_back(self, request: RouteRequest) -> RouteResponse:
+    async def return_from_provider(self, request: RouteRequest) -> RouteResponse:
         """Handle the return from a provider. Its state belongs to this browser and can be used once."""
         core = self._core
-        name, said = request.params["name"], query(request)
+        name, fields = request.params["name"], query(request)
         provider = core.upstream(name)
-        transaction = core.transactions.back_from(name, said.get("state", ""), self._browser(request))
-        if "error" in said or "code" not in said:
+        transaction = core.transactions.finish_provider(name, fields.get("state", ""), self._browser(request))
+        if "error" in fields or "code" not in fields:
             return self._sign_in_page(transaction, f"{provider.label} did not sign you in.")
 
-        found = await provider.finish(transaction, said["code"], said.get("iss"), self._callback(name))
+        found = await provider.finish(transaction, fields["code"], fields.get("iss"), self._callback(name))
         if found is None:
             return self._sign_in_page(transaction, "You signed in, but are not allowed to use this server.")
 
@@ -250,7 +252,7 @@ class Interaction:
 
     # -- consent -----------------------------------------------------------------------------
 
-    async def ask(self, request: RouteRequest) -> RouteResponse:
+    async def show_consent(self, request: RouteRequest) -> RouteResponse:
         """Show the consent page."""
         transaction = self._core.transactions.get(query(request).get("login", ""), self._browser(request))
         return self._sign_in_page(transaction, "") if transaction.user is None else self._consent_page(transaction)
@@ -258,37 +260,39 @@ class Interaction:
     def _consent_page(self, transaction: Transaction, *headers: tuple[str, str]) -> RouteResponse:
         core, user = self._core, transaction.user
         assert user is not None
-        rows = {**_who(transaction), "You are": user.email or user.name}
+        rows = {**_client_facts(transaction), "You are": user.email or user.name}
         body = [facts(rows)]
 
-        body += self._wishes(transaction, [s for s in core.scopes_for(user, transaction.scopes) if s != OFFLINE])
+        body += self._requested_access(
+            transaction, [s for s in core.scopes_for(user, transaction.scopes) if s != OFFLINE]
+        )
         carried = hidden({"login": transaction.id, "form": core.transactions.form_token(transaction)})
         buttons = button("Allow", "choice", "allow", is_first=True) + button("Deny", "choice", "deny")
         body.append(form(self._path("/oauth/consent"), carried + buttons))
-        title = f"Let {_called(transaction)} use {self._name}?"
+        title = f"Let {_client_name(transaction)} use {self._name}?"
         return form_page(title, "\n".join(body), *headers)
 
-    def _wishes(self, transaction: Transaction, scopes: list[str]) -> list[str]:
+    def _requested_access(self, transaction: Transaction, scopes: list[str]) -> list[str]:
         """Return what the client will be able to do, and a warning for local programs."""
         words = self._core.settings.scopes
         items = "".join(f"<li>{escape(words.get(scope, scope))}</li>" for scope in scopes)
-        said = [
+        parts = [
             f"<p>It will be able to:</p><ul>{items}</ul>" if items else "<p>It will be able to use this server.</p>"
         ]
         if _is_local(transaction):
-            said.append(
+            parts.append(
                 warning(
                     "The program is on your computer, where any program can use this name. "
                     "Allow it only if you have just started this login yourself."
                 )
             )
-        return said
+        return parts
 
     async def decide(self, request: RouteRequest) -> RouteResponse:
         """Handle the user's decision."""
-        core, said = self._core, form_of(request)
-        transaction = core.transactions.posted(said, self._browser(request))
-        if said.get("choice") != "allow":
+        core, fields = self._core, form_of(request)
+        transaction = core.transactions.from_form(fields, self._browser(request))
+        if fields.get("choice") != "allow":
             return core.refuse(transaction, OAuthError("access_denied", "the user denied access"))
         if transaction.user is None:
             return self._sign_in_page(transaction, "")
@@ -309,7 +313,7 @@ class Interaction:
 
     # -- helpers -----------------------------------------------------------------------------
 
-    def guarded(self, step: _Step) -> _Step:
+    def with_error_pages(self, step: _Step) -> _Step:
         """Return a step that shows errors as pages."""
 
         async def run(request: RouteRequest) -> RouteResponse:
@@ -339,7 +343,7 @@ class Interaction:
         return self._core.transactions.browser(request.headers.get("cookie", ""))
 
 
-def _called(transaction: Transaction) -> str:
+def _client_name(transaction: Transaction) -> str:
     return transaction.client.name or "A program"
 
 
@@ -348,7 +352,7 @@ def _is_local(transaction: Transaction) -> bool:
     return is_loopback_redirect(transaction.redirect_uri)
 
 
-def _who(transaction: Transaction) -> dict[str, str]:
+def _client_facts(transaction: Transaction) -> dict[str, str]:
     """Return what is known about the client, the most reliable information first."""
     client = transaction.client
     known = {
@@ -357,7 +361,7 @@ def _who(transaction: Transaction) -> dict[str, str]:
         "listed": "the operator of this server",
     }[client.kind]
     return {
-        "Program": _called(transaction),
+        "Program": _client_name(transaction),
         "Vouched for by": known,
         "Redirects you to": host_of(transaction.redirect_uri),
     }

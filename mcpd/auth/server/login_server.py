@@ -38,7 +38,7 @@ _PATHS = tuple("".join(f"/{{part{number}}}" for number in range(count)) for coun
 """Paths with as many segments as an issuer may have."""
 _LOOPBACK: Reach = frozenset(("loopback",))
 _FORM_BYTES = 16 * 1024
-_KEPT = (("Cache-Control", "public, max-age=3600"),)
+_CACHED = (("Cache-Control", "public, max-age=3600"),)
 
 
 class AuthorizationServer:
@@ -66,24 +66,24 @@ class AuthorizationServer:
         self._endpoint = "/mcp"
         interaction = Interaction(self.core)
         tokens = TokenEndpoint(self.core) if check_proof is None else TokenEndpoint(self.core, check_proof)
-        guarded = interaction.guarded
+        with_error_pages = interaction.with_error_pages
         callback, provider = "/oauth/sign-in/{name}/callback", "/oauth/sign-in/{name}"
         self.routes: list[Route] = [
-            _open(METADATA, self._metadata),
-            *(_open(f"{METADATA}{path}", self._metadata_of_path) for path in _PATHS),
-            _open(OPENID, self._metadata_inside),
-            _open("/oauth/jwks", self._jwks),
-            _open("/oauth/token", tokens.token, "POST"),
-            _open("/oauth/revoke", tokens.revoke, "POST"),
-            Route("/oauth/authorize", guarded(Authorize(self.core, interaction)), public=True),
-            _posted("/oauth/sign-in", guarded(interaction.sign_in)),
-            _posted(provider, guarded(interaction.leave)),
-            Route(callback, guarded(interaction.come_back), public=True),
-            Route("/oauth/consent", guarded(interaction.ask), public=True),
-            _posted("/oauth/consent", guarded(interaction.decide)),
+            _public_route(METADATA, self._metadata),
+            *(_public_route(f"{METADATA}{path}", self._metadata_of_path) for path in _PATHS),
+            _public_route(OPENID, self._metadata_inside),
+            _public_route("/oauth/jwks", self._jwks),
+            _public_route("/oauth/token", tokens.token, "POST"),
+            _public_route("/oauth/revoke", tokens.revoke, "POST"),
+            Route("/oauth/authorize", with_error_pages(Authorize(self.core, interaction)), public=True),
+            _form_route("/oauth/sign-in", with_error_pages(interaction.sign_in)),
+            _form_route(provider, with_error_pages(interaction.go_to_provider)),
+            Route(callback, with_error_pages(interaction.return_from_provider), public=True),
+            Route("/oauth/consent", with_error_pages(interaction.show_consent), public=True),
+            _form_route("/oauth/consent", with_error_pages(interaction.decide)),
         ]
         if settings.registration == "open":
-            self.routes.append(_open("/oauth/register", Registration(self.core).__call__, "POST"))
+            self.routes.append(_public_route("/oauth/register", Registration(self.core).__call__, "POST"))
 
     def locate(self, public_url: str, endpoint: str) -> None:
         """Set the URL of the endpoint and its path in our application."""
@@ -95,7 +95,7 @@ class AuthorizationServer:
     def metadata(self) -> dict[str, object]:
         """Return the metadata for clients. Spec: RFC 8414 section 2."""
         core, issuer = self.core, self.core.issuer
-        said: dict[str, object] = {
+        document: dict[str, object] = {
             "issuer": issuer,
             "authorization_endpoint": f"{issuer}/oauth/authorize",
             "token_endpoint": f"{issuer}/oauth/token",
@@ -113,18 +113,18 @@ class AuthorizationServer:
             "scopes_supported": core.all_scopes(),
         }
         if core.settings.registration == "open":
-            said["registration_endpoint"] = f"{issuer}/oauth/register"
+            document["registration_endpoint"] = f"{issuer}/oauth/register"
         if self._algorithms:
-            said["dpop_signing_alg_values_supported"] = list(self._algorithms)
-        return said
+            document["dpop_signing_alg_values_supported"] = list(self._algorithms)
+        return document
 
     async def _metadata(self) -> RouteResponse:
-        return RouteResponse(self.metadata(), headers=_KEPT)
+        return RouteResponse(self.metadata(), headers=_CACHED)
 
     async def _metadata_of_path(self, request: RouteRequest) -> RouteResponse:
         """Return the metadata if the issuer has this path. At another path it would describe a foreign issuer."""
         if urlsplit(self.core.issuer).path != "/" + "/".join(request.params.values()):
-            return _not_here("This is not the issuer's path; its metadata is at the root.")
+            return _not_found("This is not the issuer's path; its metadata is at the root.")
         return await self._metadata()
 
     async def _metadata_inside(self) -> RouteResponse:
@@ -134,36 +134,36 @@ class AuthorizationServer:
         No ID tokens are issued.
         """
         if not urlsplit(self.core.issuer).path:
-            return _not_here(f"This is not an OpenID Connect provider; its metadata is at {METADATA}.")
+            return _not_found(f"This is not an OpenID Connect provider; its metadata is at {METADATA}.")
         demanded = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
-        return RouteResponse({**self.metadata(), **demanded}, headers=_KEPT)
+        return RouteResponse({**self.metadata(), **demanded}, headers=_CACHED)
 
     async def _jwks(self) -> RouteResponse:
-        return RouteResponse(self.core.keys.public(), headers=_KEPT)
+        return RouteResponse(self.core.keys.public(), headers=_CACHED)
 
 
-def _not_here(text: str) -> RouteResponse:
+def _not_found(text: str) -> RouteResponse:
     return RouteResponse({"error": "not_found", "error_description": text}, 404)
 
 
-def _open(path: str, function: Callable[..., object], method: str = "GET") -> Route:
+def _public_route(path: str, function: Callable[..., object], method: str = "GET") -> Route:
     """Return a route for programs on any web page; it uses no cookies."""
     return Route(path, function, methods=[method], public=True, any_origin=True, max_body_bytes=_FORM_BYTES)
 
 
-def _posted(path: str, function: Callable[..., object]) -> Route:
+def _form_route(path: str, function: Callable[..., object]) -> Route:
     return Route(path, function, methods=["POST"], public=True, max_body_bytes=_FORM_BYTES)
 
 
 _SECONDS = 300.0
-_NOWHERE = "http://127.0.0.1"
+_PLACEHOLDER_URL = "http://127.0.0.1"
 
 
 class _OwnKeys(IssuerKeys):
     """The keys of the authorization server in this process."""
 
     def __init__(self, server: AuthorizationServer) -> None:
-        super().__init__(_NOWHERE)
+        super().__init__(_PLACEHOLDER_URL)
         self._server = server
         self._read: tuple[object, list[VerifyingKey]] = (None, [])
 
@@ -192,7 +192,7 @@ class LoginServer(Auth):
             settings = development() if settings == "dev" else read(settings)
         self._is_development = settings.is_development
         # Replaced when the URL of the server is known.
-        self.authorization_servers = (_NOWHERE,)
+        self.authorization_servers = (_PLACEHOLDER_URL,)
         self._jwt: Jwt | None = None
         super().__init__(cache_seconds=_SECONDS, **options)
 
@@ -206,9 +206,9 @@ class LoginServer(Auth):
         core.name = options.get("resource_name", "")
         core.default_scopes = self.scopes
         core.known_scopes = lambda: self.known_scopes
-        core.revoked = lambda subject, client: self.forget(subject=subject, client=client)
+        core.on_revoked = lambda subject, client: self.forget(subject=subject, client=client)
         if self._is_configured:
-            self._issue()
+            self._configure()
 
     @property
     def routes(self) -> Sequence[Route]:
@@ -227,16 +227,16 @@ class LoginServer(Auth):
                 f"or configure users in a file ({how})"
             )
         super().locate(url, is_public=is_public, is_guess=is_guess, is_hosted=is_hosted)
-        self._issue()
+        self._configure()
 
     def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
         """See `Auth`."""
         found = super().documents(endpoint)
         if self.public_url:
-            self._issue()
+            self._configure()
         return found
 
-    def _issue(self) -> None:
+    def _configure(self) -> None:
         """Issue and accept tokens for the current URL."""
         self.server.locate(self.public_url, self._endpoint)
         issuer = self.server.core.issuer

@@ -14,7 +14,7 @@ from mcpd.errors import McpdError
 from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
-_MOST_FIELDS = 64
+_MAX_FIELDS = 64
 
 
 class OAuthError(McpdError):
@@ -44,10 +44,10 @@ def json_answer(value: object, status: int = 200, *headers: tuple[str, str]) -> 
 
 def failed(error: OAuthError) -> RouteResponse:
     """Return an error as JSON. Spec: RFC 6749 section 5.2."""
-    said = {"error": error.error}
+    body = {"error": error.error}
     if error.text:
-        said["error_description"] = error.text
-    return json_answer(said, error.status, *error.headers)
+        body["error_description"] = error.text
+    return json_answer(body, error.status, *error.headers)
 
 
 def redirect(url: str, *headers: tuple[str, str], status: int = 302) -> RouteResponse:
@@ -73,7 +73,7 @@ def form(request: RouteRequest) -> dict[str, str]:
 
 def _once(text: str) -> dict[str, str]:
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
     except (ValueError, UnicodeDecodeError):
         raise OAuthError("invalid_request", "the parameters are malformed") from None
 
@@ -85,7 +85,7 @@ def _once(text: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-_LONGEST = 1024
+_MAX_URI_CHARACTERS = 1024
 # Matched as text, because URL parsers may disagree about the host of an unusual URL.
 _loopback = re.compile(r"(http://(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d{1,5})?((?:[/?][^#]*)?)").fullmatch
 _https = re.compile(
@@ -95,7 +95,12 @@ _https = re.compile(
 
 def why_not(uri: str) -> str:
     """Return why a redirect URI cannot be registered, or ""."""
-    if len(uri) > _LONGEST or not uri.isascii() or not uri.isprintable() or any(c in uri for c in ' "\\<>^`{|}*'):
+    if (
+        len(uri) > _MAX_URI_CHARACTERS
+        or not uri.isascii()
+        or not uri.isprintable()
+        or any(c in uri for c in ' "\\<>^`{|}*')
+    ):
         return "a redirect URI must be a URL of up to 1,024 characters without wildcards"
     if "#" in uri:
         return "a redirect URI must not have a fragment"

@@ -15,7 +15,7 @@ from mcpd.auth.server.throttle import networks_of
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
-_MOST_BYTES = 256 * 1024
+_MAX_BYTES = 256 * 1024
 _is_name = re.compile(r"[a-z0-9][a-z0-9-]{0,31}").fullmatch
 _is_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}").fullmatch
 
@@ -96,17 +96,17 @@ def read(path: str) -> Settings:
     """Return the settings in a file. Paths in it are relative to the file. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+            text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}; name a settings file, or use dev") from None
-    if len(text) > _MOST_BYTES:
-        raise ConfigurationError(f"{path} is larger than {_MOST_BYTES} bytes, the limit for this file")
+    if len(text) > _MAX_BYTES:
+        raise ConfigurationError(f"{path} is larger than {_MAX_BYTES} bytes, the limit for this file")
     try:
-        said = tomllib.loads(text.decode())
+        values = tomllib.loads(text.decode())
         for own in ("users", "providers", "is-development"):
-            if own in said:
+            if own in values:
                 raise msgspec.ValidationError(f"Object contains unknown field `{own}`")
-        settings = msgspec.convert({"state": "auth-state.sqlite", **said}, Settings)
+        settings = msgspec.convert({"state": "auth-state.sqlite", **values}, Settings)
         return _checked(settings, os.path.dirname(os.path.abspath(path)))
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: {printable(error, 400)}") from None

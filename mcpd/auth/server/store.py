@@ -23,10 +23,10 @@ from mcpd.protocol.printable import printable
 
 T = TypeVar("T")
 
-MOST_UNCONFIRMED = 1000
+MAX_UNCONFIRMED = 1000
 UNCONFIRMED_SECONDS = 3600
 UNUSED_SECONDS = 90 * 86400
-MOST_ASSERTIONS = 100_000
+MAX_ASSERTIONS = 100_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value BLOB NOT NULL);
@@ -161,7 +161,7 @@ class Store:
                 (now - UNCONFIRMED_SECONDS, now - UNUSED_SECONDS),
             )
             count = self._db.execute("SELECT COUNT(*) FROM clients WHERE used IS NULL").fetchone()[0]
-            if count >= MOST_UNCONFIRMED:
+            if count >= MAX_UNCONFIRMED:
                 self._db.execute(
                     "DELETE FROM clients WHERE id = (SELECT id FROM clients WHERE used IS NULL AND address = (SELECT "
                     "address FROM clients WHERE used IS NULL GROUP BY address ORDER BY COUNT(*) DESC LIMIT 1) "
@@ -334,7 +334,7 @@ class Store:
         def step(now: float) -> bool:
             self._db.execute("DELETE FROM assertions WHERE expires < ?", (now,))
             count = self._db.execute("SELECT COUNT(*) FROM assertions").fetchone()[0]
-            if count >= MOST_ASSERTIONS:
+            if count >= MAX_ASSERTIONS:
                 return False
             try:
                 self._db.execute("INSERT INTO assertions VALUES (?, ?)", (digest(text), expires))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-_MOST = 20_000
+_MAX_KEYS = 20_000
 
 
 class Throttle:
@@ -22,7 +22,7 @@ class Throttle:
         self._clock = clock
         self._failures: dict[str, tuple[int, float]] = {}
 
-    def wait(self, key: str) -> float:
+    def seconds_to_wait(self, key: str) -> float:
         """Return how many seconds this key must wait, 0 if it may try."""
         count, since = self._failures.get(key, (0, 0.0))
         left = since + self._seconds - self._clock()
@@ -35,7 +35,7 @@ class Throttle:
         if since + self._seconds <= now:
             count, since = 0, now
         self._failures[key] = (count + 1, since)
-        if len(self._failures) > _MOST:
+        if len(self._failures) > _MAX_KEYS:
             # The oldest entry is deleted, so that an attacker who fills the table deletes their own entries first.
             del self._failures[next(iter(self._failures))]
 
@@ -47,8 +47,8 @@ class Throttle:
 _Address: TypeAlias = IPv4Address | IPv6Address
 Networks: TypeAlias = Sequence[IPv4Network | IPv6Network]
 
-_MOST_HOPS = 32
-_HOME = 64
+_MAX_HOPS = 32
+_CUSTOMER_BITS = 64
 """The smallest IPv6 network of one customer, in bits."""
 
 
@@ -68,31 +68,31 @@ def address_of(peer: str, forwarded: str, trusted: Networks) -> str:
 
     Entries before the first address that is not a trusted proxy could be forged and are ignored.
     """
-    here = _read(peer)
-    hops = forwarded.split(",")[-_MOST_HOPS:]
+    here = _parsed(peer)
+    hops = forwarded.split(",")[-_MAX_HOPS:]
     while here is not None and _is_in(here, trusted) and hops:
-        said = _read(hops.pop())
-        if said is None:
+        address = _parsed(hops.pop())
+        if address is None:
             break
-        here = said
+        here = address
 
     return peer if here is None else str(here)
 
 
-def place_of(address: str) -> str:
+def rate_limit_key(address: str) -> str:
     """Return the network that is counted together: one IPv4 address, or 64 bits of an IPv6 address."""
-    found = _read(address)
+    found = _parsed(address)
     if not isinstance(found, IPv6Address):
         return address
 
-    return str(IPv6Network((int(found), _HOME), strict=False))
+    return str(IPv6Network((int(found), _CUSTOMER_BITS), strict=False))
 
 
 def _is_in(address: _Address, networks: Networks) -> bool:
     return any(address.version == network.version and address in network for network in networks)
 
 
-def _read(text: str) -> _Address | None:
+def _parsed(text: str) -> _Address | None:
     """Parse an address as proxies write it: with a port, in brackets, or as IPv4-mapped IPv6."""
     text = text.strip().strip('"')
     if text.startswith("["):

@@ -22,7 +22,7 @@ from msgspec.json import decode
 
 from mcpd.auth.fetch import FetchError, Limits, fetch_json
 from mcpd.auth.server.authorize import is_resource
-from mcpd.auth.server.clients import Client, told
+from mcpd.auth.server.clients import Client, public_reason
 from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
 from mcpd.auth.server.keys import b64
 from mcpd.auth.server.replies import OAuthError, failed, form, json_answer
@@ -31,32 +31,32 @@ from mcpd.server.registry.routes import RouteRequest, RouteResponse
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ALGORITHMS = ["ES256", "RS256", "PS256", "ES384", "EdDSA"]
-_LONGEST_ASSERTION = 8192
+_MAX_ASSERTION_CHARACTERS = 8192
 _SECONDS = 300.0
 _SKEW = 60.0
-_MOST_AT_ONCE = 8
+_MAX_AT_ONCE = 8
 _KEYS = Limits(max_bytes=64 * 1024, seconds=5.0, redirects=0)
 
 
-async def authenticated(core: Core, request: RouteRequest, said: dict[str, str]) -> Client:
+async def authenticated(core: Core, request: RouteRequest, fields: dict[str, str]) -> Client:
     """Return the authenticated client of a request. Raises OAuthError."""
     basic = request.headers.get("authorization", "")
-    shown = [bool(basic), "client_secret" in said, "client_assertion" in said]
+    shown = [bool(basic), "client_secret" in fields, "client_assertion" in fields]
     if sum(shown) > 1:
         raise OAuthError("invalid_request", "the client used several authentication methods: use one")
 
     if basic:
         id, secret = _basic(basic)
-        if said.get("client_id", id) != id:
+        if fields.get("client_id", id) != id:
             raise OAuthError("invalid_request", "client_id differs from the one in Authorization")
         client = await _known(core, id, basic=True)
         return _by_secret(client, "client_secret_basic", secret)
-    if "client_assertion" in said:
-        return await _by_assertion(core, said)
+    if "client_assertion" in fields:
+        return await _by_assertion(core, fields)
 
-    client = await _known(core, said.get("client_id", ""), basic=False)
-    if "client_secret" in said:
-        return _by_secret(client, "client_secret_post", said["client_secret"])
+    client = await _known(core, fields.get("client_id", ""), basic=False)
+    if "client_secret" in fields:
+        return _by_secret(client, "client_secret_post", fields["client_secret"])
     if client.method != "none":
         raise _refused(f"this client is registered with {client.method}", basic=client.method == "client_secret_basic")
     return client
@@ -95,12 +95,12 @@ def _by_secret(client: Client, method: str, secret: str) -> Client:
     return client
 
 
-async def _by_assertion(core: Core, said: dict[str, str]) -> Client:
+async def _by_assertion(core: Core, fields: dict[str, str]) -> Client:
     """Authenticate a client by a JWT that it has signed for this server, recently and only once. Raises OAuthError."""
-    assertion = said["client_assertion"]
-    if said.get("client_assertion_type") != _ASSERTION or len(assertion) > _LONGEST_ASSERTION:
+    assertion = fields["client_assertion"]
+    if fields.get("client_assertion_type") != _ASSERTION or len(assertion) > _MAX_ASSERTION_CHARACTERS:
         raise OAuthError("invalid_request", "client_assertion is not a JWT of the accepted type")
-    client = await _known(core, said.get("client_id") or _subject(assertion), basic=False)
+    client = await _known(core, fields.get("client_id") or _subject(assertion), basic=False)
     if client.method != "private_key_jwt":
         raise _refused(f"this client is registered with {client.method}", basic=False)
 
@@ -138,13 +138,13 @@ async def _keys_of(core: Core, client: Client) -> KeySet:
     """Return the public keys of a client. Raises OAuthError, and ValueError for malformed keys."""
     found: Any = client.jwks
     if client.jwks_uri:
-        if core.fetching_keys >= _MOST_AT_ONCE:
+        if core.fetching_keys >= _MAX_AT_ONCE:
             raise OAuthError("temporarily_unavailable", "too many clients' keys are being fetched; try again")
         core.fetching_keys += 1
         try:
             found, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
         except FetchError as error:
-            raise _refused(f"the client's keys cannot be fetched: {told(error)}", basic=False) from None
+            raise _refused(f"the client's keys cannot be fetched: {public_reason(error)}", basic=False) from None
         finally:
             core.fetching_keys -= 1
     keys = found.get("keys") if isinstance(found, dict) else None
@@ -185,18 +185,18 @@ class TokenEndpoint:
             "refresh_token": self._by_refresh,
         }
         try:
-            said = form(request)
-            client = await authenticated(self._core, request, said)
-            grant = grants.get(said.get("grant_type", ""))
+            fields = form(request)
+            client = await authenticated(self._core, request, fields)
+            grant = grants.get(fields.get("grant_type", ""))
             if grant is None:
                 raise OAuthError("unsupported_grant_type", "grant_type must be authorization_code or refresh_token")
-            return await grant(client, said, self._check_proof(request))
+            return await grant(client, fields, self._check_proof(request))
         except OAuthError as error:
             return failed(error)
 
-    async def _by_code(self, client: Client, said: dict[str, str], key: str) -> RouteResponse:
+    async def _by_code(self, client: Client, fields: dict[str, str], key: str) -> RouteResponse:
         core = self._core
-        code, verifier = said.get("code", ""), said.get("code_verifier", "")
+        code, verifier = fields.get("code", ""), fields.get("code_verifier", "")
         if not code or not _is_verifier(verifier):
             raise OAuthError("invalid_request", "code and code_verifier are required")
 
@@ -212,7 +212,7 @@ class TokenEndpoint:
 
         if found.grant.client != client.id:
             raise _invalid("the code was issued to another client")
-        if said.get("redirect_uri", found.redirect_uri) != found.redirect_uri:
+        if fields.get("redirect_uri", found.redirect_uri) != found.redirect_uri:
             raise _invalid("redirect_uri differs from the one in the authorization request")
 
         challenge = b64(sha256(verifier.encode()).digest())
@@ -220,7 +220,7 @@ class TokenEndpoint:
             raise _invalid("code_verifier does not match the challenge")
         if found.grant.key and key != found.grant.key:
             raise _invalid("the code is bound to another key")
-        self._check_resource(found.grant, said)
+        self._check_resource(found.grant, fields)
 
         wants = "refresh_token" in client.grant_types or OFFLINE in found.grant.scope.split()
         refresh = secrets.token_urlsafe(32) if wants else None
@@ -229,8 +229,8 @@ class TokenEndpoint:
             raise _invalid("the code was used before; its tokens are revoked")
         return self._answer(found.grant, found.grant.scope, refresh, key)
 
-    async def _by_refresh(self, client: Client, said: dict[str, str], key: str) -> RouteResponse:
-        core, token = self._core, said.get("refresh_token", "")
+    async def _by_refresh(self, client: Client, fields: dict[str, str], key: str) -> RouteResponse:
+        core, token = self._core, fields.get("refresh_token", "")
         if not token:
             raise OAuthError("invalid_request", "refresh_token is required")
 
@@ -241,15 +241,15 @@ class TokenEndpoint:
             raise _invalid("the refresh token has expired because it was not used")
         if grant.key and key != grant.key:
             raise _invalid("the refresh token is bound to another key")
-        self._check_resource(grant, said)
+        self._check_resource(grant, fields)
 
         held = grant.scope.split()
         known = {*held, *core.all_scopes()}  # as at the login, unknown scopes are ignored
-        asked = [scope for scope in said.get("scope", "").split() if scope in known] or held
+        asked = [scope for scope in fields.get("scope", "").split() if scope in known] or held
         if not {*asked} <= {*held}:
             raise OAuthError("invalid_scope", "the user has not allowed all requested scopes")
 
-        user = core.still(grant.user)
+        user = core.current_user(grant.user)
         if user is None:
             await core.end(grant)
             raise _invalid("this user may not log in any more")
@@ -265,8 +265,8 @@ class TokenEndpoint:
             raise _invalid("the refresh token is unknown")
         return self._answer(grant, " ".join(core.scopes_for(user, asked)), successor, key)
 
-    def _check_resource(self, grant: Grant, said: dict[str, str]) -> None:
-        if not is_resource(said.get("resource", grant.resource), grant.resource):
+    def _check_resource(self, grant: Grant, fields: dict[str, str]) -> None:
+        if not is_resource(fields.get("resource", grant.resource), grant.resource):
             raise OAuthError("invalid_target", "resource differs from the one that the user allowed")
 
     def _answer(self, grant: Grant, scope: str, refresh: str | None, key: str) -> RouteResponse:
@@ -287,21 +287,21 @@ class TokenEndpoint:
             claims["email"] = grant.user.email
         if key:
             claims["cnf"] = {"jkt": key}
-        said = {
+        fields = {
             "access_token": core.keys.sign(claims, "at+jwt"),
             "token_type": "DPoP" if key else "Bearer",
             "expires_in": core.settings.token_seconds,
             "scope": scope,
         }
-        return json_answer({**said, "refresh_token": refresh} if refresh is not None else said)
+        return json_answer({**fields, "refresh_token": refresh} if refresh is not None else fields)
 
     async def revoke(self, request: RouteRequest) -> RouteResponse:
         """Revoke the grant of a token. An unknown token counts as revoked. Spec: RFC 7009 section 2."""
         core = self._core
         try:
-            said = form(request)
-            client = await authenticated(core, request, said)
-            token = said.get("token", "")
+            fields = form(request)
+            client = await authenticated(core, request, fields)
+            token = fields.get("token", "")
             if not token:
                 raise OAuthError("invalid_request", "token is required")
         except OAuthError as error:

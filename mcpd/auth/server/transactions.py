@@ -17,8 +17,8 @@ from mcpd.auth.server.keys import Keys
 from mcpd.auth.server.replies import OAuthError
 from mcpd.auth.server.store import User
 
-SECONDS = 600.0
-MOST = 4096
+LOGIN_SECONDS = 600.0
+MAX_LOGINS = 4096
 
 _COOKIE = "__Host-mcpd-login"
 _PLAIN_COOKIE = "mcpd-login"
@@ -86,11 +86,11 @@ class Transactions:
         now = self._clock()
         while self._open and next(iter(self._open.values())).expires <= now:
             self._forget(next(iter(self._open)))
-        if len(self._open) >= MOST:
+        if len(self._open) >= MAX_LOGINS:
             (most, _), *_ = Counter(each.address for each in self._open.values()).most_common(1)
             self._forget(next(id for id, each in self._open.items() if each.address == most))
 
-        transaction = Transaction(id=secrets.token_urlsafe(16), expires=now + SECONDS, **asked)  # type: ignore[arg-type]
+        transaction = Transaction(id=secrets.token_urlsafe(16), expires=now + LOGIN_SECONDS, **asked)  # type: ignore[arg-type]
         self._open[transaction.id] = transaction
         return transaction
 
@@ -106,10 +106,10 @@ class Transactions:
             raise OAuthError("access_denied", "this login began in another browser", status=403)
         return found
 
-    def posted(self, said: dict[str, str], browser: str) -> Transaction:
+    def from_form(self, fields: dict[str, str], browser: str) -> Transaction:
         """Return the login of a submitted form, if the form is ours and from that browser. Raises OAuthError."""
-        found = self.get(said.get("login", ""), browser)
-        if not compare_digest(said.get("form", "").encode(), self.form_token(found).encode()):
+        found = self.get(fields.get("login", ""), browser)
+        if not compare_digest(fields.get("form", "").encode(), self.form_token(found).encode()):
             raise OAuthError("access_denied", "this form does not belong to this login", status=403)
         return found
 
@@ -117,7 +117,7 @@ class Transactions:
         """Return the token in the forms of a login. It is constant, so that pages can be reloaded."""
         return self._keys.mac("form", f"{transaction.id} {transaction.browser}")
 
-    def leave_for(self, transaction: Transaction, provider: str) -> None:
+    def start_provider(self, transaction: Transaction, provider: str) -> None:
         """Record that the user goes to a provider, with a new state."""
         self._by_state.pop(transaction.provider_state, None)
         transaction.provider, transaction.user = provider, None
@@ -125,7 +125,7 @@ class Transactions:
         transaction.nonce, transaction.verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         self._by_state[transaction.provider_state] = transaction.id
 
-    def back_from(self, provider: str, state: str, browser: str) -> Transaction:
+    def finish_provider(self, provider: str, state: str, browser: str) -> Transaction:
         """Return the login of a user who returns from a provider; the state can be used once. Raises OAuthError."""
         id = self._by_state.get(state, "")
         found = self.get(id, browser)

@@ -108,8 +108,8 @@ class Upstream:
         is_named = metadata.get("authorization_response_iss_parameter_supported") is True
         if (issuer is not None or is_named) and issuer != metadata["issuer"]:
             raise OAuthError("access_denied", "the answer is from another provider", status=403)
-        said = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
-        answer = await self._tokens({**said, "code_verifier": transaction.verifier})
+        fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
+        answer = await self._tokens({**fields, "code_verifier": transaction.verifier})
 
         claims = await self._claims(answer, transaction.nonce)
         subject, email = str(claims["sub"]), claims.get("email")
@@ -157,18 +157,18 @@ class Upstream:
         self._metadata = found
         return found
 
-    async def _tokens(self, said: dict[str, str]) -> dict[str, Any]:
+    async def _tokens(self, fields: dict[str, str]) -> dict[str, Any]:
         """Send a request to the token endpoint. Raises OAuthError."""
         metadata = await self._discovered()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if not self._secret:
-            said = {**said, "client_id": self._provider.client_id}
+            fields = {**fields, "client_id": self._provider.client_id}
         elif "client_secret_basic" in methods:
             pair = f"{quote_plus(self._provider.client_id)}:{quote_plus(self._secret)}"
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         else:
-            said = {**said, "client_id": self._provider.client_id, "client_secret": self._secret}
+            fields = {**fields, "client_id": self._provider.client_id, "client_secret": self._secret}
 
         try:
             response = await fetch(
@@ -176,7 +176,7 @@ class Upstream:
                 what="the provider's token endpoint",
                 method="POST",
                 headers=headers,
-                body=urlencode(said).encode(),
+                body=urlencode(fields).encode(),
                 reach=await self._reach(),
             )
         except FetchError as error:

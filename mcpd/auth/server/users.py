@@ -25,9 +25,9 @@ from mcpd.transports.files import replacing
 
 _LOG_N, _R, _P = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024
-_MOST_BYTES = 1024 * 1024
-_LONGEST_PASSWORD = 1024
-_MOST_WAITING = 16
+_MAX_BYTES = 1024 * 1024
+_MAX_PASSWORD_CHARACTERS = 1024
+_MAX_WAITING = 16
 
 _is_user_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}").fullmatch
 
@@ -59,7 +59,7 @@ class Users:
 
     async def check(self, name: str, password: str) -> FileUser | None:
         """Return the user if the password is right. Raises Busy, or ConfigurationError for the file."""
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= _MAX_WAITING:
             raise Busy
         self._waiting += 1
         try:
@@ -101,7 +101,7 @@ def matches(hashed: str, password: str) -> bool:
 
 
 def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
-    raw = password[:_LONGEST_PASSWORD].encode("utf-8", "surrogatepass")
+    raw = password[:_MAX_PASSWORD_CHARACTERS].encode("utf-8", "surrogatepass")
     return hashlib.scrypt(raw, salt=salt, n=1 << log_n, r=r, p=p, maxmem=4 * _MEMORY, dklen=32)
 
 
@@ -109,13 +109,13 @@ def read_users(path: str) -> dict[str, FileUser]:
     """Return the users in a file by name. Raises ConfigurationError."""
     try:
         with open(path, "rb") as file:
-            text = file.read(_MOST_BYTES + 1)
+            text = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(
             f"{printable(path)}: {error.strerror}; create it with: mcpd auth add-user NAME --file {printable(path)}"
         ) from None
-    if len(text) > _MOST_BYTES:  # half a file would lose users when it is written
-        raise ConfigurationError(f"{printable(path)} is larger than {_MOST_BYTES} bytes, the limit for a file of users")
+    if len(text) > _MAX_BYTES:  # half a file would lose users when it is written
+        raise ConfigurationError(f"{printable(path)} is larger than {_MAX_BYTES} bytes, the limit for a file of users")
     try:
         found = msgspec.convert(tomllib.loads(text.decode()), dict[str, FileUser])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:

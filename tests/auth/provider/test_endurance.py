@@ -115,10 +115,10 @@ async def test_two_processes_renew_one_login_200_times(tmp_path: Path) -> None:
 
 async def expire(there: Provider, token: str) -> None:
     """Make the provider forget an access token, as if its time were over."""
-    await asyncio.to_thread(posted, f"{there.issuer}/forget/{token}", {})
+    await asyncio.to_thread(from_form, f"{there.issuer}/forget/{token}", {})
 
 
-def posted(url: str, fields: dict[str, str]) -> bytes:
+def from_form(url: str, fields: dict[str, str]) -> bytes:
     """POST a form, as a client with a secret."""
     basic = b64encode(f"robot:{SECRET}".encode()).decode()
     request = urllib.request.Request(url, urlencode(fields).encode(), {"Authorization": f"Basic {basic}"})
@@ -168,7 +168,7 @@ async def test_other_keys_and_no_provider(monkeypatch: pytest.MonkeyPatch) -> No
     issuer = f"http://127.0.0.1:{home}"
 
     def token() -> str:
-        found = json.loads(posted(f"{issuer}/token", {"grant_type": "client_credentials", "scope": "use"}))
+        found = json.loads(from_form(f"{issuer}/token", {"grant_type": "client_credentials", "scope": "use"}))
         return str(found["access_token"])
 
     async def status(port: Port, token: str) -> int:

@@ -8,7 +8,7 @@ import pytest
 from support.login_stage import Stage, stage, users_file
 
 from mcpd.auth.server.settings import Settings, UserFile, read
-from mcpd.auth.server.throttle import address_of, networks_of, place_of
+from mcpd.auth.server.throttle import address_of, networks_of, rate_limit_key
 from mcpd.errors import ConfigurationError
 
 PROXIES = networks_of(["10.0.0.0/8", "2001:db8::1"])
@@ -41,9 +41,9 @@ def test_what_a_proxy_says_is_believed_of_the_ones_that_were_named(peer: str, fo
 
 def test_a_home_of_ipv6_is_one_place() -> None:
     """AUTH-147: its addresses are without number."""
-    assert place_of("2606:4700::1") == place_of("2606:4700::ffff:1") != place_of("2606:4701::1")
-    assert place_of("1.1.1.1") != place_of("1.1.1.2")
-    assert place_of("") == ""
+    assert rate_limit_key("2606:4700::1") == rate_limit_key("2606:4700::ffff:1") != rate_limit_key("2606:4701::1")
+    assert rate_limit_key("1.1.1.1") != rate_limit_key("1.1.1.2")
+    assert rate_limit_key("") == ""
 
 
 async def guess(there: Stage, address: str, name: str) -> str:
@@ -67,7 +67,7 @@ async def test_behind_a_proxy_each_has_an_address_of_their_own(tmp_path: Path, i
         told = "oo many wrong passwords"
         assert (told in await guess(there, "6.6.6.6", "bob")) is is_trusted
         assert told not in await guess(there, "1.1.1.1", "bob")
-        assert there.server.core.address_throttle.wait("127.0.0.1") == 0
+        assert there.server.core.address_throttle.seconds_to_wait("127.0.0.1") == 0
 
 
 def test_proxies_that_are_none(tmp_path: Path) -> None:

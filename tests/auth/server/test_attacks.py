@@ -102,8 +102,8 @@ async def test_a_proxy_is_not_everybody(tmp_path: Path) -> None:
         login = await here.login()
         await login.begin()
         assert "oo many wrong passwords" in (await login.browser.sign_in()).text
-        assert not core.tells_apart("")
-        assert core.tells_apart("1.1.1.1")
+        assert not core.has_own_address("")
+        assert core.has_own_address("1.1.1.1")
 
 
 async def test_a_flood_of_keys_to_be_read(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ async def test_logins_end(tmp_path: Path) -> None:
 
 async def test_logins_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who begins many forgets their own: those of another address stay."""
-    monkeypatch.setattr(transactions, "MOST", 20)
+    monkeypatch.setattr(transactions, "MAX_LOGINS", 20)
     async with stage(users_file(tmp_path)) as here:
         login = await here.login()
         await login.begin()
@@ -263,16 +263,16 @@ def test_what_counts_failures_is_bounded() -> None:
         throttle.failed(str(number))
     assert len(throttle._failures) <= 20_000
     throttle.failed("a")
-    assert throttle.wait("a") == 0
+    assert throttle.seconds_to_wait("a") == 0
     throttle.failed("a")
-    assert throttle.wait("a") == 10
+    assert throttle.seconds_to_wait("a") == 10
     now = 11.0
-    assert throttle.wait("a") == 0
+    assert throttle.seconds_to_wait("a") == 0
     throttle.failed("a")
-    assert throttle.wait("a") == 0
+    assert throttle.seconds_to_wait("a") == 0
     throttle.failed("a")
     throttle.succeeded("a")
-    assert throttle.wait("a") == 0
+    assert throttle.seconds_to_wait("a") == 0
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_what_is_no_hash_is_nobodys_password(hashed: str) -> None:
 
 async def test_a_flood_of_registrations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H33 (AUTH-144): capped; those of the address that has most go, the oldest first; what was used stays."""
-    monkeypatch.setattr(stores, "MOST_UNCONFIRMED", 10)
+    monkeypatch.setattr(stores, "MAX_UNCONFIRMED", 10)
     async with stage(development()) as here:
         login = await here.login()
         await login.begin()

@@ -195,7 +195,7 @@ async def test_a_code_is_for_one_use(tmp_path: Path) -> None:
     async with stage(users_file(tmp_path)) as here:
         login = await here.login()
         revoked: list[tuple[str, str]] = []
-        here.server.core.revoked = lambda subject, client: revoked.append((subject, client))
+        here.server.core.on_revoked = lambda subject, client: revoked.append((subject, client))
         code = await login.code()
         tokens = (await login.exchange(code)).json
         again = await login.exchange(code)

@@ -415,7 +415,7 @@ def test_what_cannot_be_served(tmp_path: Path, child: Child) -> None:
         ("dev", Options(http="0.0.0.0:0"), server, "serves this machine only"),
         ("dev", Options(http="0.0.0.0:0", insecure=True), server, "serves this machine only"),
         ("dev", Options(http=":0", ws="0.0.0.0:0"), server, "serves this machine only"),
-        ("none.toml", Options(http=":0"), server, "name a file that says who may log in"),
+        ("none.toml", Options(http=":0"), server, "name a settings file"),
         (file, Options(http=":0", token_file="t0ken"), server, "--token-file exclude each other"),
         (file, Options(http=":0", issuer=("https://idp.example",)), server, "--issuer exclude each other"),
         (
@@ -425,7 +425,7 @@ def test_what_cannot_be_served(tmp_path: Path, child: Child) -> None:
             r"tokens_file of \[auth\] exclude each other",
         ),
         (file, Options(http=":0"), guarded, "has its own authorization"),
-        (file, Options(http=":0", public_url="tools.example"), server, "write the whole URL"),
+        (file, Options(http=":0", public_url="tools.example"), server, "write the full URL"),
     ):
         with pytest.raises(ConfigurationError, match=problem):
             login_server(said, which, options)
