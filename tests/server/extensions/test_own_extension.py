@@ -268,7 +268,7 @@ def test_what_cannot_be_declared_is_refused() -> None:
         server.method(f"{NOTES}/more", dict)(lambda ctx, params: None)  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="belongs to the protocol"):
         server.extension("com.example/thief").method("tools/list")(lambda ctx, params: None)
-    with pytest.raises(RegistrationError, match="no 'com.example/none'"):
+    with pytest.raises(RegistrationError, match="unknown extension 'com.example/none'"):
         server.tool(name="t", extensions={"com.example/none": {}})(lambda: None)
     with pytest.raises(RegistrationError, match="no option 'shelv'; there are shelf"):
         server.tool(name="t", extensions={NOTES: {"shelv": "a"}})(lambda: None)
