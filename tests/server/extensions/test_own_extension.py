@@ -270,7 +270,7 @@ def test_what_cannot_be_declared_is_refused() -> None:
         server.extension("com.example/thief").method("tools/list")(lambda ctx, params: None)
     with pytest.raises(RegistrationError, match="unknown extension 'com.example/none'"):
         server.tool(name="t", extensions={"com.example/none": {}})(lambda: None)
-    with pytest.raises(RegistrationError, match="no option 'shelv'; there are shelf"):
+    with pytest.raises(RegistrationError, match="has no option 'shelv'; its options are shelf"):
         server.tool(name="t", extensions={NOTES: {"shelv": "a"}})(lambda: None)
     with pytest.raises(RegistrationError, match="expected a name"):
         server.tool(name="t", extensions={NOTES: {"shelf": 1}})(lambda: None)
