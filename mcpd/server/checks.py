@@ -12,8 +12,8 @@ import typing
 from abc import ABCMeta
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union
+from types import NoneType
+from typing import Any
 
 from msgspec import NODEFAULT, Struct, ValidationError, convert, inspect as types
 from msgspec.json import encode
@@ -26,7 +26,7 @@ from mcpd.protocol.wire.headers import mirrors
 from mcpd.server.extensions.base import Extension
 from mcpd.server.functions.annotations import plain_function, untyped_context
 from mcpd.server.functions.docstring import PARAMETER_SECTIONS, parse
-from mcpd.server.functions.results import dec_hook, enc_hook, to_builtins
+from mcpd.server.functions.results import dec_hook, enc_hook, members_of, to_builtins
 from mcpd.server.functions.type_hooks import StandIn, parts_of
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import BLOCKS, is_content
@@ -181,7 +181,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
 
 
 def _of_result(where: str, callee: Any) -> Iterator[Problem]:
-    members = list(_members(callee.returns))
+    members = list(members_of(callee.returns))
     if isinstance(callee.output_type, StandIn):
         return  # written by pydantic
     for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):
@@ -191,7 +191,7 @@ def _of_result(where: str, callee: Any) -> Iterator[Problem]:
 
 
 def _of_messages(where: str, callee: Any) -> Iterator[Problem]:
-    members = list(_members(callee.returns))
+    members = list(members_of(callee.returns))
     for member in members:
         if not _may_be_messages(member) and (member not in (None, NoneType) or len(members) == 1):
             member = None if member is NoneType else member
@@ -206,7 +206,7 @@ def _may_be_messages(hint: Any) -> bool:
         return False
     kind = typing.get_origin(hint) or hint
     if kind is list:
-        return any(_may_be_messages(member) for item in typing.get_args(hint) or (Any,) for member in _members(item))
+        return any(_may_be_messages(member) for item in typing.get_args(hint) or (Any,) for member in members_of(item))
     if not isinstance(kind, type) or kind in (Any, object, inspect.Parameter.empty):
         return True
     if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
@@ -214,16 +214,6 @@ def _may_be_messages(hint: Any) -> bool:
     if kind in (bool, int, float, bytes, dict, set, frozenset):  # subclasses of these are not messages either
         return False
     return issubclass(kind, (str, list, tuple, PromptMessage, GetPromptResult, *BLOCKS)) or bool(kind.__subclasses__())
-
-
-def _members(hint: Any) -> Iterator[Any]:
-    if typing.get_origin(hint) is Annotated:
-        hint = hint.__origin__
-    if typing.get_origin(hint) in (Union, UnionType):
-        for member in typing.get_args(hint):
-            yield from _members(member)
-    else:
-        yield hint
 
 
 def _classes(hint: Any) -> list[Any]:

@@ -51,9 +51,7 @@ _OPENING = Opening()
 
 
 class ServerCore:
-    """The part of a server that transports need: connections with its handlers, and settings
-    that apply to all of them.
-    """
+    """What transports need of a server: connections with its handlers, and settings for all of them."""
 
     def __init__(
         self,

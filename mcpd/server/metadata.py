@@ -63,9 +63,7 @@ OPTIONS = {
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
-"""The names of the options in `registry.options`, by decorator. Their classes, for type
-checkers, cost start-up time.
-"""
+"""The names of the options in `registry.options`, whose classes would cost start-up time."""
 
 
 def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
@@ -89,9 +87,7 @@ def decorate(decorator: str, given: Any, add: Callable[[Any], object]) -> Any:
 
 
 def checked(item: S, where: str) -> S:
-    """Return the item if its members have their types and can be encoded. Raises
-    RegistrationError naming the option.
-    """
+    """Return the item if it can be encoded. Raises RegistrationError naming the option."""
     try:
         decode(encode(item), type=type(item))
     except ValidationError as error:

@@ -35,9 +35,7 @@ class Peer(Protocol):
         """Return any object as JSON values, or its `repr` without a better form. Never raises."""
 
     async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        """Send a request to the client and return its raw result. Raises RemoteError,
-        RequestTimeout or ConnectionLost.
-        """
+        """Send a request and return its raw result. Raises RemoteError, RequestTimeout or ConnectionLost."""
 
     def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
         """Keep a subscription open; returns its result when the server ends it."""

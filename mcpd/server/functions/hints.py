@@ -22,7 +22,7 @@ from msgspec.inspect import type_info
 
 from mcpd.errors import RegistrationError
 from mcpd.server.functions.annotations import PLAIN_TYPES, written_annotations
-from mcpd.server.functions.type_hooks import UNION, StandIn, is_pydantic_here, problem, record_type
+from mcpd.server.functions.type_hooks import UNION, StandIn, is_model, is_pydantic_here, problem, record_type
 
 LIMITS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 
@@ -262,14 +262,10 @@ def texts_beside(hint: Any) -> dict[str, Any]:
 # -- types -------------------------------------------------------------------------------------
 
 
-def _is_model(kind: Any) -> bool:
-    return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
-
-
 def _foreign_type(hint: Any) -> str | None:
     """Return why pydantic must read a class, or None. Models have a hook of their own."""
     kind = typing.get_origin(hint) or hint
-    if not isinstance(kind, type) or _is_model(kind):
+    if not isinstance(kind, type) or is_model(kind):
         return None
     if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
         return kind.__qualname__
@@ -277,9 +273,7 @@ def _foreign_type(hint: Any) -> str | None:
 
 
 def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | None:
-    """Return what msgspec would not enforce in the fields of a dataclass, TypedDict or
-    similar class; None if nothing.
-    """
+    """Return what msgspec would not enforce in the fields of a class such as a dataclass; None if nothing."""
     is_possible = "pydantic" in sys.modules or "annotated_types" in sys.modules
     if not is_possible or kind in seen or not written_annotations(kind):
         return None
@@ -312,7 +306,7 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
         return _inside(hint.__origin__, seen)
 
     kind = typing.get_origin(hint) or hint
-    if isinstance(kind, type) and not _is_model(kind):
+    if isinstance(kind, type) and not is_model(kind):
         if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
             return kind.__qualname__
         if found := beyond_msgspec(kind, seen):
@@ -321,9 +315,7 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
 
 
 def stand_in(hint: Any) -> StandIn:
-    """Return a class for msgspec that represents `hint`. Raises TypeError, for the author,
-    if pydantic cannot read it.
-    """
+    """Return a class for msgspec that represents `hint`. Raises TypeError if pydantic cannot read it."""
     import pydantic  # installed by the author
 
     try:

@@ -46,8 +46,8 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
         # The official SDK's form for a result made by hand: the class of its data is beside it.
         data = [item for item in hint.__metadata__ if isinstance(item, type)]
         return _readable(data[0]) if data else None
-    members = _members(hint)
-    if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
+    kinds = members_of(hint)
+    if all(map(_is_text, kinds)) or (is_content is not None and _has_content(kinds, is_content)):
         return None
     return _readable(hint)
 
@@ -60,11 +60,12 @@ def _readable(hint: Any) -> Any:
 
 def is_block_list(hint: Any, is_content: Callable[[Any], bool]) -> bool:
     """Return whether a list of content may be returned, so that an empty list means no content."""
-    lists = [member for member in _members(hint) if typing.get_origin(member) in _LISTS]
-    return any(is_content(kind) for member in lists for item in typing.get_args(member) for kind in _members(item))
+    lists = [member for member in members_of(hint) if typing.get_origin(member) in _LISTS]
+    return any(is_content(kind) for member in lists for item in typing.get_args(member) for kind in members_of(item))
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def members_of(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the one type, without Annotated and NewType."""
     while True:
         if typing.get_origin(hint) is Annotated:
             hint = hint.__origin__
@@ -73,7 +74,7 @@ def _members(hint: Any) -> tuple[Any, ...]:
         else:
             break
     if typing.get_origin(hint) in (Union, UnionType):
-        return tuple(part for member in typing.get_args(hint) for part in _members(member))
+        return tuple(part for member in typing.get_args(hint) for part in members_of(member))
     return (hint,)
 
 
@@ -85,13 +86,13 @@ def _is_text(hint: Any) -> bool:
     )
 
 
-def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) -> bool:
-    for member in members:
+def _has_content(kinds: tuple[Any, ...], is_content: Callable[[Any], bool]) -> bool:
+    for member in kinds:
         if (typing.get_origin(member) or member) in _LISTS:
             items = [item for item in typing.get_args(member) if item is not ...]
             if not items or any(item is Any or item is object for item in items):
                 return True
-            if any(_has_content(_members(item), is_content) for item in items):
+            if any(_has_content(members_of(item), is_content) for item in items):
                 return True
         elif is_content(member):
             return True

@@ -106,7 +106,8 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 _NEVER_KEYS = frozenset((tuple, list, dict, set, frozenset))
 
 
-def _is_model(kind: Any) -> bool:
+def is_model(kind: Any) -> bool:
+    """Return whether a class is a pydantic model or a stand-in."""
     return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
 
 
@@ -168,7 +169,7 @@ def is_pydantic_here() -> bool:
 
 def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. Raises ValueError, with a text for the model, if it does not fit."""
-    if _is_model(kind):
+    if is_model(kind):
         try:
             # As JSON, because strict models accept "2026-01-01" as a date only there.
             return kind.model_validate_json(msgspec.json.encode(value))
@@ -187,7 +188,7 @@ def output_hook(kind: Any, value: Any) -> Any:
     A model whose output differs from its input (aliases, computed fields) cannot be read again; only its required
     members are checked.
     """
-    if _is_model(kind):
+    if is_model(kind):
         required = _required_output(kind)
         if isinstance(kind, StandIn):
             return value if required is not None or kind.has_functions else dec_hook(kind, value)
@@ -229,7 +230,7 @@ def enc_hook(value: Any) -> Any:
         return {None: "null", True: "true", False: "false"}[value]  # only for keys: written as json.dumps does
     if isinstance(value, _CALLABLES):
         raise TypeError(f"{value.__name__} is {_kind_of(value)}, not a value: a call may lack its parentheses")
-    if hasattr(value, "model_dump") and _is_model(type(value)):
+    if hasattr(value, "model_dump") and is_model(type(value)):
         return value.model_dump(mode="json", by_alias=_is_by_alias(type(value)))
     if _is_of_pydantic(type(value)):
         return sys.modules["pydantic_core"].to_jsonable_python(value)
@@ -276,7 +277,7 @@ class Definitions:
     def hook(self, kind: type) -> dict[str, Any]:
         if _is_path(kind):
             return {"type": "string", "format": "path"}
-        if not _is_model(kind):
+        if not is_model(kind):
             raise NotImplementedError
 
         try:
@@ -310,7 +311,7 @@ def problem(hint: Any) -> str | None:
     """Return why values of this type cannot be read from JSON or shown in a schema; None if they can."""
     try:
         for found in parts_of(types.type_info(hint), set()):
-            if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
+            if isinstance(found, types.CustomType) and not (is_model(found.cls) or _is_path(found.cls)):
                 return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
             if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
                 # msgspec's schemas include defaults, so this one must be encodable.

@@ -261,8 +261,8 @@ def _arguments(params: Any) -> dict[str, Any]:
 
 
 def denied_in(catalog: Catalog, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
-    """Return why a batch is denied, with the scopes of all its parts: it has one status, and
-    then nothing of it runs.
+    """Return why a batch is denied, with the scopes of all its parts: it has one status and runs as a whole or not at
+    all.
     """
     needed: dict[str, None] = {}
     first: AccessDenied | None = None

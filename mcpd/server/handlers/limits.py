@@ -42,8 +42,7 @@ MOST_TOOLS = 1024
 
 
 class RateLimit(BuiltInMiddleware):
-    """Middleware that lets each caller call each tool `calls` times in `per` seconds:
-    `server.middleware(RateLimit(60))`.
+    """Middleware: each caller may call each tool `calls` times in `per` seconds: `server.middleware(RateLimit(60))`.
 
     `burst` is the number of calls that may come at once, by default `calls`. `tools` are the limited tools; None means
     all. A caller is a principal, otherwise an address, otherwise a connection. Excess calls get the error 429, whose
@@ -67,9 +66,7 @@ class RateLimit(BuiltInMiddleware):
         self._per_second = calls / per
         self._tools = None if tools is None else frozenset(tools)
         self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
-        """The buckets by caller, in order of the last call; by tool the remaining calls, and
-        the time of that number.
-        """
+        """By caller, in order of the last call; by tool the remaining calls and the time of that number."""
         self._count = 0
         self._swept: dict[str, float] = {}
         """When the full buckets of a caller with too many tools were last removed."""

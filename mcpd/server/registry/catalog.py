@@ -28,9 +28,7 @@ _NONE_ACTIVE: ActiveExtensions = frozenset()
 
 
 class Catalog:
-    """The lists of one server's entries. `extension_filters` says for each extension whether
-    it is active for a client.
-    """
+    """The entries of one server. `extension_filters` says for each extension whether it is active for a client."""
 
     is_guarded = False
     """Whether scopes of authenticated users are checked."""

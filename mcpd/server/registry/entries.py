@@ -138,9 +138,7 @@ class PromptEntry(Entry, Completing, Protocol):
 
 
 class Entries(Struct, frozen=True, kw_only=True):
-    """All entries of one owner, for `Server.replace`. None means none of that kind, now and
-    later; `()` means none now.
-    """
+    """All entries of one owner, for `Server.replace`. None means none of that kind ever, `()` none now."""
 
     tools: Sequence[ToolEntry] | None = None
     resources: Sequence[ResourceEntry] | None = None

@@ -133,9 +133,7 @@ class FunctionTemplate(Entry):
         return variables
 
     async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
-        """Return the result of `resources/read` for a URI that matches. Raises
-        ResourceNotFound as the function does.
-        """
+        """Return the result of `resources/read` for a matching URI. Raises ResourceNotFound as the function does."""
         value = await _call(self.callee, variables, exchange, uri)
         # A template also accepts URIs as people type them; the result has a valid URI (S26-119).
         return _hinted(_read_result(value, as_uri(uri), self.template.mime_type, self._finish), self.hint)

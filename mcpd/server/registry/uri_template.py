@@ -46,9 +46,7 @@ _NOT_ASCII = r"[^\x00-\x7f]+"
 
 
 class _Operator(Struct, frozen=True, gc=False):
-    """The part of a row of the table in RFC 6570 appendix A that matching needs, and the
-    characters that end a value.
-    """
+    """A row of the table in RFC 6570 appendix A, as far as matching needs it, and the characters that end a value."""
 
     first: str
     separator: str
