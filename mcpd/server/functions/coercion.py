@@ -159,7 +159,7 @@ class _Coercion:
             properties = {}
         # With patternProperties, additionalProperties applies to fewer names.
         rest = None if "patternProperties" in schema else schema.get("additionalProperties")
-        if not self._may_look_at(value):
+        if not self._is_within_limit(value):
             return value
 
         changed: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class _Coercion:
         if not isinstance(prefix, list):
             prefix = []
         rest = schema.get("items")
-        if not self._may_look_at(value):
+        if not self._is_within_limit(value):
             return value
 
         repaired = [
@@ -202,7 +202,7 @@ class _Coercion:
         ]
         return value if all(map(_is, repaired, value)) else repaired
 
-    def _may_look_at(self, values: list[Any] | dict[str, Any]) -> bool:
+    def _is_within_limit(self, values: list[Any] | dict[str, Any]) -> bool:
         self._left -= len(values)
         return self._left >= 0
 

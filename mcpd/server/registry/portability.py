@@ -41,7 +41,7 @@ def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
         yield _warning(where, f"{text}; use one object whose differing members are optional")
 
     found = _Found(schema)
-    found.look(schema, 0)
+    found.examine(schema, 0)
     yield from found.problems(where)
 
 
@@ -66,13 +66,13 @@ class _Found:
         self._seen: set[str] = set()
         self._is_recursive = False
 
-    def look(self, schema: Any, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
+    def examine(self, schema: Any, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
         """Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
         here.
         """
         if not isinstance(schema, dict) or depth > _DEEPEST:
             return
-        self._look_at_one(schema, name)
+        self._examine_one(schema, name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self._follow(reference, depth, within)
@@ -80,15 +80,15 @@ class _Found:
         for keyword in _OF_SCHEMAS:
             inner = schema.get(keyword)
             for key, value in inner.items() if isinstance(inner, dict) else ():
-                self.look(value, depth + 1, key if keyword == "properties" else name, within)
+                self.examine(value, depth + 1, key if keyword == "properties" else name, within)
         for keyword in _OF_ONE:
-            self.look(schema.get(keyword), depth + 1, name, within)
+            self.examine(schema.get(keyword), depth + 1, name, within)
         for keyword in (*_COMBINED, "prefixItems"):
             inner = schema.get(keyword)
             for value in inner if isinstance(inner, list) else ():
-                self.look(value, depth + 1, name, within)
+                self.examine(value, depth + 1, name, within)
 
-    def _look_at_one(self, schema: dict[str, Any], name: str) -> None:
+    def _examine_one(self, schema: dict[str, Any], name: str) -> None:
         properties = schema.get("properties")
         if isinstance(properties, dict):
             self._names |= {key: None for key in properties if not _PROPERTY.fullmatch(key)}
@@ -112,7 +112,7 @@ class _Found:
             self._is_recursive = True
         elif reference not in self._seen:
             self._seen.add(reference)
-            self.look(self._target(reference), depth + 1, "", (*within, reference))
+            self.examine(self._target(reference), depth + 1, "", (*within, reference))
 
     def _target(self, reference: str) -> Any:
         """Return the target of a local reference, or None. An anchor is assumed to exist."""
