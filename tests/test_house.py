@@ -101,7 +101,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/client/messages.py": 5,  # what a server may answer, and what that means
     "mcpd/client/session.py": 1,  # the probe is in the newest version
     "mcpd/server/context/asking.py": 1,  # how a client is asked: chosen here
-    "mcpd/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how
+    "mcpd/cli/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how
     "mcpd/protocol/envelope.py": 1,  # what a request may name
     "mcpd/server/http/app.py": 1,  # which endpoint answers: chosen here
     "mcpd/server/http/legacy.py": 1,  # what a header may name
@@ -134,7 +134,7 @@ WORDS_OF_APPS = re.compile(
 IMPORT_OF_APPS = re.compile(r"(?m)^ *from mcpd\.apps\..* import ")
 # The extension, its host, the commands that show and try apps, and the table that has these commands.
 APPS_ARE_WHAT_IT_IS_ABOUT = (
-    ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/install/",
+    ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/cli/install/",
     ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/commands/preview.py", ":!mcpd/cli/group.py",
 )  # fmt: skip
 SEAMED = ("server/", "registry/", "handlers/", "dispatcher/", "protocol/session.py", "cli/", "context/")

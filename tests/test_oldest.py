@@ -41,7 +41,7 @@ def test_the_oldest_do() -> None:
          "tests/server/http/test_listener.py", "tests/server/http/test_http1.py", "tests/transports/test_websocket.py",
          "tests/transports/test_websocket_both_ends.py", "tests/transports/test_websocket_client.py",
          "tests/client/http",
-         "tests/sources", "tests/docs", "tests/install", "tests/compat"],
+         "tests/sources", "tests/docs", "tests/cli/install", "tests/compat"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))},
     )  # fmt: skip

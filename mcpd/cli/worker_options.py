@@ -50,7 +50,7 @@ def run_parent(options: Options, token: str | None, print_line: Callable[[str], 
 
     Metrics require `token`; `print_line` prints lines for the user.
     """
-    from mcpd.workers.parent import run
+    from mcpd.cli.workers.parent import run
 
     if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
         from mcpd.server.listening import take_handed_over
@@ -66,7 +66,7 @@ def become_worker(options: Options) -> Callable[[str], object]:
 
     All workers load the same target. Until `end_quiet_loading`, only the first one logs what happens meanwhile.
     """
-    from mcpd.workers.worker import take_over
+    from mcpd.cli.workers.worker import take_over
 
     parent = take_over(options)
     if parent.given.number != 1:

@@ -13,10 +13,10 @@ import click
 from msgspec import structs
 from msgspec.structs import replace
 
-from mcpd.bundle.files import write_archive
-from mcpd.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
-from mcpd.bundle.project import Project
-from mcpd.bundle.server_json import (
+from mcpd.cli.bundle.files import write_archive
+from mcpd.cli.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
+from mcpd.cli.bundle.project import Project
+from mcpd.cli.bundle.server_json import (
     SCHEMA,
     Package,
     ServerJson,
@@ -29,10 +29,10 @@ from mcpd.bundle.server_json import (
     variables,
 )
 from mcpd.cli.client_options import json_option
+from mcpd.cli.install.launch import Offers, Verdict, verify_target
 from mcpd.cli.talk.terminal import json_text
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
-from mcpd.install.launch import Offers, Verdict, verify_target
 from mcpd.protocol.printable import printable
 
 _BUNDLE_HELP = """Pack a server into one file, which Claude Desktop and other hosts install on a double click.

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpd.cli.client_options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
+from mcpd.cli.doctor.report import Report, Status, Step
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
 from mcpd.cli.talk.terminal import can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse, with_help
 from mcpd.client.targets.named import CommandTarget, UrlTarget
-from mcpd.doctor.report import Report, Status, Step
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import mask_command, printable
 
 if TYPE_CHECKING:
-    from mcpd.install.checks import Finding
-    from mcpd.install.health import CheckedFile, CheckedServer
+    from mcpd.cli.install.checks import Finding
+    from mcpd.cli.install.health import CheckedFile, CheckedServer
 
 _HELP = """Test a server step by step, as a host (an AI program such as Claude Code) would, and report what works,
 what does not work, and how to fix it.
@@ -79,7 +79,7 @@ def doctor_command(
         raise click.UsageError(f"write the target {target} or a command after --, not both")
     report = Report(lambda step: None if as_json else _StepPrinter().print(step))
     if target is not None and ":" in target:
-        from mcpd.install.checks import look_at_entry
+        from mcpd.cli.install.checks import look_at_entry
 
         look_at_entry(target, report)
     server = server_options(target, command, {**shared, "timeout": timeout, "version": None})
@@ -134,11 +134,11 @@ _ADVICE = (
 
 async def _test(target: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(target, UrlTarget):
-        from mcpd.doctor.urls import try_url
+        from mcpd.cli.doctor.urls import try_url
 
         await try_url(target, report, timeout)
         return
-    from mcpd.doctor.program import try_command
+    from mcpd.cli.doctor.program import try_command
 
     await try_command(target, report, timeout)
 
@@ -194,7 +194,7 @@ _HOST_WORDS = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": 
 
 def _check_hosts(timeout: float, *, as_json: bool) -> int:
     """Test all hosts; 0 if every server works, otherwise 1."""
-    from mcpd.install.health import check_hosts
+    from mcpd.cli.install.health import check_hosts
 
     def on_file(checked: CheckedFile) -> None:
         if not as_json:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpd.cli.client_options import ClientCommand, demo_option, json_option, or_demo
+from mcpd.cli.install.entry import SWITCHES, make_entry
 from mcpd.cli.talk.terminal import counted, json_text
 from mcpd.cli.talk.words import WrongUse, pairs
 from mcpd.errors import ConfigurationError
-from mcpd.install.entry import SWITCHES, make_entry
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.install.entry import Made
-    from mcpd.install.operations import Listed, Outcome, Wishes
+    from mcpd.cli.install.entry import Made
+    from mcpd.cli.install.operations import Listed, Outcome, Wishes
 
 _INSTALL_HELP = """Add a server to a host: Claude Desktop, Claude Code, Cursor, VS Code or another MCP client.
 
@@ -102,8 +102,8 @@ _SHARED: list[click.Parameter] = [
     ],
 )  # fmt: skip
 def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
-    from mcpd.install import operations
-    from mcpd.install.files import Journal
+    from mcpd.cli.install import operations
+    from mcpd.cli.install.files import Journal
 
     journal = Journal()
     if given["lists"]:
@@ -131,8 +131,8 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
 
 
 async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
-    from mcpd.install import operations
-    from mcpd.install.files import Journal
+    from mcpd.cli.install import operations
+    from mcpd.cli.install.files import Journal
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
@@ -172,8 +172,8 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
     ],
 )
 def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
-    from mcpd.install import operations
-    from mcpd.install.files import Journal
+    from mcpd.cli.install import operations
+    from mcpd.cli.install.files import Journal
 
     wishes = _wishes_of(given)
     hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=wishes.is_one_file)
@@ -214,7 +214,7 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 
 def _wishes_of(given: dict[str, Any]) -> Wishes:
     """The options besides host and server. Raises WrongUse."""
-    from mcpd.install.operations import Wishes
+    from mcpd.cli.install.operations import Wishes
 
     project = given["project"]
     if project is not None and not os.path.isdir(project):
@@ -233,8 +233,8 @@ def _wishes_of(given: dict[str, Any]) -> Wishes:
 
 def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
     """The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project."""
-    from mcpd.install.hosts import with_twin
-    from mcpd.install.operations import hosts_for_all
+    from mcpd.cli.install.hosts import with_twin
+    from mcpd.cli.install.operations import hosts_for_all
 
     if everywhere:
         _check_count("--all", words, 1)
@@ -254,8 +254,8 @@ def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> t
 
 
 def _host(words: Sequence[str]) -> Any:
+    from mcpd.cli.install.hosts import find_host
     from mcpd.client.targets.hosts import HOSTS
-    from mcpd.install.hosts import find_host
 
     if not words:
         raise WrongUse(f"name a host: {', '.join(HOSTS)}; --list shows the installed ones, --all uses all of those")
@@ -277,7 +277,7 @@ def _print_failure(host: Any, error: ConfigurationError, *, as_json: bool) -> di
 
 
 def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
-    from mcpd.install.operations import names_in
+    from mcpd.cli.install.operations import names_in
 
     plan, verdict = outcome.plan, outcome.verdict
     name, path = printable(plan.name), printable(plan.before.path, 1000)
@@ -312,7 +312,7 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
 
 
 def _not_there(host: Any, word: str | None, wishes: Wishes) -> str:
-    from mcpd.install.operations import names_in
+    from mcpd.cli.install.operations import names_in
 
     what = "no server that mcpd install has added" if word is None else f"no server {printable(word)}"
     path = wishes.path_of(host)
@@ -320,8 +320,8 @@ def _not_there(host: Any, word: str | None, wishes: Wishes) -> str:
 
 
 def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
-    from mcpd.install.plan import rendered
-    from mcpd.install.shapes import link_to
+    from mcpd.cli.install.plan import rendered
+    from mcpd.cli.install.shapes import link_to
 
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())

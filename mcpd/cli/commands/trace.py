@@ -16,7 +16,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.trace.reading import Entry
+    from mcpd.cli.trace.reading import Entry
 
 _HELP = """Run a server for a host, and record the messages between them in a file.
 
@@ -116,10 +116,10 @@ def trace_command(ctx: click.Context, file: str | None, max_size: int, max_messa
 
 def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message: int, secrets: bool) -> int:
     try:
-        from mcpd.trace.proxy import Guardian, end_like, run
+        from mcpd.cli.trace.proxy import Guardian, end_like, run
     except ImportError as error:
         raise ConfigurationError(f"mcpd trace cannot run on this system: {error}") from error
-    from mcpd.trace.reading import new_default_path
+    from mcpd.cli.trace.reading import new_default_path
     from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
     opened = TraceFile(new_default_path(words[0]) if file is None else Path(file), max_size)
@@ -179,8 +179,8 @@ def _show_command(
     follow: bool,
     as_json_lines: bool,
 ) -> None:
-    from mcpd.trace.reading import TraceReader, read_lines
-    from mcpd.trace.showing import Filter
+    from mcpd.cli.trace.reading import TraceReader, read_lines
+    from mcpd.cli.trace.showing import Filter
 
     wanted = Filter(methods, ids, errors, slow, _pattern(grep))
     path = _path(file)
@@ -221,7 +221,7 @@ def _pattern(grep: str | None) -> re.Pattern[str] | None:
 def _path(file: str | None) -> Path:
     if file is not None:
         return Path(file)
-    from mcpd.trace.reading import default_folder, newest_trace
+    from mcpd.cli.trace.reading import default_folder, newest_trace
 
     path = newest_trace()
     if path is None:
@@ -246,7 +246,7 @@ class _Printer:
 
     def print(self, entry: Entry) -> None:
         """Print an entry."""
-        from mcpd.trace.showing import as_json, as_line
+        from mcpd.cli.trace.showing import as_json, as_line
 
         if self._is_json:
             self._put(as_json(entry))
@@ -256,7 +256,7 @@ class _Printer:
 
     def print_unanswered(self, missing: list[Entry]) -> None:
         """Print requests without an answer."""
-        from mcpd.trace.showing import readable_time
+        from mcpd.cli.trace.showing import readable_time
 
         last = missing[-1].at
         for entry in missing:

@@ -1,0 +1,425 @@
+"""Makes a bundle from a target: its files, the packages that they need, and what the server offers once it is started.
+
+Hosts install the packages with `uv`, each for its own system, so that one bundle serves all systems.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shutil
+import struct
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version as distribution_version
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.json import encode
+
+from mcpd import __version__
+from mcpd.cli.bundle.files import (
+    Selection,
+    collect,
+    distributions_of,
+    ignored_here,
+    imported_names,
+    local_files,
+    matches_pattern,
+)
+from mcpd.cli.bundle.manifest import (
+    Author,
+    Compatibility,
+    Icon,
+    Launch,
+    ListedPrompt,
+    ListedTool,
+    Manifest,
+    Repository,
+    ServerPart,
+    UserQuestions,
+    checked,
+    make_questions,
+)
+from mcpd.cli.bundle.project import Project, normalized, read_project, requirement_name
+from mcpd.cli.install.launch import Offers
+from mcpd.client.targets.named import CommandTarget, FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.sources.lookup import FOLDERS, folder_at
+
+_SOURCES = "src"
+"""The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the
+server's.
+"""
+_MAIN = "main.py"
+_ICON = "icon.png"
+_MAIN_TEXT = '''"""Starts the server of this bundle: written by `mcpd bundle`."""
+
+import os
+
+from mcpd.cli import main
+
+source = os.path.join(os.path.dirname(os.path.abspath(__file__)), {inside})
+main(["serve", "--stdio", {where}])
+'''
+_PYTHON = ">=3.11"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MAX_ICON_BYTES = 5 * 1024 * 1024
+_COMPATIBLE = ("mcp", "fastmcp")
+"""Libraries whose servers mcpd runs without them."""
+_LIBRARIES = {"mcpd", *_COMPATIBLE}
+_VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """The values of the command line. Missing ones come from the project, or from the server itself."""
+
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    icon: str = ""
+    env: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """The files of a target, before it is started."""
+
+    root: str
+    project: Project
+    files: dict[str, bytes | str]
+    """Bytes, or the path of a file to read, by the path in the bundle."""
+    left_out: dict[str, str]
+    """The reason, by path, for each file that is left out."""
+    inside: str = _SOURCES
+    """The folder in the bundle that corresponds to `root`."""
+    warnings: tuple[str, ...] = ()
+
+
+class Bundle(Struct, frozen=True, kw_only=True):
+    """The contents of a bundle."""
+
+    manifest: Manifest
+    files: dict[str, bytes | str]
+    requirements: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Gathered:
+    """Collect the files of a target, and the metadata of its project.
+
+    A file takes with it the data in its folder and the modules that it imports. `include` and `exclude` are patterns of
+    further files and of files to leave out. Raises ConfigurationError for a target without files.
+    """
+    if target is None or isinstance(target, CommandTarget):
+        raise ConfigurationError("name the target to bundle: a Python file, or a folder with a server")
+    if not isinstance(target, FileTarget):
+        raise ConfigurationError(f"{target} has no files to bundle; use mcpd publish-info --remote for a URL")
+    path, behind, inside = os.path.abspath(target.path), f":{target.object}" if target.object else "", _SOURCES
+    warnings: tuple[str, ...] = ()
+    if os.path.isdir(path):
+        path, warnings = _served(path, exclude)
+    if os.path.isdir(path):
+        root = path
+        inside = f"{_SOURCES}/{_folder_name(root)}"
+        project = read_project(root)
+        selection = Selection(ignored=ignored_here(root), included=include, excluded=exclude)
+        where = f"source + {behind!r}" if behind else "source"
+    elif os.path.isfile(path):
+        root = os.path.dirname(path)
+        has_data = os.path.realpath(root) not in _shared_folders()
+        if not has_data:
+            warnings = (f"{root} has files of all kinds, so only modules were taken; name data files with --include",)
+        selection = Selection(frozenset(local_files(path)), has_data, ignored_here(root), include, exclude)
+        project = read_project(root, path)
+        where = f"os.path.join(source, {os.path.basename(path) + behind!r})"
+    else:
+        raise ConfigurationError(
+            f"{target} cannot be bundled: name a file or a folder; for a module, name the folder of its package"
+        )
+
+    found = collect(root, selection)
+    files: dict[str, bytes | str] = {f"{inside}/{name}": path for name, path in found.files.items()}
+    parts = ", ".join(ascii(part) for part in inside.split("/"))
+    files[_MAIN] = _MAIN_TEXT.format(inside=parts, where=where).encode()
+    return Gathered(root=root, project=project, files=files, left_out=found.left_out, inside=inside, warnings=warnings)
+
+
+def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The folder, or the only file with a server in a folder without `mcpd.toml`."""
+    if folder_at(folder).file:
+        return folder, ()
+    names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
+    paths = [os.path.join(folder, name) for name in sorted(names) if not matches_pattern(name, name, exclude)]
+    paths = [path for path in paths if {name.partition(".")[0] for name in imported_names(path)} & _LIBRARIES]
+    imported = {each for path in paths for each in local_files(path) if each != path}
+    servers = [path for path in paths if path not in imported]
+    if not servers:
+        return folder, ()
+    first = os.path.basename(servers[0])
+    if served := [name for name in FOLDERS if name != "apps" and os.path.isdir(os.path.join(folder, name))]:
+        raise ConfigurationError(
+            f"{folder} has the server {first} beside {served[0]}/, and a bundle has one of them: mcpd "
+            f"bundle {first}, or mcpd bundle {os.path.basename(folder)} --exclude {first}"
+        )
+    if len(servers) > 1:
+        names = [os.path.basename(path) for path in servers]
+        raise ConfigurationError(f"{folder} has more than one server, {', '.join(names)}: name the file to bundle")
+
+    return servers[0], (f"{first} is the server of the bundle; the other files of its folder are its data",)
+
+
+def _shared_folders() -> set[str]:
+    """Folders with files of many programs."""
+    home = os.path.expanduser("~")
+    there = (os.sep, home, tempfile.gettempdir(), *(os.path.join(home, name) for name in ("Desktop", "Downloads")))
+    return {os.path.realpath(each) for each in there}
+
+
+def _folder_name(root: str) -> str:
+    """The name of a folder, in characters that every system accepts."""
+    return re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
+
+
+def unpack(gathered: Gathered, folder: str) -> str:
+    """Write the files into a folder, to start the server there. Returns the path of its program."""
+    for name, source in gathered.files.items():
+        path = os.path.join(folder, *name.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if isinstance(source, bytes):
+            with open(path, "wb") as file:
+                file.write(source)
+        else:
+            shutil.copyfile(source, path)
+
+    return os.path.join(folder, _MAIN)
+
+
+def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Mapping[str, str] = os.environ) -> Bundle:
+    """Make the bundle. `offers` are the lists of the server once it was started. Raises ConfigurationError."""
+    project, files = gathered.project, dict(gathered.files)
+    warnings = list(gathered.warnings)
+    requirements = _requirements(gathered, offers, said, warnings)
+    asked = make_questions(said.env, environment)
+    icon, icons = _icon(said.icon, gathered.root, offers)
+    if icon:
+        files[_ICON] = icon
+    name = _slug(said.name or project.name or offers.name or os.path.basename(gathered.root))
+    manifest = Manifest(
+        manifest_version="0.4",
+        name=name,
+        display_name=offers.title or ("" if offers.name == name else offers.name),
+        version=_version(said.version or project.version or offers.version, warnings),
+        description=said.description or project.description or _description(offers, name),
+        long_description=offers.instructions if "\n" in offers.instructions.strip() else "",
+        author=_author(said, project, warnings),
+        repository=_repository(project),
+        homepage=_url(project, "homepage", "home", "website"),
+        documentation=_url(project, "documentation", "docs"),
+        support=_url(project, "issues", "bug tracker", "tracker", "support"),
+        icon=_ICON if icon else "",
+        icons=icons,
+        server=_server(asked),
+        tools=_tools(offers),
+        prompts=_prompts(offers),
+        prompts_generated=any(str(each.get("name")) not in offers.prompt_texts for each in offers.prompts),
+        keywords=project.keywords,
+        license=project.license,
+        compatibility=Compatibility(runtimes={"python": _node_range(project.requires_python) or _PYTHON}),
+        user_config=asked.questions,
+    )
+    files["manifest.json"] = checked(manifest)
+    files["pyproject.toml"] = _pyproject(manifest, project, requirements)
+    return Bundle(manifest=manifest, files=files, requirements=tuple(requirements), warnings=tuple(warnings))
+
+
+# ------------------------------------------------------------------------------------------- packages
+
+
+def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list[str]) -> list[str]:
+    """The requirements to install. Appends to `warnings` the packages that may be missing."""
+    project = gathered.project
+    own = {
+        name.removeprefix(f"{gathered.inside}/"): path for name, path in gathered.files.items() if isinstance(path, str)
+    }
+    tops = {name.partition("/")[0].removesuffix(".py") for name in own}
+    beside = {os.path.basename(name).removesuffix(".py") for name in own}
+    imported = distributions_of((path for path in own.values() if path.endswith(".py")), tops | beside)
+
+    needs = [*(project.dependencies or ()), *said.requirements]
+    names = {requirement_name(each) for each in needs}
+    if "mcpd-server" not in names:
+        extras = ["apps"] if offers.apps else []
+        extras += ["compat"] if any(each in imported for each in _COMPATIBLE) else []
+        extras += ["yaml"] if any(name.startswith(("prompts/", "skills/")) for name in own) else []
+        extras += ["docs"] if any(name.startswith("docs/") or name.endswith(".ipynb") for name in own) else []
+        shown = f"[{','.join(extras)}]" if extras else ""
+        needs.insert(0, f"mcpd-server{shown}=={__version__}")
+    for top, distributions in imported.items():
+        if top in _COMPATIBLE or names & {normalized(each) for each in (top, *distributions)}:
+            continue
+        if project.dependencies is not None:
+            if distributions:
+                where = os.path.basename(project.file)
+                warnings.append(f"{top} is imported, but {distributions[0]} is not among the dependencies in {where}")
+        elif len(distributions) == 1:
+            needs.append(f"{distributions[0]}=={distribution_version(distributions[0])}")
+        else:
+            where = f"is in {' and '.join(distributions)}" if distributions else "is not installed here"
+            warnings.append(f"{top} is imported but {where}: name its package with --requirement")
+
+    return needs
+
+
+def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) -> bytes:
+    """The pyproject.toml that `uv` reads. JSON strings are valid TOML."""
+
+    def text(value: str) -> str:
+        return encode(value).decode().replace("\x7f", "\\u007f")
+
+    lines = [
+        "[project]",
+        f"name = {text(normalized(manifest.name))}",
+        f"version = {text(manifest.version)}",
+        f"requires-python = {text(project.requires_python or _PYTHON)}",
+        "dependencies = [",
+        *(f"    {text(each)}," for each in requirements),
+        "]",
+        "",
+        "[tool.uv]",
+        "package = false",
+        "",
+    ]
+    return "\n".join(lines).encode()
+
+
+# ------------------------------------------------------------------------------------------- metadata
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._").lower()[:100] or "server"
+
+
+def _version(text: str, warnings: list[str]) -> str:
+    if _VERSION.fullmatch(text):
+        return text
+    numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    parts = [*(numbers[1].split(".") if numbers else []), "0", "0", "0"][:3]
+    version = ".".join(parts)
+    if text:
+        warnings.append(
+            f"the version {text} does not consist of three numbers, as bundles need: using {version} instead"
+        )
+
+    return version
+
+
+def _node_range(specifiers: str) -> str:
+    """Translate a range of Python versions into the syntax of npm's semver, which hosts read."""
+    found = []
+    for one in specifiers.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|>|<|==|~=|!=)\s*(\d+(?:\.\d+)*)(\.\*)?[\w.+]*\s*", one)
+        if match is None or match[1] == "!=":
+            continue
+        parts = [int(part) for part in match[2].split(".")][:3]
+        if match[1] in (">=", "<=", ">", "<") or (match[1] == "==" and not match[3] and len(parts) == 3):
+            found.append(f"{match[1].replace('==', '=')}{'.'.join(map(str, (parts + [0, 0])[:3]))}")
+            continue
+        kept = parts[:-1] if match[1] == "~=" else parts
+        above = [*kept[:-1], kept[-1] + 1] if kept else []
+        found.append(f">={'.'.join(map(str, (parts + [0, 0])[:3]))}")
+        if above:
+            found.append(f"<{'.'.join(map(str, (above + [0, 0])[:3]))}")
+
+    return " ".join(found)
+
+
+def _description(offers: Offers, name: str) -> str:
+    first = offers.instructions.strip().partition("\n")[0]
+    if first:
+        return first
+    count = len(offers.tools)
+    tools = ", ".join(str(each.get("name")) for each in offers.tools[:5])
+    return f"{offers.title or name}: {tools}{' and more' if count > 5 else ''}" if count else offers.title or name
+
+
+def _author(said: Said, project: Project, warnings: list[str]) -> Author:
+    name = said.author or project.author
+    if not name:
+        warnings.append("no author is named: use --author NAME, or `authors` in pyproject.toml")
+    is_theirs = not said.author and "@" in project.email
+    return Author(name=name or "unknown", email=project.email if is_theirs else UNSET)
+
+
+def _repository(project: Project) -> Repository | UnsetType:
+    url = _url(project, "repository", "source", "source code", "github", "code")
+    return Repository(url=url) if isinstance(url, str) else UNSET
+
+
+def _url(project: Project, *labels: str) -> str | UnsetType:
+    return next((project.urls[label] for label in labels if "://" in project.urls.get(label, "")), UNSET)
+
+
+def _server(asked: UserQuestions) -> ServerPart:
+    """The program, which a host starts directly or as `mcp_config` says."""
+    env = {name: f"${{user_config.{key}}}" for name, key in asked.keys.items()}
+    words = ("run", "--directory", "${__dirname}", _MAIN)
+    return ServerPart(type="uv", entry_point=_MAIN, mcp_config=Launch(command="uv", args=words, env=env))
+
+
+def _tools(offers: Offers) -> tuple[ListedTool, ...]:
+    return tuple(
+        ListedTool(name=str(each.get("name")), description=str(each.get("description") or "")) for each in offers.tools
+    )
+
+
+def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
+    found = []
+    for prompt in offers.prompts:
+        name = str(prompt.get("name"))
+        if name in offers.prompt_texts:
+            arguments = [each.get("name") for each in prompt.get("arguments") or () if isinstance(each, dict)]
+            found.append(
+                ListedPrompt(
+                    name=name,
+                    text=offers.prompt_texts[name],
+                    description=str(prompt.get("description") or ""),
+                    arguments=tuple(str(each) for each in arguments),
+                )
+            )
+
+    return tuple(found)
+
+
+def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]]:
+    """The bytes and size of a PNG: the named one, the folder's icon.png, or an icon of the server."""
+    data = b""
+    beside = os.path.join(root, "icon.png")
+    if path or os.path.isfile(beside):
+        try:
+            with open(path or beside, "rb") as file:
+                data = file.read(_MAX_ICON_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(f"{path or beside}: {error.strerror}") from None
+        if not data.startswith(_PNG) or len(data) > _MAX_ICON_BYTES or len(data) < 24:
+            raise ConfigurationError(f"{path or beside}: an icon must be a PNG file of up to 5 MiB, best 512 by 512")
+    for icon in () if data else offers.icons:
+        data = data or _of_data_url(str(icon.get("src")))
+    if not data:
+        return b"", ()
+    width, height = struct.unpack(">II", data[16:24])
+    return data, (Icon(src="icon.png", size=f"{width}x{height}"),)
+
+
+def _of_data_url(url: str) -> bytes:
+    head, comma, text = url.partition(",")
+    if not comma or not head.startswith("data:image/png") or not head.endswith(";base64"):
+        return b""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return b""
+
+    return data if data.startswith(_PNG) and 24 <= len(data) <= _MAX_ICON_BYTES else b""

@@ -1,0 +1,379 @@
+"""Tries a server that speaks HTTP: its endpoint, its access rules, its streams, and the versions that it supports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from ipaddress import ip_address
+from urllib.parse import urljoin, urlsplit
+
+from mcpd.cli.doctor.conversation import try_client
+from mcpd.cli.doctor.dialogue import (
+    WITH_HANDSHAKE,
+    WITHOUT_HANDSHAKE,
+    NoAnswer,
+    has_handshake,
+)
+from mcpd.cli.doctor.login import judge_refusal, walk_discovery
+from mcpd.cli.doctor.report import Report
+from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
+from mcpd.client.targets.named import UrlTarget
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
+from mcpd.transports.client_authorization import advice_on
+
+_GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
+
+
+class Endpoint:
+    """A URL at which a server answers."""
+
+    def __init__(self, web: Web, reply: Reply, *, version: str = WITH_HANDSHAKE, is_old: bool = False) -> None:
+        self.web = web
+        self.reply = reply
+        """The response to the first request."""
+        self.version = version
+        """The version of the first request."""
+        self.is_old = is_old
+        """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
+
+    @property
+    def session(self) -> str | None:
+        """The id of the session that the first request has opened."""
+        return self.reply.headers.get("mcp-session-id")
+
+
+async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
+    """Send the first request, and judge the response. A 401 also comes from an endpoint; `login` judges it."""
+    try:
+        reply = await web.greet(WITH_HANDSHAKE)
+    except NoAnswer as error:
+        report.fail("endpoint", f"the server {error}", _after_silence(str(error)))
+        return None
+
+    if "protocolVersion" in (reply.opening or {}):
+        _report_endpoint(web, reply, report)
+        return Endpoint(web, reply)
+    if reply.status == 401:
+        return Endpoint(web, reply)
+    try:
+        modern = await web.greet(WITHOUT_HANDSHAKE)
+    except NoAnswer:
+        modern = reply
+    if "supportedVersions" in (modern.opening or {}):
+        _report_endpoint(web, modern, report)
+        return Endpoint(web, modern, version=WITHOUT_HANDSHAKE)
+
+    if await _has_old_transport(web, web.target.url):
+        advice = 'hosts need "type": "sse" in its entry; update the server, because hosts are dropping this transport'
+        report.warn("endpoint", "speaks HTTP+SSE, the transport of 2024-11-05", advice)
+        return Endpoint(web, reply, is_old=True)
+    await _guess(web, reply, report)
+    return None
+
+
+def _after_silence(text: str) -> str:
+    if "within" in text:
+        return "is it busy, or does it not speak HTTP at all? Look into its log; raise --timeout if it is slow"
+    if "redirects too often" in text:
+        return "it redirects every request to itself: check the rules of the server, or of the proxy in front of it"
+    return "use the URL of the server itself"
+
+
+def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
+    asked = web.target.url.partition("?")[0]
+    if reply.url.partition("?")[0] != asked:
+        text = f"{printable(asked)} redirects to {printable(reply.url)}"
+        report.warn(
+            "endpoint",
+            text,
+            "give hosts that URL, because not all of them follow redirects",
+            seconds=reply.head_seconds,
+        )
+    else:
+        how = "in an event stream" if reply.kind == "text/event-stream" else "as JSON"
+        report.ok("endpoint", f"POST {urlsplit(asked).path} is answered {how}", seconds=reply.head_seconds)
+
+
+async def _guess(web: Web, reply: Reply, report: Report) -> None:
+    """Report what is wrong with the response, and try the paths that other servers use."""
+    said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
+    if len(reply.body) >= MAX_BYTES:
+        said = f", and with more than {MAX_BYTES // 1024 // 1024} MiB"
+
+    path = urlsplit(web.target.url).path or "/"
+    for guess in _GUESSES:
+        if guess == path:
+            continue
+        url = urljoin(web.target.url, guess)
+        if await _answers(web, url):
+            report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", f"it is at {url}")
+            return
+        if guess == "/sse" and await _has_old_transport(web, url):
+            advice = f'it speaks HTTP+SSE of 2024-11-05 at {url}: use that URL, with "type": "sse" in hosts'
+            report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", advice)
+            return
+
+    tried = ", ".join(guess for guess in _GUESSES if guess != path)
+    has_token = any(name.lower() == "authorization" for name in web.target.headers)
+    text = f"POST {path} is answered with status {reply.status}{said}"
+    report.fail("endpoint", text, _advice(reply, tried, has_token))
+
+
+def _advice(reply: Reply, tried: str, has_token: bool) -> str:
+    status = reply.status
+    if reply.kind == "text/html" and status < 400:
+        return f"this is a web page. What is the URL of the MCP endpoint? It is not at {tried} either"
+    if status in (404, 405, 410, 501):
+        return f"is the path right? No server answers at {tried} either"
+    if status == 403:
+        challenge = reply.headers.get("www-authenticate", "")
+        advice = advice_on(status, [challenge] if challenge else [], reply.first_line, has_token=has_token)
+        return advice or "the server forbids this request for the reason that it gives"
+    if status in (406, 415):
+        return "accept POST with Content-Type: application/json and Accept: application/json, text/event-stream"
+    if status == 421:
+        return "the proxy in front of it does not know this host name: is the Host header right?"
+    if status == 429:
+        return "the server limits its requests: try again later"
+    if status >= 500:
+        return "the server, or the proxy in front of it, is broken or still starting: look into its log"
+    if status == 400:
+        return "answer `initialize` in every version: after a 400 hosts try the transport of 2024-11-05, and fail"
+    return "answer `initialize` with a JSON-RPC result that has protocolVersion, capabilities and serverInfo"
+
+
+async def _answers(web: Web, url: str) -> bool:
+    try:
+        reply = await web.greet(WITH_HANDSHAKE, url=url)
+    except NoAnswer:
+        return False
+    return reply.opening is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
+
+
+async def _has_old_transport(web: Web, url: str) -> bool:
+    """Return whether GET opens a stream that begins with the event `endpoint`."""
+    try:
+        reply = await web.ask(
+            "GET", {"Accept": "text/event-stream"}, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b"")
+        )
+    except NoAnswer:
+        return False
+    return reply.kind == "text/event-stream" and b"event: endpoint" in reply.body.replace(
+        b"event:endpoint", b"event: endpoint"
+    )
+
+
+_STRANGER = "https://stranger.example"
+_NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session-id")
+
+
+async def try_exposure(web: Web, version: str, report: Report) -> None:
+    """Send requests as a web page of another origin would, and the preflight that a browser sends first."""
+    is_local = is_loopback(web.target)
+    origin = await _greet(web, version, {"Origin": _STRANGER})
+    if origin is None:
+        report.skip("Origin", "no answer to a request with another Origin")
+    elif not _is_accepted(origin):
+        report.ok("Origin", f"web pages of other origins are refused (status {origin.status})")
+    elif is_local:
+        text = f"a web page of {_STRANGER} can use this server, and so can every page that you open"
+        report.fail("Origin", text, "answer 403 to requests with an Origin that is not yours")
+    else:
+        text = "web pages of all origins are accepted"
+        report.warn("Origin", text, "answer 403 to unknown origins, unless each request needs a token")
+
+    if is_local and web.target.socket is None:
+        await _try_host(web, version, report)
+    await _try_cors(web, report)
+
+
+async def _greet(web: Web, version: str, headers: dict[str, str]) -> Reply | None:
+    try:
+        return await web.greet(version, headers)
+    except NoAnswer:
+        return None
+
+
+def _is_accepted(reply: Reply) -> bool:
+    return reply.status < 300 and reply.opening is not None
+
+
+async def _try_host(web: Web, version: str, report: Report) -> None:
+    """Anybody's host name can point to this machine. A page of that name then has the same origin as the server."""
+    host = await _greet(web, version, {"Host": "stranger.example"})
+    if host is None or not _is_accepted(host):
+        status = "" if host is None else f" (status {host.status})"
+        report.ok("Host", f"host names of other machines are refused{status}")
+    else:
+        text = "requests to stranger.example are accepted, and anybody can point such a name to this machine"
+        report.fail("Host", text, "answer 403 or 421 to a Host that is not localhost or 127.0.0.1")
+
+
+async def _try_cors(web: Web, report: Report) -> None:
+    """Judge whether web pages may use the server, as some hosts are web pages, and with all headers that they need."""
+    headers = {
+        "Origin": _STRANGER,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": ", ".join(_NEEDED),
+    }
+    try:
+        reply = await web.ask("OPTIONS", headers)
+    except NoAnswer:
+        report.skip("CORS", "no answer to OPTIONS")
+        return
+    allowed = reply.headers.get("access-control-allow-origin")
+    if allowed is None or reply.status >= 400:
+        report.ok("CORS", "pages of other origins are refused; hosts that are web pages need a proxy of their own")
+        return
+    fields = reply.headers.get("access-control-allow-headers", "").lower()
+    names = {name.strip() for name in fields.split(",")}
+    missing = [name for name in _NEEDED if name not in names and ("*" not in names or name == "authorization")]
+    if missing:
+        text = f"{printable(allowed)} may send requests, but not with {', '.join(missing)}"
+        more = "and Mcp-Session-Id to Access-Control-Expose-Headers"
+        advice = f"add {', '.join(missing)} to Access-Control-Allow-Headers, {more}"
+        report.warn("CORS", text, advice)
+    else:
+        report.ok("CORS", f"pages of {printable(allowed)} may send requests")
+
+
+_SECONDS = 5.0
+"""Seconds that a stream may take to begin."""
+
+_SLOW_SECONDS = 1.0
+
+
+async def try_streams(endpoint: Endpoint, report: Report) -> None:
+    """Open the stream on which a server sends notifications, and measure when it begins."""
+    web, patience = endpoint.web, endpoint.web.timeout
+    web.timeout = min(patience, _SECONDS)
+    began = time.monotonic()
+    try:
+        if has_handshake(endpoint.version):
+            fields = {"Accept": "text/event-stream", "MCP-Protocol-Version": endpoint.version}
+            if endpoint.session is not None:
+                fields["Mcp-Session-Id"] = endpoint.session
+            reply = await web.ask("GET", fields, until=lambda data: True)
+        else:
+            params = {"notifications": {"toolsListChanged": True}}
+            reply = await web.post_modern(endpoint.version, "subscriptions/listen", params)
+    except NoAnswer:
+        text = f"a stream did not begin within {web.timeout:g} s"
+        report.warn("streams", text, _UNBUFFER, seconds=time.monotonic() - began)
+        return
+    finally:
+        web.timeout = patience
+    _judge(reply, report)
+
+
+_UNBUFFER = (
+    "a proxy in front of it buffers responses: switch that off (nginx: proxy_buffering off, or let the "
+    "server send X-Accel-Buffering: no), and the compression of event streams too"
+)
+
+
+def _judge(reply: Reply, report: Report) -> None:
+    through = reply.headers.get("via") or reply.headers.get("server") or ""
+    named = f", through {printable(through)}" if through else ""
+    if reply.kind != "text/event-stream":
+        report.ok("streams", f"it has no stream of notifications (status {reply.status})", status=reply.status)
+    elif reply.headers.get("content-encoding", "identity") != "identity":
+        text = f"the stream is compressed ({printable(reply.headers['content-encoding'])}){named}"
+        report.warn("streams", text, _UNBUFFER)
+    elif reply.head_seconds > _SLOW_SECONDS:
+        report.warn(
+            "streams", f"one began after {reply.head_seconds:.1f} s{named}", _UNBUFFER, seconds=reply.head_seconds
+        )
+    else:
+        report.ok("streams", f"one began at once{named}", seconds=reply.head_seconds)
+
+
+async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
+    """Try everything above the network. `timeout` is how many seconds the server has for each response."""
+    web = Web(target, timeout)
+    endpoint = await find_endpoint(web, report)
+    if endpoint is None:
+        return
+    if endpoint.reply.status == 401:
+        await judge_refusal(web, endpoint.reply, report)
+        has_token = any(name.lower() == "authorization" for name in target.headers)
+        if report.works and await walk_discovery(web, endpoint.reply, report) and not has_token:
+            await try_client(target, report, timeout)
+        return
+    if endpoint.is_old:
+        await try_client(target, report, timeout)
+        return
+    await _try_without_token(web, endpoint.version, report)
+    await try_exposure(web, endpoint.version, report)
+    await try_streams(endpoint, report)
+    await _end_session(endpoint)
+    await try_client(target, report, timeout)
+    await _try_versions(web, report)
+
+
+async def _try_without_token(web: Web, version: str, report: Report) -> None:
+    """Check whether the server needs the token that was given."""
+    if not any(name.lower() == "authorization" for name in web.target.headers):
+        report.ok("token", "not needed")
+        return
+    plain = Web(UrlTarget(web.target.url, {}, web.target.socket, web.target.ca_file), web.timeout)
+    try:
+        reply = await plain.greet(version)
+    except NoAnswer:
+        report.skip("token", "no answer to a request without the token")
+        return
+    if reply.opening is not None:
+        report.warn("token", "the server also answers without it", "is it checked later, or not at all?")
+    else:
+        report.ok("token", f"it is accepted, and without it the server answers with status {reply.status}")
+
+
+async def _end_session(endpoint: Endpoint) -> None:
+    """End the session that the first request has opened."""
+    if endpoint.session is not None:
+        fields = {"Mcp-Session-Id": endpoint.session, "MCP-Protocol-Version": WITH_HANDSHAKE}
+        try:
+            await endpoint.web.ask("DELETE", fields)
+        except NoAnswer:
+            return
+
+
+async def _try_versions(web: Web, report: Report) -> None:
+    """Try each version of the protocol with a request of its own."""
+    tried = await asyncio.gather(*(_try_version(web, version) for version in table.SUPPORTED))
+    taken = [version for version, is_taken in zip(table.SUPPORTED, tried, strict=True) if is_taken]
+    others = [version for version in table.SUPPORTED if version not in taken]
+    not_taken = f"not {', '.join(others)}" if others else ""
+    if not taken:
+        report.fail(
+            "versions", "the server supports no known version", "answer `initialize` with a version that exists"
+        )
+    elif taken[0] == WITHOUT_HANDSHAKE or WITH_HANDSHAKE in taken:
+        report.ok("versions", ", ".join(taken), advice=not_taken, taken=taken)
+    else:
+        report.warn("versions", ", ".join(taken), "update the library that the server is built on", taken=taken)
+
+
+async def _try_version(web: Web, version: str) -> bool:
+    try:
+        reply = await web.greet(version)
+    except NoAnswer:
+        return False
+    opening = reply.opening or {}
+    if has_handshake(version):
+        await _end_session(Endpoint(web, reply))
+        return bool(opening.get("protocolVersion") == version)
+    offered = opening.get("supportedVersions")
+    return isinstance(offered, list) and version in offered
+
+
+def is_loopback(target: UrlTarget) -> bool:
+    """Return whether only programs on this machine can reach the server."""
+    if target.socket is not None:
+        return True
+    host = urlsplit(target.url).hostname or ""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")

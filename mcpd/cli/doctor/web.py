@@ -1,0 +1,167 @@
+"""Sends single HTTP requests as hosts do, and returns all of the response, also what a client would not show."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+
+from mcpd.cli.doctor.dialogue import NoAnswer, has_handshake, initialize_params, modern_params
+from mcpd.client.http.options import HttpOptions
+from mcpd.client.http.pool import Body, HttpPool
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import ConfigurationError, HttpError, TransportError
+from mcpd.transports.client_authorization import said_in
+
+MAX_BYTES = 4 * 1024 * 1024
+_BOTH = "application/json, text/event-stream"
+
+
+class Reply(Struct, frozen=True):
+    """A response."""
+
+    status: int
+    headers: dict[str, str]
+    """With lower-case names."""
+    body: bytes
+    head_seconds: float
+    """Seconds until its head arrived."""
+    url: str
+    """Its URL, after redirects."""
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The JSON-RPC response in its body, alone or in an event."""
+        return message_in(self.body, self.kind)
+
+    @property
+    def opening(self) -> dict[str, Any] | None:
+        """The result of the first request of a conversation; None if that failed."""
+        result = None if self.message is None else self.message.get("result")
+        return result if isinstance(result, dict) else None
+
+    @property
+    def first_line(self) -> str:
+        """The first line of its body, for people."""
+        return said_in(self.body)
+
+
+class Web:
+    """The server at a URL. `timeout` is how many seconds each request may take."""
+
+    def __init__(self, target: UrlTarget, timeout: float) -> None:
+        self.target = target
+        self.timeout = timeout
+
+    async def greet(self, version: str, headers: Mapping[str, str] | None = None, *, url: str | None = None) -> Reply:
+        """Send the first request of a host that speaks this version. Raises NoAnswer."""
+        if not has_handshake(version):
+            return await self.post_modern(version, "server/discover", headers=headers, url=url)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(version)}
+        return await self.post(message, headers, url=url)
+
+    async def post_modern(
+        self,
+        version: str,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        url: str | None = None,
+    ) -> Reply:
+        """Send a request in a version without a handshake. Raises NoAnswer."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": modern_params(version, params)}
+        fields = {"MCP-Protocol-Version": version, "Mcp-Method": method, **(headers or {})}
+        return await self.post(message, fields, url=url)
+
+    async def post(
+        self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, url: str | None = None
+    ) -> Reply:
+        """Post a message to the endpoint, or to another URL beside it. Raises NoAnswer."""
+        fields = {"Content-Type": "application/json", "Accept": _BOTH, **(headers or {})}
+        return await self.ask("POST", fields, encode(message), url=url)
+
+    async def ask(
+        self,
+        method: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        url: str | None = None,
+        is_foreign: bool = False,
+        until: Callable[[bytes], bool] | None = None,
+    ) -> Reply:
+        """Send a request. An event stream is read until its first response, or until `until` returns true for its
+        bytes.
+
+        `is_foreign` requests carry none of the target's headers. Raises NoAnswer.
+        """
+        target = self.target if url is None else replace(self.target, url=url)
+        options = HttpOptions(socket=target.socket, verify=True if target.ca_file is None else target.ca_file)
+        began = time.monotonic()
+        try:
+            link = HttpPool(target.url, options, {} if is_foreign else target.headers)
+            await link.open()
+            try:
+                async with asyncio.timeout(self.timeout):
+                    reply = await link.request(method, link.url, headers or {}, body)
+                head = time.monotonic() - began
+                fields = {name.lower(): value for name, value in reply.headers.items()}
+                data = await self._read(Body(reply, link), fields, began, until)
+                where = str(reply.url)
+                reply.close()
+            finally:
+                await link.aclose()
+        except TimeoutError:
+            raise NoAnswer(f"did not answer within {self.timeout:g} s") from None
+        except HttpError as error:
+            raise NoAnswer(f"redirects the request: {error}") from None
+        except (TransportError, ConfigurationError) as error:
+            raise NoAnswer(f"did not answer: {error}") from None
+        return Reply(reply.status, fields, data, head, where)
+
+    async def _read(
+        self, body: Body, headers: Mapping[str, str], began: float, until: Callable[[bytes], bool] | None
+    ) -> bytes:
+        """Return the bytes of a body that arrive in time."""
+        is_stream = headers.get("content-type", "").startswith("text/event-stream")
+        data = b""
+        try:
+            async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
+                while len(data) < MAX_BYTES and (chunk := await body.read()):
+                    data += chunk
+                    if until is not None and until(data):
+                        break
+                    if until is None and is_stream and message_in(data, "text/event-stream") is not None:
+                        break
+        except (TimeoutError, TransportError):
+            pass
+        return data
+
+
+def message_in(body: bytes, kind: str) -> dict[str, Any] | None:
+    """Return the first response in a body: its JSON object, or the object in an event."""
+    texts = [body]
+    if kind == "text/event-stream":
+        events = body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]
+        texts = [
+            b"\n".join(line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
+            for event in events
+        ]
+    for text in texts:
+        try:
+            found = decode(text)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(found, dict) and ("result" in found or "error" in found):
+            return found
+    return None

@@ -1,0 +1,348 @@
+"""Checks an entry in a host's file without starting it: what the host ignores or misreads, and the host's limits.
+
+An entry is compared with the entry that mcpd would write (`shapes`).
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from mcpd.cli.doctor.report import Report
+from mcpd.cli.install.entry import Entry
+from mcpd.cli.install.files import Content
+from mcpd.cli.install.launch import Offers
+from mcpd.cli.install.shapes import COMMAND_MEMBERS, HEADER_MEMBERS, URL_MEMBERS, VARIABLE_MEMBERS, shaped, texts_in
+from mcpd.client.targets.configurations import host_files, host_servers, without_comments
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+
+_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
+_STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
+"""Hosts that are known to read nothing of such a file."""
+
+_SAMPLE_COMMAND = Entry(command="/x", args=("x",), env={"X": "x"})
+_SAMPLE_URL = Entry(url="https://x", headers={"X": "x"}, transport="http")
+_VARIABLE = re.compile(r"\$\{[^}]+\}|(?<![\w$])\$[A-Za-z_]\w*|\{env:\w+\}")
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+class Finding(Struct, frozen=True):
+    """A fault, or with `is_problem=False` a fault in some cases only."""
+
+    text: str
+    advice: str = ""
+    is_problem: bool = True
+
+
+def is_off(entry: Mapping[str, Any]) -> bool:
+    """Return whether the user has switched the entry off."""
+    return entry.get("disabled") is True or entry.get("enabled") is False
+
+
+def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield servers under a key that only other hosts read."""
+    for key in _KEYS:
+        found = document.get(key)
+        if key == host.key or not isinstance(found, dict):
+            continue
+        names = [str(name) for name, entry in found.items() if isinstance(entry, dict) and _is_server(entry)]
+        if names:
+            text = f"{printable(', '.join(names[:5]), 200)}: under `{key}`, which {host.name} does not read"
+            yield Finding(text, f"move the content of `{key}` to `{host.key}`")
+
+
+def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
+    """Yield faults that make JSON parsers fail or that people overlook: comments, a byte order mark, repeated keys.
+
+    Problems of a host that is known to be strict come first; it then reads nothing of the file.
+    """
+    if host.format not in ("json", "jsonc") or not content.text.strip():
+        return
+    is_sure = host.id in _STRICT
+    what = f"which {host.name} {'does not read' if is_sure else 'may not read'}"
+    if host.format == "json":
+        if (content.data or b"").startswith(codecs.BOM_UTF8):
+            yield Finding(
+                f"the file begins with a byte order mark, {what}", "save it as UTF-8 without the mark", is_sure
+            )
+        try:
+            json.loads(content.text)
+        except ValueError as error:
+            at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+            yield Finding(f"it has comments or trailing commas{at}, {what}", "remove them", is_sure)
+    for key in dict.fromkeys(_repeated_keys(content.text)):
+        text = f"the key {printable(key, 100)!r} is repeated in one object: only the last one counts"
+        yield Finding(text, "remove or rename the others", is_problem=False)
+
+
+def is_unreadable(host: Host, findings: Sequence[Finding]) -> bool:
+    """Return whether the host reads nothing of a file with these findings."""
+    return host.id in _STRICT and any(finding.is_problem for finding in findings)
+
+
+def _repeated_keys(text: str) -> list[str]:
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        found.extend(key for key in keys if keys.count(key) > 1)
+
+    try:
+        json.loads(without_comments(text), object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        pass
+
+    return found
+
+
+def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
+    """Yield the faults of one entry."""
+    if not isinstance(entry, dict):
+        yield Finding("it is not an object", "write an object with a command or a url, or remove it")
+        return
+    if _has(entry, COMMAND_MEMBERS) and not _has(entry, URL_MEMBERS):
+        expected = shaped(host, "x", _SAMPLE_COMMAND)
+        yield from _wrong_members(host, entry, expected, (COMMAND_MEMBERS, VARIABLE_MEMBERS))
+        yield from _of_command(host, entry, expected)
+    elif _has(entry, URL_MEMBERS):
+        yield from _of_url(host, entry)
+    else:
+        yield Finding("it has neither a command nor a url", "add one of them, or remove the entry")
+
+    yield from _of_variables(host, entry)
+
+
+# ------------------------------------------------------------------------------------------- members
+
+
+def _wrong_members(
+    host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any], families: tuple[tuple[str, ...], ...]
+) -> Iterator[Finding]:
+    for family in families:
+        right = next((name for name in family if name in expected), None)
+        if right is None or right in entry:
+            continue
+        for name in family:
+            if name in entry:
+                yield Finding(f"{host.name} does not read `{name}`", f"write `{right}` instead of `{name}`")
+
+
+def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
+    command = next((entry[name] for name in COMMAND_MEMBERS if entry.get(name)), None)
+    wants_list = any(isinstance(expected.get(name), list) for name in COMMAND_MEMBERS)
+    if isinstance(command, list) != wants_list:
+        how = "a list of all words" if wants_list else "a string, and the other words a list in `args`"
+        yield Finding(f"its command must be {how}", "change it: the host does not start it otherwise")
+    words = command if isinstance(command, list) else [command, *_list(entry.get("args"))]
+    words = [word for word in words if isinstance(word, str)]
+    if not words:
+        return
+    program = words[0]
+    if isinstance(command, str) and " " in program and not os.path.exists(os.path.expanduser(program)):
+        yield Finding(
+            f"its command has spaces: {printable(program, 200)}",
+            "write the program alone, and each other word into `args`",
+        )
+    elif _is_path(program) and not os.path.isabs(program) and not _is_marked(program):
+        yield Finding(
+            f"{printable(program, 200)} is relative to whatever folder the host runs in", "write its absolute path"
+        )
+    for word in words:
+        if word == "~" or word.startswith("~/"):
+            advice = f"write {printable(os.path.expanduser(word), 300)}"
+            yield Finding(f"{printable(word, 200)}: hosts do not replace ~, because they use no shell", advice)
+    script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), None)
+    if script is not None and not entry.get("cwd") and _is_relative(script):
+        text = f"{printable(script, 200)} is relative to whatever folder the host runs in"
+        yield Finding(text, "write its absolute path")
+
+
+def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
+    try:
+        expected = shaped(host, "x", _SAMPLE_URL)
+    except ConfigurationError as error:
+        what, _, advice = str(error).partition(": ")
+        yield Finding(what, advice)
+        return
+    url = next((entry[name] for name in URL_MEMBERS if entry.get(name)), "")
+    is_old = str(url).rstrip("/").endswith("/sse") or entry.get("type") == "sse"
+    if "httpUrl" in expected and "url" in entry:
+        if not is_old and "httpUrl" not in entry:
+            yield Finding("`url` means HTTP+SSE of 2024-11-05 in this host", "write `httpUrl` instead of `url`")
+    else:
+        yield from _wrong_members(host, entry, expected, (URL_MEMBERS,))
+
+    yield from _wrong_members(host, entry, expected, (HEADER_MEMBERS,))
+    for sign, other in (("type", "transport"), ("transport", "type")):
+        if sign in expected and sign not in entry and not is_old:
+            instead = f"{host.name} does not read `{other}`" if other in entry else f"it has no `{sign}`"
+            yield Finding(f"{instead}, so it is not taken for Streamable HTTP", f'write "{sign}": "{expected[sign]}"')
+    if "transport" in entry and "transport" not in expected and "type" not in expected:
+        advice = "remove it: the other members are enough"
+        yield Finding(f"{host.name} does not read `transport`", advice, is_problem=False)
+
+
+def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield variables that the host does not replace."""
+    if host.variables != "none":
+        return
+    texts = [
+        *texts_in(entry.get("args")),
+        *texts_in(entry.get("command")),
+        *texts_in(next(_values(entry, VARIABLE_MEMBERS), None)),
+    ]
+    found = next((match[0] for text in texts if (match := _VARIABLE.search(text))), None)
+    if found is not None:
+        text = f"{host.name} does not replace variables, so {printable(found, 100)} stays as it is"
+        yield Finding(text, "write the value itself", is_problem=False)
+
+
+def _is_server(entry: Mapping[str, Any]) -> bool:
+    return _has(entry, COMMAND_MEMBERS) or _has(entry, URL_MEMBERS)
+
+
+def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    return any(entry.get(name) for name in names)
+
+
+def _values(entry: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
+    return (entry[name] for name in names if name in entry)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_path(word: str) -> bool:
+    return os.sep in word or "/" in word
+
+
+def _is_relative(script: str) -> bool:
+    """Whether it is a relative path. Names of npm packages look similar, but have a version or a scope."""
+    return not os.path.isabs(script) and not _is_marked(script) and "@" not in script and "://" not in script
+
+
+def _is_marked(word: str) -> bool:
+    """Whether the host makes an absolute path of it: a variable, the home folder, a drive."""
+    return word.startswith(("~", "$", "{", "%")) or _DRIVE.match(word) is not None
+
+
+_CUT_BYTES = 2048
+_CUT = frozenset(("claude-code", "xcode-claude"))
+"""Hosts that cut instructions and descriptions of tools after this many bytes."""
+
+_NO_RESOURCES = frozenset(("zed",))
+_NO_PROMPTS = frozenset(("codex", "cline", "cline-legacy", "xcode-codex"))
+_MAX_SHOWN = 3
+_SLOW_SHARE = 0.5
+"""A server that needs more than this share of the limit is too late on a slower day."""
+
+
+def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list[str]:
+    """Return warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
+    start.
+    """
+    return [
+        *_of_start(host, seconds),
+        *_of_tools(host, server, offers),
+        *_oftexts_in(host, offers),
+        *_of_kinds(host, offers),
+    ]
+
+
+def _of_start(host: Host, seconds: float) -> Iterator[str]:
+    limit = host.limits.start_seconds
+    if seconds > limit * _SLOW_SHARE:
+        mend = {"codex": ", or raise startup_timeout_sec", "claude-code": ", or raise MCP_TIMEOUT"}.get(host.id, "")
+        yield f"the first response took {seconds:.1f} s, and this host gives up after {limit:g} s: load less{mend}"
+
+
+def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
+    limits = host.limits
+    if limits.tools is not None and len(offers.tools) > limits.tools:
+        yield f"{len(offers.tools)} tools, but this host accepts {limits.tools} of all servers together: offer fewer"
+    if limits.tool_name is None:
+        return
+    room = limits.tool_name - len(limits.prefix.format(server=server))
+    long = [name for name in _names(offers.tools) if len(name) > room]
+    if long:
+        text = f"{_some(long)} may be missing: names of tools can have {room} characters here"
+        yield f"{text}; shorten them{', or the name of the server with --name' if '{' in limits.prefix else ''}"
+
+
+def _oftexts_in(host: Host, offers: Offers) -> Iterator[str]:
+    alone = host.limits.instructions
+    if alone is not None and len(offers.instructions) > alone:
+        yield f"the first {alone} characters of its instructions must make sense alone in this host"
+    if host.id not in _CUT:
+        return
+    size = _bytes(offers.instructions)
+    if size > _CUT_BYTES:
+        yield f"its instructions have {size:,} bytes, and are cut after {_CUT_BYTES:,}"
+    long = _names(tool for tool in offers.tools if _bytes(tool.get("description")) > _CUT_BYTES)
+    if long:
+        yield f"the descriptions of {_some(long)} are cut after {_CUT_BYTES:,} bytes"
+
+
+def _of_kinds(host: Host, offers: Offers) -> Iterator[str]:
+    if offers.apps and not host.has_apps:
+        yield f"this host shows no pages: {_some(offers.apps)} will answer with text (--no-apps switches pages off)"
+    if host.id in _NO_RESOURCES and (offers.resources or offers.templates):
+        yield "this host does not read resources: offer their content with a tool"
+    if host.id in _NO_PROMPTS and offers.prompts:
+        yield "this host does not show prompts"
+
+
+def _names(tools: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [str(tool.get("name")) for tool in tools]
+
+
+def _bytes(text: Any) -> int:
+    return len(text.encode("utf-8", "replace")) if isinstance(text, str) else 0
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return ", ".join(names[:_MAX_SHOWN]) + more
+
+
+def look_at_entry(target: str, report: Report) -> None:
+    """Judge the entry of a HOST:NAME target, for `mcpd doctor`. Other targets are ignored."""
+    id, colon, name = target.partition(":")
+    if not colon or id not in HOSTS:
+        return
+    host = HOSTS[id]
+    try:
+        path, entry = _entry(host, name)
+    except ConfigurationError:
+        return  # the code that connects reports this
+    if not isinstance(entry, dict):
+        return
+
+    if is_off(entry):
+        advice = "switch it on in the host, or remove `disabled` or `enabled`"
+        report.fail("configuration", f"{host.name}: the server is switched off in it", advice, file=path)
+    found = list(entry_findings(host, entry))
+    for finding in found:
+        say = report.fail if finding.is_problem else report.warn
+        say("configuration", f"{host.name}: {finding.text}", finding.advice, file=path)
+    if not found and not is_off(entry):
+        report.ok("configuration", printable(path, 1000), file=path)
+
+
+def _entry(host: Host, name: str) -> tuple[str, Any]:
+    """The file of a host that has this entry, and the entry."""
+    for path in host_files(host):
+        servers = host_servers(host, path)
+        if name in servers:
+            return path, servers[name]
+    return "", None

@@ -1,0 +1,230 @@
+"""Plans a change of a host's file: the new text, and the difference to show. It writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import unified_diff
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from mcpd.cli.install.entry import Entry
+from mcpd.cli.install.files import Content, Journal, read
+from mcpd.cli.install.formats import drop, format_named, put
+from mcpd.cli.install.launch import is_secret
+from mcpd.cli.install.shapes import (
+    HEADER_MEMBERS,
+    LAUNCH_MEMBERS,
+    VARIABLE_MEMBERS,
+    describe_entry,
+    is_ours,
+    same_server,
+    shaped,
+    texts_in,
+)
+from mcpd.client.targets.entries import Variables
+from mcpd.client.targets.hosts import Host
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import mask_text, printable
+
+Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
+
+
+class Plan(Struct, frozen=True):
+    """A planned change of one file."""
+
+    host: Host
+    name: str
+    change: Change
+    before: Content
+    data: bytes | None
+    """The new content of the file; None to delete it."""
+    entry: dict[str, Any]
+    """The entry in the format of the host's file."""
+    makes_key: bool = False
+    """Whether the change adds the member that holds all servers."""
+
+    @property
+    def difference(self) -> str:
+        """The changed lines with two lines of context; "" for no change.
+
+        Values of headers, and of variables whose name suggests a secret, are masked for all servers in the file.
+        """
+        after = "" if self.data is None else self.data.removeprefix(b"\xef\xbb\xbf").decode()
+        lines = unified_diff(
+            self.before.text.splitlines(), after.splitlines(), self.before.path, self.before.path, lineterm="", n=2
+        )
+        secrets = _secrets([*entries_of(self.host, self.before).values(), self.entry])
+        return "\n".join(printable(mask_text(_without(secrets, line)), 2000) for line in lines)
+
+    @property
+    def has_variables(self) -> bool:
+        """Whether the host would replace parts of values, such as `$HOME`, that are meant literally."""
+        variables = Variables(self.host.variables, {}, "", is_windows=False)
+        try:
+            return any(variables.expand(each) != each for each in texts_in(self.entry))
+        except ConfigurationError:
+            return True
+
+
+def holds_secrets(entry: Mapping[str, Any]) -> bool:
+    """Return whether an entry holds secrets."""
+    return bool(_secrets([entry])) or any(mask_text(text) != text for text in texts_in(entry))
+
+
+def entries_of(host: Host, content: Content) -> dict[str, Any]:
+    """Return all servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
+    found = _parsed(host, content).get(host.key)
+    if isinstance(found, list):
+        return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
+    return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
+
+
+def _parsed(host: Host, content: Content) -> dict[str, Any]:
+    try:
+        document: dict[str, Any] = format_named(host.format).parse(content.text, content.path)
+    except ConfigurationError as error:
+        if "pip install" in str(error):
+            raise  # a library is missing, and the file may be fine
+        raise ConfigurationError(f"{error}; fix that first, nothing was written") from None
+    return document
+
+
+def plan_install(
+    host: Host, name: str, entry: Entry, path: str, *, force: bool = False, journal: Journal | None = None
+) -> Plan:
+    """Plan to write this entry.
+
+    An entry for the same server is updated, and keeps its user's variables and other members. Raises ConfigurationError
+    if the name belongs to another server, unless `force` replaces it, and if the file cannot be edited.
+    """
+    content = read(path)
+    format = format_named(host.format)
+    document = _parsed(host, content)
+    existing = entries_of(host, content).get(name)
+    made = shaped(host, name, entry)
+    makes_key = document.get(host.key) is None
+    if existing is None:
+        text = put(format, content.text, (host.key, name), made, content.path, in_list=_in_list(host))
+        return Plan(host, name, "added", content, content.bytes_of(text), made, makes_key)
+
+    records = [] if journal is None else journal.of(content.target, name)
+    is_known = same_server(existing, made) and is_ours(existing, records) or existing == made
+    if not is_known and not force:
+        raise ConfigurationError(
+            f"{content.path}: there is another server {name!r} in it, {printable(describe_entry(existing))}; this "
+            f"one is {printable(describe_entry(made))}; use another name with --name, or replace that one with "
+            "--force"
+        )
+    if not isinstance(existing, dict):
+        text = put(format, content.text, (host.key, name), made, content.path)
+        return Plan(host, name, "replaced", content, content.bytes_of(text), made)
+
+    wanted = _merged(existing, made, keeps_variables=is_known and not force)
+    text = _update(format, content, (host.key, name), existing, wanted, in_list=_in_list(host))
+    change: Change = "none" if text == content.text else "updated" if is_known else "replaced"
+    return Plan(host, name, change, content, content.bytes_of(text), wanted)
+
+
+def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, journal: Journal | None = None) -> Plan:
+    """Plan to remove the entry of this name, restoring the previous bytes if nothing else has changed since.
+
+    Raises ConfigurationError if mcpd did not write the entry, unless `force` is given.
+    """
+    content = read(path)
+    format = format_named(host.format)
+    existing = entries_of(host, content).get(name)
+    if existing is None:
+        return Plan(host, name, "none", content, content.data, {})
+    records = [] if journal is None else journal.of(content.target, name)
+    if not is_ours(existing, records) and not force:
+        raise ConfigurationError(
+            f"{content.path}: mcpd did not install {name!r}, {printable(describe_entry(existing))}; --force removes it"
+        )
+
+    entry = existing if isinstance(existing, dict) else {}
+    if journal is not None:
+        is_known, data = journal.previous_bytes(content, name)
+        if is_known:
+            return Plan(host, name, "removed", content, data, entry)
+    text = drop(format, content.text, (host.key, name), content.path)
+    if any(record.made for record in records) and not entries_of(host, _with_text(content, text)):
+        text = drop(format, text, (host.key,), content.path)
+    is_ours_alone = bool(records) and not records[-1].before and not format.parse(text, content.path)
+    return Plan(host, name, "removed", content, None if is_ours_alone else content.bytes_of(text), entry)
+
+
+def rendered(host: Host, name: str, entry: Entry) -> str:
+    """Return the entry as a whole file of this host."""
+    format = format_named(host.format)
+    return put(format, "", (host.key, name), shaped(host, name, entry), host.id, in_list=_in_list(host))
+
+
+def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
+    """Our members, and the user's own members of an existing entry, in their previous order."""
+    wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in LAUNCH_MEMBERS}
+    wanted.update(made)
+    for key in VARIABLE_MEMBERS if keeps_variables else ():
+        kept = existing.get(key)
+        if isinstance(kept, dict):
+            wanted[key] = {**kept, **made.get(key, {})}
+    for key in ("enabled", "timeout", "tools", "type"):
+        # The user may have changed these; `type` is optional in some hosts.
+        if key in existing and key in made and (key != "type" or keeps_variables):
+            wanted[key] = existing[key]
+    return wanted
+
+
+def _update(
+    format: ModuleType,
+    content: Content,
+    keys: tuple[str, str],
+    existing: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    in_list: bool,
+) -> str:
+    """Change member by member, so that everything else in the entry stays as it is."""
+    text = content.text
+    for member in [key for key in existing if key not in wanted]:
+        text = drop(format, text, (*keys, member), content.path)
+    for member, value in wanted.items():
+        text = put(format, text, (*keys, member), value, content.path, in_list=in_list)
+    return text
+
+
+_LEAST_SECRET = 4
+
+
+def _secrets(entries: list[Any]) -> list[str]:
+    """The secret values in these entries, longest first."""
+    found = set()
+    for entry in entries:
+        for key, held in entry.items() if isinstance(entry, dict) else ():
+            if key in HEADER_MEMBERS:
+                found.update(texts_in(held))
+            elif key in VARIABLE_MEMBERS and isinstance(held, dict):
+                found.update(value for name, value in held.items() if isinstance(value, str) and _is_hidden(str(name)))
+    return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether the value of this variable must be hidden: a secret for hosts, or a password."""
+    return is_secret(name) or "PASS" in name.upper()
+
+
+def _without(secrets: list[str], line: str) -> str:
+    for each in secrets:
+        for written in (each, json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]):
+            line = line.replace(written, f"<masked: {len(each)} characters>")
+    return line
+
+
+def _in_list(host: Host) -> bool:
+    return host.shape == "continue"
+
+
+def _with_text(content: Content, text: str) -> Content:
+    return Content(content.path, content.target, content.data, content.mode, text)

@@ -1,0 +1,189 @@
+"""A worker as its parent sees it: a process, its control socket, and its latest metrics and status."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Literal
+
+from msgspec import MsgspecError
+from msgspec.structs import replace
+
+from mcpd.cli.workers.handover import VARIABLE, Handover, WorkerReport, decode_report, encode_body
+from mcpd.server.backplane.shared_memory import FrameProtocol, SharedMemory, connect_frames, encode_frame
+from mcpd.transports.child import ChildProcess
+
+_SERIAL = count(1)
+_LAST_SECONDS = 1.0
+"""Seconds after a process's end in which its last frames are read."""
+
+
+class Worker:
+    """A worker. `asked` is called with the number of a request for the metrics and status of all; `said` with lines
+    for people.
+    """
+
+    def __init__(self, number: int, said: Callable[[str], object], asked: Callable[[Worker, int], object]) -> None:
+        self.number = number
+        self.name = f"{number}.{next(_SERIAL)}"
+        """A unique name. The system reuses process ids."""
+        self.pid = 0
+        self.since = time.time()
+        self.state: Literal["starting", "ready", "stopping"] = "starting"
+        self.latest = WorkerReport([])
+        self.last: WorkerReport | None = None
+        """Its metrics at its orderly end."""
+        self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """True once it serves; False if it ended before that."""
+        self.code: int | None = None
+        """Its exit code, negative for a signal."""
+        self.ended = asyncio.Event()
+        """Set when nothing of it is left, and its metrics are in the sum."""
+        self._said = said
+        self._asked = asked
+        self._control = FrameProtocol(self._on_frame, self._on_close)
+        self._is_handed_over = False
+        self._is_closed = asyncio.Event()
+        self._polls: dict[int, asyncio.Future[WorkerReport]] = {}
+        self._poll_number = 0
+        self._owes_since: float | None = None
+        self._process: ChildProcess | None = None
+
+    async def start(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        handover: Handover,
+        sockets: Mapping[str, Sequence[socket.socket]],
+        memory: SharedMemory | None,
+    ) -> None:
+        """Start the process, and send it the handover. Raises OSError."""
+        ours, its = socket.socketpair()
+        passed = [its]
+        try:
+            if memory is not None:
+                end, its_end = socket.socketpair()
+                passed.append(its_end)
+                await memory.join(end)
+                handover = replace(handover, backplane=its_end.fileno())
+            descriptors = {name: [each.fileno() for each in found] for name, found in sockets.items()}
+            handover = replace(handover, sockets=descriptors)
+
+            await connect_frames(self._control, ours)
+            # No other frame may come first, not even a poll while the process is being started.
+            self._is_handed_over = True
+            self._send(0, "hello", encode_body(handover))
+            if self.state == "stopping":
+                self._send(0, "stop", False)
+            # In a group of its own: Ctrl-C in a terminal is for the parent, which ends the workers in order.
+            self._process = ChildProcess(
+                command,
+                env={**environment, VARIABLE: str(its.fileno())},
+                pass_fds=[each.fileno() for each in passed]
+                + [each for found in descriptors.values() for each in found],
+                new_session=False,
+            )
+        finally:
+            for each in passed:
+                each.close()
+
+        self.pid = self._process.pid
+
+    async def wait(self) -> int:
+        """Wait until the process has ended and its last frames are read. Returns its exit code."""
+        assert self._process is not None
+        self.code = await self._process.wait()
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                await self._is_closed.wait()
+        except TimeoutError:
+            pass  # a child of the worker still holds the socket
+        if self._control.transport is not None:
+            self._control.transport.abort()
+        if not self.ready.done():
+            self.ready.set_result(False)
+        return self.code
+
+    @property
+    def late(self) -> float:
+        """For how many seconds its event loop has been stuck, or all of its threads. Safe to call on any thread."""
+        since = self._owes_since
+        if since is None or self.state != "ready":
+            return self.latest.late
+        return max(self.latest.late, time.monotonic() - since)
+
+    # -- frames to the worker ----------------------------------------------------------------
+
+    def stop(self, *, is_exchanged: bool = False) -> None:
+        """Stop the worker. Its calls may finish; unless a successor takes over (`is_exchanged`), it also serves the
+        connections that still wait to be accepted. Only the first call counts.
+        """
+        self.state = "stopping"
+        self._send(0, "stop", is_exchanged)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if self._process is not None and self.code is None:
+            self._process.send_signal(number)
+
+    async def poll(self, seconds: float) -> WorkerReport:
+        """Return its metrics and status; the previous ones if it does not respond within `seconds`."""
+        if not self._is_handed_over:
+            return self.latest
+        self._poll_number += 1
+        number = self._poll_number
+
+        answer = self._polls[number] = asyncio.get_running_loop().create_future()
+        self._owes_since = self._owes_since or time.monotonic()
+        self._send(number, "look", None)
+        try:
+            async with asyncio.timeout(seconds):
+                self.latest = await answer
+        except TimeoutError:
+            pass
+        finally:
+            del self._polls[number]
+        return self.latest
+
+    def answer(self, number: int, whole: WorkerReport) -> None:
+        """Respond with the metrics and status of all workers."""
+        self._send(number, "all", encode_body(whole))
+
+    def _send(self, number: int, word: str, body: object) -> None:
+        if self._control.transport is not None and self._is_handed_over:
+            self._control.transport.write(encode_frame(number, word, body))
+
+    # -- frames from the worker --------------------------------------------------------------
+
+    def _on_frame(self, number: int, word: str, body: Any) -> None:
+        try:
+            if word == "seen":
+                self._owes_since = None
+                answer = self._polls.get(number)
+                if answer is not None and not answer.done():
+                    answer.set_result(decode_report(body))
+            elif word == "last":
+                self.last = decode_report(body)
+            elif word == "say":
+                self._said(str(body))
+            elif word == "ask":
+                self._asked(self, number)
+            elif word == "ready":
+                if self.state == "starting":
+                    self.state = "ready"
+                if not self.ready.done():
+                    self.ready.set_result(True)
+            elif word == "stopping":
+                self.state = "stopping"
+        except (MsgspecError, TypeError):
+            pass  # of another version of mcpd, which a reload has started
+
+    def _on_close(self) -> None:
+        self._is_closed.set()
+        for answer in self._polls.values():
+            if not answer.done():
+                answer.set_result(self.latest)
