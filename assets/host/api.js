@@ -23,17 +23,17 @@ class Api {
     this.tries = 0;
   }
 
-  /** Hear a notification of the preview. */
+  /** Add a listener for a notification of the preview. */
   on(method, listener) {
     const all = this.heard.get(method) ?? [];
     all.push(listener);
     this.heard.set(method, all);
   }
 
-  /** Answer a request of the preview: `answer(params)` gives the result or throws. */
+  /** Set the function for a request of the preview: `answer(params)` returns the result or throws. */
   answer(method, answer) { this.answers.set(method, answer); }
 
-  /** Open the connection; `begin(hello)` is awaited on each one, also after it was lost. */
+  /** Open the connection. `begin(hello)` is awaited for each one, also after a lost connection. */
   open(token, begin) {
     this.token = token;
     this.begin = begin;
@@ -74,7 +74,7 @@ class Api {
     this.timer = setTimeout(() => this.connect(), wait);
   }
 
-  /** Try again now, not when the wait is over. */
+  /** Try to connect now, without waiting. */
   retry() {
     clearTimeout(this.timer);
     if (this.socket.readyState === WebSocket.CLOSED) this.connect();
@@ -112,7 +112,7 @@ class Api {
 
   notify(method, params) { this.send({ method, params }); }
 
-  /** Ask the preview; rejects with RemoteError. */
+  /** Send a request to the preview; rejects with RemoteError. */
   request(method, params = {}) {
     if (this.socket?.readyState !== WebSocket.OPEN) return Promise.reject(new RemoteError({ code: -32000, message: "There is no connection to the preview." }));
     const id = (this.last += 1);

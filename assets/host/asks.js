@@ -14,9 +14,9 @@ import { addressOf, opener, visited } from "./visits.js";
 const waiting = [];  // {about, answer, node}
 let roots = [];
 let givesRoots = false;
-let before = null;  // what had the focus
+let before = null;  // the element that had the focus
 
-/* Each makes the inside of a card: {title, nodes, actions}, and answers by `done(result)`. */
+/* Each returns the content of a card, {title, nodes, actions}, and answers with `done(result)`. */
 const KINDS = {
   elicitForm({ message, schema }, done) {
     const form = makeForm(schema ?? {});
@@ -93,7 +93,7 @@ function yesNo(done, yes = "Allow") {
   return { submit, actions: [button(yes, submit, { class: "button primary" }), button("Deny", () => done({ allow: false }))] };
 }
 
-/** What needs nobody: modes, which the page draws; and what the user has settled. */
+/** The answer without a question: to modes, which the page shows, and to what the user has decided before. */
 function settled(about) {
   if (about.kind === "displayMode") {
     cardOf(about.viewId)?.setMode(about.mode, { tells: false });
@@ -129,7 +129,7 @@ function save(items) {
   }
 }
 
-/** The first question that waits. It takes the focus, unless somebody is writing. */
+/** Show the first waiting question. It takes the focus, unless the user is writing. */
 function show() {
   const tray = byId("asks");
   const [one] = waiting;
@@ -165,5 +165,5 @@ export function start() {
   });
 }
 
-/** The connection is gone, and who asked with it. */
+/** Remove all questions, because the connection is gone. */
 export function drop() { for (const one of [...waiting]) one.fail("The connection was lost"); }

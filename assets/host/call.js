@@ -1,4 +1,4 @@
-/* The tool that was chosen: what it says of itself, its arguments as form and as JSON, its call. */
+/* The chosen tool: its description, its arguments as a form and as JSON, its calls. */
 
 import { RemoteError, api } from "./api.js";
 import { announce, button, byId, chip, clip, el, empty, fill, icon, isObject, plural, problem, select, tabs } from "./dom.js";
@@ -11,7 +11,7 @@ import { on, store, tell } from "./state.js";
 import { openView } from "./views.js";
 import { required } from "./visits.js";
 
-const panels = new Map();  // a tool's name -> its panel, so that what was typed stays
+const panels = new Map();  // name of a tool -> its panel, which keeps the input
 const running = new Map();  // call id -> panel
 let shown = null;
 
@@ -26,7 +26,7 @@ class Panel {
     this.callId = null;
     this.complaints = [];
     this.form = makeForm(tool.inputSchema ?? {}, { onChange: () => { this.rawIs = null; } });
-    this.rawIs = null;  // what the form was when JSON was made of it: until it changes, the text stays as it was typed
+    this.rawIs = null;  // the form when the JSON was made from it: until it changes, the text stays as typed
     this.build();
   }
 
@@ -100,7 +100,7 @@ class Panel {
     } catch (error) { this.rawWrong(jsonTrouble(error, this.raw.value)); return undefined; }
   }
 
-  /** The arguments as they stand, or undefined: then it is shown what is wrong. */
+  /** The current arguments, or undefined after showing what is wrong. */
   async arguments() {
     this.isReading = true;
     try { if (this.mode !== "json") await this.form.settled(); } finally { this.isReading = false; }
@@ -121,7 +121,7 @@ class Panel {
     this.begin(callId);
     performance.mark("mcpd:call");
     const answer = api.request("tools/call", { callId, name: this.tool.name, arguments: given, as: this.as.value });
-    const opened = staged || !this.tool.app ? null : openView(this.tool, callId);  // beside the call, not after it
+    const opened = staged || !this.tool.app ? null : openView(this.tool, callId);  // together with the call
     try {
       const told = await answer;
       this.say(told.result.isError ? "The tool reports an error" : "Done");
@@ -137,7 +137,7 @@ class Panel {
     await opened;
   }
 
-  /** A JSON-RPC error; one that wants pages visited first has them to open. */
+  /** Show a JSON-RPC error, with links if it requires to visit pages first. */
   refused(error) {
     const pages = error.code === -32042 ? error.data?.elicitations : null;
     const node = failure(error, "The call failed");
@@ -171,7 +171,7 @@ class Panel {
     if (held) this.callButton.focus();
   }
 
-  /** An app without arguments needs nobody to fill in a form. */
+  /** Call the tool at once, if it has an app and no arguments. */
   showAtOnce() {
     const { app, inputSchema, annotations } = this.tool;
     const isAsked = this.wasShown || !app || Object.keys(inputSchema?.properties ?? {}).length || annotations?.destructiveHint;
@@ -180,7 +180,7 @@ class Panel {
   }
 
   say(text) { this.said.textContent = text; announce(`${this.tool.title ?? this.tool.name}: ${text}`); }
-  /** Give the call up, if one runs; whether one did. */
+  /** Cancel the running call; returns whether there was one. */
   cancel() {
     if (!this.callId) return false;
     this.said.textContent = "Cancelling";
@@ -195,7 +195,7 @@ class Panel {
     announce(this.said.textContent);
   }
 
-  /** What the server says of single arguments goes to their fields too. */
+  /** Show the errors of the server about single arguments at their fields. */
   objections(result) {
     const names = Object.keys(this.tool.inputSchema?.properties ?? {});
     const lines = (result.content ?? []).filter(({ type }) => type === "text").flatMap(({ text }) => String(text).split("\n"));
@@ -230,7 +230,7 @@ export function start() {
     if (!shown) return;
     const now = store.tools.find(({ name }) => name === shown.tool.name);
     if (!now || sameTool(now, shown.tool) || shown.callId) return;
-    // The tool is another one now: what was typed is kept, as far as it is still known.
+    // The tool has changed: the input is kept for arguments that still exist.
     const { value } = shown.form.read({ quiet: true });
     const panel = new Panel(now);
     panel.form.write(value);

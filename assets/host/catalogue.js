@@ -1,4 +1,4 @@
-/* What the server offers, on the left: tools, resources, prompts; one list each, searched in, with one tab stop. */
+/* The lists on the left: tools, resources, prompts; each can be searched and has one tab stop. */
 
 import { button, byId, chip, clip, el, empty, icon, plural, roving, tabs } from "./dom.js";
 import { on, showPane, store, tell } from "./state.js";
@@ -8,13 +8,13 @@ const KINDS = {
   resources: { name: "Resources", icon: "file", none: ["No resources", "The server lists neither resources nor templates."] },
   prompts: { name: "Prompts", icon: "prompt", none: ["No prompts", "The server lists none."] },
 };
-const AT_ONCE = 300;  // rows of a list; more of them are made when its end is seen
+const AT_ONCE = 300;  // rows of a list; more are made when its end is visible
 const panels = {};
 let bar, search, chosen = null;
 
 const seen = (tool) => tool.visibility ?? ["model", "app"];
 
-/** What is shown of an entry: {key, title, name, text, marks(), about}. */
+/** The display of an entry: {key, title, name, text, marks(), about}. */
 function rowsOf(kind) {
   if (kind === "tools") return store.tools.map((tool) => ({
     key: `tool ${tool.name}`, about: { kind: "tool", tool }, title: tool.title ?? tool.annotations?.title ?? "", name: tool.name, text: tool.description ?? "",
@@ -35,7 +35,7 @@ const item = (row) => el("li", {}, el("button", {
 }, el("span", { class: "entry-top" }, el("span", { class: "entry-name", title: row.name }, row.title || row.name), el("span", { class: "entry-marks" }, row.marks())),
 el("span", { class: "entry-text" }, row.title && row.title !== row.name ? el("span", { class: "mono" }, row.name) : null, row.text ? ` ${clip(row.text.split("\n", 1)[0], 200)}` : null)));
 
-/** The next rows of a list, as many as are made at once. */
+/** Add the next rows of a list. */
 function extend(panel, count = AT_ONCE) {
   const from = panel.list.children.length;
   panel.list.append(...panel.fit.slice(from, from + count).map(item));
@@ -70,7 +70,7 @@ function pick(row) {
   showPane("call");
 }
 
-/** Choose an entry by its key, as if it was clicked; false if there is none. */
+/** Choose an entry by its key, like a click; returns false for an unknown key. */
 export function choose(key) {
   const kind = key.startsWith("tool") ? "tools" : key.startsWith("prompt") ? "prompts" : "resources";
   const row = panels[kind].rows.find((one) => one.key === key);
@@ -81,7 +81,7 @@ export function choose(key) {
 }
 export const chosenKey = () => chosen;
 
-/** A list could not be had: say so in its place. */
+/** Show an error instead of a list. */
 export function failed(kind, node) { panels[kind].problem = node; draw(kind); }
 
 export function start() {

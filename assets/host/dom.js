@@ -52,12 +52,12 @@ export const icon = (name) =>
   el("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true", focusable: "false" }, el("path", { d: ICONS[name] }));
 export const byId = (id) => document.getElementById(id);
 
-/** A button with text. `attributes.icon` puts a picture before it. */
+/** A button with a text, after the picture `attributes.icon`. */
 export function button(label, click, { icon: picture, ...attributes } = {}) {
   return el("button", { type: "button", class: "button", click, ...attributes }, picture ? icon(picture) : null, label ? el("span", {}, label) : null);
 }
 
-/** A button that shows a picture only; its label is its name and its tool tip. */
+/** A button with a picture only; the label is its name and tool tip. */
 export const iconButton = (picture, label, click, attributes = {}) =>
   el("button", { type: "button", class: "button only", click, "aria-label": label, title: label, ...attributes }, icon(picture));
 
@@ -88,18 +88,18 @@ export function tick(text, checked, change, { hint } = {}) {
 
 export const chip = (text, kind = "", attributes = {}) => el("span", { class: `chip ${kind}`, ...attributes }, text);
 
-/** What stands where nothing is yet: a sentence, and what to do. */
+/** A placeholder: a sentence, and what to do. */
 export const empty = (title, text, ...more) => el("div", { class: "empty" }, el("p", { class: "empty-title" }, title), text ? el("p", {}, text) : null, more);
 
-/** Something went wrong: what, and what to do about it. */
+/** An error, and what to do about it. */
 export const problem = (title, text, attributes = {}) =>
   el("div", { class: "problem", ...attributes }, icon("warn"), el("div", {}, el("p", { class: "problem-title" }, title), text ? el("p", { class: "pre" }, text) : null));
 
-/** Say something to a screen reader. */
+/** Announce a text to screen readers. */
 export function announce(text, isUrgent = false) {
   const region = byId(isUrgent ? "urgent" : "polite");
   region.textContent = "";
-  setTimeout(() => { region.textContent = text; }, 30);  // the same words twice are said twice
+  setTimeout(() => { region.textContent = text; }, 30);  // so that a repeated text is announced again
 }
 
 /** One tab stop for a list; arrows, Home and End move inside it. `fits` selects its items. */
@@ -126,7 +126,7 @@ export function roving(container, fits, { across = false } = {}) {
   return { hold, settle: () => { const all = items(); if (!all.some((one) => one.tabIndex === 0) && all[0]) hold(all[0]); } };
 }
 
-/** A row of tabs: [[key, text, panel], …]. `choose(key)` shows one; each is told by `onChange`. */
+/** A row of tabs: [[key, text, panel], …]. `choose(key)` shows one; `onChange` is called for each. */
 export function tabs(name, rows, { onChange = () => {}, start } = {}) {
   const list = el("div", { class: "tabs", role: "tablist", "aria-label": name });
   const known = new Map();
@@ -172,7 +172,7 @@ export async function copyText(text, what = "Copied") {
   }
 }
 
-/** A button that copies what `make` gives, and shows for a moment that it did. */
+/** A button that copies the result of `make`, and confirms it for a moment. */
 export function copyButton(label, make, attributes = {}) {
   const node = iconButton("copy", label, async () => {
     const done = await copyText(await make());
@@ -189,13 +189,13 @@ export function saveFile(name, type, parts) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** A bar that moves an edge: by pointer and by arrow keys. `set(pixels)` is told the new size. */
+/** A bar that moves an edge, with the pointer or arrow keys. `set(pixels)` receives the new size. */
 export function separator(node, { get, set, vertical, grows = 1 }) {
   const move = (size) => { set(Math.round(size)); node.setAttribute("aria-valuenow", String(Math.round(get()))); };
   node.addEventListener("pointerdown", (event) => {
     event.preventDefault();
     node.setPointerCapture(event.pointerId);
-    document.documentElement.classList.add("dragging");  // or a frame under the pointer would take the events
+    document.documentElement.classList.add("dragging");  // otherwise a frame under the pointer would receive the events
     const start = vertical ? event.clientX : event.clientY;
     const size = get();
     const drag = (moved) => move(size + grows * ((vertical ? moved.clientX : moved.clientY) - start));

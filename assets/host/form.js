@@ -10,7 +10,7 @@ import { apart, branches, choices, inWords, objection, typeOf } from "./schema.j
 
 const NEEDED = "This is required.";
 const DEEPEST = 14;
-const MOST_AT_ONCE = 1000;  // fields that are made in one go
+const MOST_AT_ONCE = 1000;  // fields that are made at a time
 const WORDY = 24;
 
 function kindOf(field) {
@@ -42,11 +42,11 @@ class Field {
     this.isNull = false;
     this.asJson = false;
     this.kind = null;
-    // What is needed inside of what is needed, several times over, would have no end: at some number it is JSON.
+    // Required fields may contain themselves without end, so deep ones are JSON.
     if ((form.made += 1) === 1) queueMicrotask(() => { form.made = 0; });
     this.isBeyond = form.made > MOST_AT_ONCE;
     this.build(label ?? key, isItem);
-    // Objects and lists that may be absent are made when they are wanted: schemas may contain themselves.
+    // Optional objects and lists are made on demand, because schemas may contain themselves.
     const type = schema ? typeOf(schema) : "";
     this.isLazy = !isRequired && !isTop && (type === "object" || type === "array" || Boolean(schema && branches(schema) && !choices(schema, this.root)));
     if (!this.isLazy) this.useKind();
@@ -106,7 +106,7 @@ class Field {
     if (this.kind) this.nameIt();
   }
 
-  /** Where no label is shown, or only a number, the input is named all the same. */
+  /** Name the input even if it shows no label, or only a number. */
   nameIt() {
     const named = this.kind.isGroup ? [this.kind.isBox ? this.node : this.kind.node] : this.kind.inputs;
     for (const one of named) { one.setAttribute("aria-label", this.name); one.removeAttribute("aria-labelledby"); }
@@ -122,7 +122,7 @@ class Field {
     for (const one of this.kind?.inputs ?? []) if (text) one.setAttribute("aria-invalid", "true"); else one.removeAttribute("aria-invalid");
   }
 
-  /** The schema's default, or nothing. */
+  /** Set the default of the schema, or no value. */
   start() {
     const value = this.schema?.default;
     if (value !== undefined) this.set(value);
@@ -147,7 +147,7 @@ class Field {
 
   get() { const problems = []; const value = this.read([], problems); return problems.length ? new Wrong(problems[0].text) : value; }
 
-  /** The value as it stands, or MISSING; what is wrong is shown here and added to `problems`. */
+  /** The current value, or MISSING. Problems are shown here and added to `problems`. */
   read(path, problems) {
     if (this.isNull) return null;
     if (!this.kind) { if (this.isRequired) this.object(NEEDED, path, problems); else this.wrong(""); return MISSING; }

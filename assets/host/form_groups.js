@@ -144,14 +144,14 @@ export function listGroup(field) {
   };
 }
 
-/** Several of some values, each at most once. */
+/** A choice of several values, each at most once. */
 export function severalGroup(field, options) {
   const inputs = options.map(() => el("input", { type: "checkbox" }));
   const node = el("div", { class: "ticks", role: "group", "aria-labelledby": field.labelId, "aria-describedby": field.described }, inputs.map((input, at) => el("label", { class: "tick" }, input, el("span", {}, options[at][1]))));
   const words = options.map(([value]) => JSON.stringify(value));
   return {
     node, inputs, isGroup: true,
-    // In another order than the one offered it would come back changed.
+    // The order of the value is kept, or it would change without an edit.
     takes: (value) => Array.isArray(value) && value.every((one) => words.includes(JSON.stringify(one))) && value.every((one, at) => at === 0 || words.indexOf(JSON.stringify(one)) > words.indexOf(JSON.stringify(value[at - 1]))),
     get: () => { const value = options.filter((_, at) => inputs[at].checked).map(([one]) => one); const text = objection(field.schema, value); return text ? new Wrong(text, value) : value; },
     set: (value = []) => { const held = value.map((one) => JSON.stringify(one)); inputs.forEach((input, at) => { input.checked = held.includes(words[at]); }); },

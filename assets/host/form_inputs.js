@@ -8,7 +8,7 @@ import { isKind, objection } from "./schema.js";
 
 export const MISSING = Symbol("missing");
 
-/** What is wrong with an input, and its value, if it has one all the same. */
+/** A problem of an input, with its value if it has one. */
 export class Wrong {
   constructor(text, value = MISSING) { this.text = text; this.value = value; }
 }
@@ -24,7 +24,7 @@ export function textInput(field) {
   const hint = Array.isArray(schema.examples) && schema.examples.length ? clip(String(schema.examples[0]), 80) : null;
   const input = isLine ? el("input", basics(field, { type, placeholder: hint, dir: "auto", spellcheck: "false" }))
     : el("textarea", basics(field, { rows: 1, placeholder: hint, dir: "auto" }));
-  let isBlank = false;  // "" is meant, not nothing
+  let isBlank = false;  // the value is "", and not absent
   const blank = button('""', () => { isBlank = !isBlank; show(); field.changed(); }, { class: "toggle", "aria-label": `Send ${field.name} as empty text`, title: "Send as empty text" });
   const show = () => { blank.setAttribute("aria-pressed", String(isBlank && !input.value)); blank.hidden = input.value !== ""; };
   input.addEventListener("input", () => { isBlank = false; show(); });
@@ -64,7 +64,7 @@ export function numberInput(field, isWhole) {
   };
 }
 
-/** One of some values; one that is none of them can still be held. */
+/** A choice of one value. It can also hold a value outside the choice. */
 export function choiceInput(field, options) {
   const held = options.map(([value]) => value);
   const input = el("select", basics(field));
@@ -105,7 +105,7 @@ const TIMES = {
   },
 };
 
-/** A date, a time or both. Date and time are shown as here, and sent in UTC. */
+/** A date, a time or both. Local time is shown, and UTC is sent. */
 export function timeInput(field) {
   const { type, sent, shown } = TIMES[field.schema.format];
   const input = el("input", basics(field, { type, step: type === "date" ? null : 1 }));
@@ -151,7 +151,7 @@ export function fileInput(field) {
   };
 }
 
-/** Any JSON. It takes everything. */
+/** An input for any JSON. */
 export function jsonInput(field) {
   const input = el("textarea", basics(field, { class: "field code", rows: 2, spellcheck: "false", placeholder: "JSON", dir: "ltr" }));
   return {
@@ -164,7 +164,7 @@ export function jsonInput(field) {
   };
 }
 
-/** What is wrong with a text that is no JSON, and where. */
+/** The error in an invalid JSON text, with its place. */
 export function jsonTrouble(error, text) {
   const at = /position (\d+)/.exec(error.message);
   if (!at) return `Not JSON yet: ${clip(error.message.replace(/^.*?JSON: /, ""), 120)}`;
@@ -173,7 +173,7 @@ export function jsonTrouble(error, text) {
   return `Not JSON yet, line ${before.length}, column ${before.at(-1).length + 1}: ${clip(what, 120)}`;
 }
 
-/** Which single input fits a schema without branches; null for objects and lists. */
+/** The input for a schema without branches; null for objects and lists. */
 export function inputFor(field, type) {
   const { schema } = field;
   if (type === "boolean") return boolInput(field);

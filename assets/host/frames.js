@@ -1,12 +1,12 @@
-/* The frames of Views: made here, spoken to here. A message counts only if it comes from the frame's window and from the
-   proxy's exact origin, and is only sent to that origin. What it says is none of the page's business: the preview decides. */
+/* Creates the frames of Views and exchanges messages with them. A message must come from the window of the frame and from
+   the exact origin of the proxy, and messages are sent to that origin only. The preview decides on their content. */
 
 import { api } from "./api.js";
 import { on, tell } from "./state.js";
 
 const LARGEST = 4 * 1024 * 1024;
 const MOST_AT_ONCE = 2000;
-const MOST_A_SECOND = 500;  // more than the preview takes of a View: beyond it the page itself would stand still
+const MOST_A_SECOND = 500;  // more than the preview accepts from a View: more would block the page itself
 const frames = new Map();  // view id -> ViewFrame
 
 export class ViewFrame {
@@ -17,12 +17,12 @@ export class ViewFrame {
     this.counted = 0;
     this.count = 0;
     const node = document.createElement("iframe");
-    node.setAttribute("sandbox", info.outerSandbox);  // the proxy's; the View's own is in `sandbox` of its info
+    node.setAttribute("sandbox", info.outerSandbox);  // of the proxy; that of the View is in `sandbox` of its info
     if (info.allow) node.allow = info.allow;
     node.title = `App: ${info.title}`;
     node.addEventListener("load", () => {
       this.loads += 1;
-      // The proxy never navigates: whatever is loaded after it is not the sandbox any more.
+      // The proxy never navigates, so another load is not the sandbox.
       if (this.loads > 1) api.notify("view/lost", { viewId: info.viewId, reason: "the sandbox's frame was navigated away" });
     });
     node.src = info.proxyUrl;
@@ -30,7 +30,7 @@ export class ViewFrame {
     frames.set(info.viewId, this);
   }
 
-  /** Whether it sends more than anybody could take. Its frame is gone then, for nothing else would end it. */
+  /** Whether the View sends too many messages. Its frame is then removed, because nothing else would stop it. */
   floods() {
     const now = performance.now();
     this.count = Math.max(0, this.count - (now - this.counted) / 1000 * MOST_A_SECOND) + 1;
@@ -65,7 +65,7 @@ addEventListener("message", ({ source, origin, data }) => {
   }
 });
 
-/** Keep an empty document of the proxies' site, and with it the process that a proxy would have to wait for. */
+/** Keep an empty document of the site of the proxies, so that their process is already running. */
 function warm(origin) {
   if (!origin?.includes("*") || document.getElementById("warm")) return;
   const node = document.createElement("iframe");
@@ -77,7 +77,7 @@ function warm(origin) {
   document.body.append(node);
 }
 
-/** Messages for Views pass here, once their frames stand. */
+/** Send messages to Views, once their frames exist. */
 export function start() {
   on("hello", ({ sandbox }) => requestIdleCallback(() => warm(sandbox?.origin), { timeout: 2000 }));
   api.on("view/message", ({ viewId, message }) => {
@@ -88,7 +88,7 @@ export function start() {
 }
 const waiting = new Map();
 
-/** What came before the frame did: a View's messages may overtake the answer that names it. */
+/** Messages that arrived before the frame: they may overtake the answer that names the View. */
 export function flush(frame) {
   for (const message of waiting.get(frame.info.viewId) ?? []) frame.send(message);
   waiting.delete(frame.info.viewId);

@@ -1,4 +1,4 @@
-/* The host as Views see it: surroundings, quirks of other hosts, how strict the sandbox is, what the user is asked. */
+/* The settings of the host for Views: context, quirks of other hosts, profile of the sandbox, questions to the user. */
 
 import { api } from "./api.js";
 import { announce, byId, el, fill, iconButton, labelled, select, tick } from "./dom.js";
@@ -25,7 +25,7 @@ export const consent = { links: "ask", messages: "allow", downloads: "ask" };
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let themed = "page";
 
-/** The theme that Views are told of: the page's own, or one of the two. */
+/** The theme for Views: that of the page, or a fixed one. */
 export function viewTheme() {
   const forced = document.documentElement.dataset.theme;
   return themed !== "page" ? themed : forced || (dark.matches ? "dark" : "light");

@@ -1,11 +1,11 @@
-/* JSON to look at: coloured, with a button that copies it. */
+/* JSON with syntax colours and a button that copies it. */
 
 import { copyButton, el } from "./dom.js";
 
-const COLOURED = 60_000;  // characters; what is longer is shown plain
+const COLOURED = 60_000;  // characters; longer texts are shown without colours
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-/** The text of a value in nodes, each token with its class. */
+/** The nodes of a JSON text, one for each token with its class. */
 export function coloured(text) {
   if (text.length > COLOURED) return [text];
   const nodes = [];

@@ -1,4 +1,4 @@
-/* The page starts here: the token out of the address, the parts, the connection, what is at the top. */
+/* Starts the page: reads the token from the address, starts the parts, connects, and fills the top bar. */
 
 import { api } from "./api.js";
 import { focusAsk, drop, start as startAsks } from "./asks.js";
@@ -26,7 +26,7 @@ const LISTS = {
 
 const ERAS = { legacy: "in a session (versions up to 2025-11-25)", modern: "without a session: each request stands for itself (versions from 2026-07-28)" };
 
-const listing = new Map();  // kind -> whether it is to be listed again afterwards: a server may tell of changes all the time
+const listing = new Map();  // kind -> whether to list it again afterwards, because a server may report changes all the time
 
 async function list(kind) {
   if (listing.has(kind)) { listing.set(kind, true); return; }
@@ -47,7 +47,7 @@ async function listOnce(kind) {
   }
 }
 
-/* ---- At the top: who the server is, and how it is spoken to ---- */
+/* ---- Top bar: the server and its connection ---- */
 
 function showServer() {
   const { server, hello } = store;
@@ -168,7 +168,7 @@ function shortcuts() {
     if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
     const isWriting = event.target.closest?.("input, textarea, select, [contenteditable]");
     if (event.key === "Escape") {
-      // Out of a field, so that single keys are shortcuts again; else it ends the call.
+      // Leave the field, so that single keys are shortcuts again; outside of a field, cancel the call.
       if (!cancelShown() && isWriting) byId(event.target.closest("#asks") ? "ask-title" : "tool-title")?.focus();
       return;
     }
@@ -184,7 +184,7 @@ function panes() {
   showPane("browse");
 }
 
-/** The token, out of the address at once; pasted into a page that is open, the address works too. */
+/** Take the token from the address, also when the address is pasted into an open page. */
 function enter() {
   const token = location.hash.slice(1);
   history.replaceState(null, "", location.pathname);

@@ -1,14 +1,14 @@
 /* Patterns of schemas, which are the server's and may take for ever: what is not plain is tried in a worker, with a time
    limit. A pattern that is too slow, or none of this language, is left to the server, which checks everything anyway. */
 
-const LONGEST = 10_000;  // characters of a text that is held against a pattern at all
+const LONGEST = 10_000;  // characters; longer texts are not tested
 const LONGEST_PLAIN = 1000;
-const PATIENCE = 400;  // ms for all that is asked at once
+const PATIENCE = 400;  // ms for one batch of tests
 const MOST_KNOWN = 2000;
 
 const known = new Map();  // pattern and text -> whether it fits
-const slow = new Set();  // patterns that took too long once
-const wanted = new Map();  // what was asked and is not known
+const slow = new Set();  // patterns that once took too long
+const wanted = new Map();  // tests without a result so far
 const compiled = new Map();
 let worker = null, last = 0;
 
@@ -31,7 +31,7 @@ function compile(pattern) {
   return compiled.get(pattern);
 }
 
-/** Whether a text fits, as far as that is known yet: `settle` finds out the rest. */
+/** Whether a text matches, if known; `settle` runs the remaining tests. */
 export function matches(pattern, text) {
   if (text.length > LONGEST || slow.has(pattern)) return true;
   const { expression, isPlain: isQuick } = compile(pattern);
@@ -52,7 +52,7 @@ export async function settle(look) {
     const told = await tryAll(asked);
     if (known.size > MOST_KNOWN) known.clear();
     asked.forEach(([pattern, text], at) => { if (at < told.length) known.set(keyOf(pattern, text), told[at]); });
-    if (told.length < asked.length) slow.add(asked[told.length][0]);  // it was at this one, and is not asked again
+    if (told.length < asked.length) slow.add(asked[told.length][0]);  // this test was running, and is not repeated
   }
 }
 
@@ -63,7 +63,7 @@ function tryAll(asked) {
   return new Promise((done) => {
     const end = () => { clearTimeout(timer); worker?.removeEventListener("message", take); done(told); };
     const stop = () => { worker?.terminate(); worker = null; end(); };
-    // Until it says that it runs it had no time at all: the machine may be busy.
+    // The time starts when the worker reports that it runs, because the machine may be busy.
     let timer = setTimeout(stop, 20 * PATIENCE);
     const take = ({ data }) => {
       if (data.turn !== turn) return;

@@ -1,4 +1,4 @@
-/* Tries patterns, one after the other; patterns.js ends it when one takes too long. */
+/* Tests patterns one after the other; patterns.js terminates it when one takes too long. */
 "use strict";
 addEventListener("message", ({ data: { turn, asked } }) => {
   postMessage({ turn });

@@ -18,7 +18,7 @@ let unread = 0;
 
 const missing = new Map();  // view id -> {title, csp}
 
-/** The metadata of the app with all that was missed so far: what to write so that it is granted. */
+/** The metadata of the app with all missing declarations so far. */
 function needed(card, field, domain) {
   const held = missing.get(card.info.uri) ?? { title: card.info.title, csp: structuredClone(card.info.declared ?? {}) };
   held.csp[field] = [...new Set([...(held.csp[field] ?? []), domain])];

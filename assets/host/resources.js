@@ -1,4 +1,4 @@
-/* The resource, template or prompt that was chosen: read, subscribed to, filled in with what the server proposes. */
+/* The chosen resource, template or prompt: reads and subscribes, and completes its parameters. */
 
 import { api } from "./api.js";
 import { announce, bytes, button, byId, chip, clip, debounce, el, empty, fill, labelled, newId, plural } from "./dom.js";
@@ -9,9 +9,9 @@ import { on, showPane, store } from "./state.js";
 import { expand, variables } from "./uri.js";
 
 const subscribed = new Set();
-let current = null;  // {uri, read()} of what is shown
+let current = null;  // {uri, read()} of the shown resource
 
-/** An input whose values the server may complete. */
+/** An input with completion by the server. */
 function completed(ref, name, others, about = {}) {
   const offers = el("datalist", { id: newId("o") });
   const input = el("input", { class: "field", list: offers.id, autocomplete: "off", spellcheck: "false", "aria-required": about.required ? "true" : null, dir: "auto" });

@@ -32,7 +32,6 @@ class Trace {
     this.space = el("div", { class: "trace-space" });
     this.list = el("div", { class: "trace-list", role: "grid", tabindex: "0", "aria-label": "Messages", "aria-colcount": "6", "aria-readonly": "true" }, this.space);
     this.list.addEventListener("scroll", () => {
-      // Up from where it was put: somebody wants to read, and is not carried off to the newest.
       this.noticeScroll();
       this.schedule();
     });

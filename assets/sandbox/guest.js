@@ -1,23 +1,23 @@
-// What a View's document is written by: it takes one from its proxy, once, and is gone with that.
-// The document stands in this one's place: its address, its origin and the policy of its response stay.
+// Writes the document of a View, which it receives once from its proxy, over this document.
+// The new document keeps the address, the origin and the policy of the response.
 "use strict";
 (({ proxy, openai }) => {
-  // A cookie could be set for the names of all Views at once, which share nothing else.
+  // A View could set a cookie for all Views, which share nothing else.
   try {
     Object.defineProperty(Document.prototype, "cookie", { get: () => "", set: () => {}, configurable: false });
     Object.defineProperty(window, "cookieStore", { value: undefined, configurable: false });
   } catch {
-    // Where the browser does not let it, the server removes what was set.
+    // If the browser does not allow this, the server removes the cookies.
   }
-  // The other end of this is with the proxy, and nobody answers there any more when this document is left. It is told
-  // there, too, what a sandbox stops without a word: that is tried all the same, and ends as it would.
+  // The proxy has the other port, which answers until this document is left. It also receives what the sandbox stops
+  // without an error. The call is still made, and has the same result.
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => port1.postMessage(0);
   let left = 100;
   const note = (what, about) => {
     if ((left -= 1) >= 0) port1.postMessage({ what, about: String(about).replaceAll(location.origin, "").slice(0, 300) });
   };
-  const blocked = new Set(); // by the policy, which reports it itself
+  const blocked = new Set(); // addresses that the policy blocked, and reports itself
   const lost = (url) => setTimeout(() => blocked.has(new URL(url, location).href.split("#")[0]) || note("unreachable", url), 100);
   const wrap = (owner, names, run) => {
     for (const name of names.split(" ")) {
@@ -72,7 +72,7 @@
     };
     setTimeout(tell);
   };
-  // A link that is nowhere in the document is clicked by a script, to save a file.
+  // A script clicks a link outside the document to save a file.
   wrap(HTMLAnchorElement.prototype, "click dispatchEvent", function (real, given) {
     if (!this.isConnected) this.addEventListener("click", clicked, { once: true });
     return real(...given);
@@ -83,7 +83,7 @@
     if (!data || data.method !== "ui/notifications/sandbox-resource-ready") return;
     removeEventListener("message", take);
     if (openai) Object.defineProperty(window, "openai", { value: openai, configurable: true });
-    document.open(); // takes all listeners away
+    document.open(); // removes all listeners
     addEventListener("click", clicked);
     addEventListener("securitypolicyviolation", ({ blockedURI }) => blocked.add(blockedURI));
     addEventListener("error", ({ target }) => target instanceof Element && lost(target.currentSrc || target.src || target.href || target.data), true);

@@ -1,18 +1,18 @@
-// The sandbox proxy of one View: passes messages on between the host's page and the View's frame, and nothing else.
-// It makes no request of its own. Who the two others are was written in by the server, and is checked at each message.
+// The sandbox proxy of one View: only passes messages on between the page of the host and the frame of the View.
+// It makes no requests. The server wrote the origins of both into the constants, and each message is checked.
 "use strict";
 ((about) => {
   const RESERVED = "ui/notifications/sandbox-";
   const { page, guest, guestUrl, sandbox, allow } = about;
   const frame = document.createElement("iframe");
-  let state = "loading"; // then "ready": the guest waits for its document, then "delivered"
+  let state = "loading"; // then "ready", when the guest waits for its document, then "delivered"
   let loads = 0;
-  let life = null; // a port to the guest's document, which ends with that
-  let doubt; // a timer: it was asked whether it is still there
+  let life = null; // a port to the document of the guest, which ends with it
+  let doubt; // the timer for the answer of the guest
 
   const methodOf = (data) => (data && typeof data === "object" && typeof data.method === "string" ? data.method : "");
   const tellPage = (data) => parent.postMessage(data, page);
-  // A frame without an origin of its own can be addressed in no other way; it is the only one here.
+  // A frame with an opaque origin has no other address, and there is only one frame here.
   const tellGuest = (data) => frame.contentWindow.postMessage(data, guest === "null" ? "*" : guest);
   const note = (name, params) => tellPage({ jsonrpc: "2.0", method: RESERVED + name, params });
 
@@ -56,12 +56,12 @@
     else if (source === parent && origin === page) fromPage(data);
   });
 
-  // The policy of this document blocks what the View goes to; a moment later there is an error page in its place.
+  // The policy of this document blocks navigations of the View. Shortly after, the frame contains an error page.
   addEventListener("securitypolicyviolation", ({ effectiveDirective }) => {
     if (effectiveDirective === "frame-src") for (const wait of [50, 500]) setTimeout(ask, wait, 300);
   });
-  // The first load is that of the empty guest, the second its document's. With a third the View has left for what no
-  // policy blocks, or it has written its own document anew, and may be busy with that.
+  // The frame loads the empty guest, then the document. After a third load, the View has navigated to something that no
+  // policy blocks, or has written its document anew and may be busy with that.
   frame.addEventListener("load", () => {
     loads += 1;
     if (loads > 2) ask(1000);

@@ -1,4 +1,4 @@
-// What a View shows, measured in its own frame: is there anything, does it fit, can it be read, what can be used.
+// Measures what a View renders, in its own frame: content, overflow, contrast, controls, focus.
 // Evaluates to an object of functions. Spec: WCAG 2.2, 1.4.3 (contrast), 1.4.10 (reflow), 2.4.3, 2.4.7, 4.1.2.
 (() => {
   "use strict";
@@ -39,7 +39,7 @@
       if (own.length && isShown(element)) yield [element, own];
     }
   };
-  // A picture of this frame, as a PNG in base64, as its pixels; those of elements that are left out are 0.
+  // The pixels of a picture of this frame (a PNG in base64), without some elements, whose pixels are 0.
   const pixels = async (picture, left = []) => {
     const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
     const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
@@ -48,7 +48,7 @@
     for (const { x, y, width, height } of left.map((element) => element.getBoundingClientRect())) pen.clearRect(x, y, width, height);
     return pen.getImageData(0, 0, bitmap.width, bitmap.height);
   };
-  // Whether anything is painted but a ground of one colour and the sign of pictures that are broken.
+  // Whether something is painted besides a background of one colour and the icons of broken pictures.
   const shows = async (picture) => {
     const isBroken = (element) => element.tagName === "IMG" && element.complete && !element.naturalWidth;
     const { data } = await pixels(picture, [...all(document)].filter(isBroken));
@@ -60,7 +60,7 @@
     return [...counts].reduce((sum, [word, count]) => sum + (differs(word) ? count : 0), 0) > 20;
   };
 
-  // The browser's words on code that the policy refused, if they are to be read here.
+  // The browser's message about refused code, if the View shows it.
   const refusal = () => {
     for (const [, own] of texts()) {
       const text = own.map((node) => node.data).join(" ").trim().replace(/\s+/g, " ");
@@ -114,7 +114,7 @@
   };
   const parentOf = (element) => element.assignedSlot ?? element.parentElement ?? element.getRootNode().host ?? null;
   const line = function* (element) { for (let up = element; up; up = parentOf(up)) yield getComputedStyle(up); };
-  // Takes all text from sight, for a picture of what is behind it.
+  // Hides all text, for a picture of the background.
   const veil = new CSSStyleSheet();
   veil.replaceSync(`*, ::before, ::after { transition: none !important; -webkit-text-fill-color: transparent !important;
     text-decoration-color: transparent !important } text, text * { fill: transparent !important }`);
@@ -123,7 +123,7 @@
       root.adoptedStyleSheets = [...root.adoptedStyleSheets.filter((sheet) => sheet !== veil), ...(isVeiled ? [veil] : [])];
     }
   };
-  // Where a text is painted: not where it is scrolled or clipped away.
+  // The boxes in which a text is painted, without those that are scrolled or clipped away.
   const places = (element, own) => own.flatMap((node) => {
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -140,7 +140,7 @@
       const style = getComputedStyle(element);
       const isDrawing = element instanceof SVGElement;
       const paint = isDrawing ? style.fill : style.webkitTextFillColor;
-      if (!CSS.supports("color", paint)) continue;  // a pattern, or nothing
+      if (!CSS.supports("color", paint)) continue;  // a pattern, or none
       const ink = [...colour(paint)];
       for (const { opacity } of line(element)) ink[3] *= Number(opacity);
       if (isDrawing) ink[3] *= Number(style.fillOpacity);
@@ -159,7 +159,7 @@
       looked += 1;
       const size = parseFloat(style.fontSize), isBold = Number(style.fontWeight) >= 700;
       const wanted = size >= 24 || (size >= 18.66 && isBold) ? 3 : 4.5;
-      // Behind it may be a picture: of what is there, the quarter that is worst.
+      // The background may be a picture, so the worst quarter counts.
       const worst = found.sort((one, other) => one.ratio - other.ratio)[Math.floor(found.length / 4)];
       if (worst.ratio >= wanted - 0.01) continue;
       const hex = (rgb) => `#${rgb.slice(0, 3).map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
@@ -187,7 +187,7 @@
     element: nameOf(element),
     name: said(labelled(element)),
     text: said(element.textContent),
-    // What has the focus only so that it can be scrolled is no control, and needs no name.
+    // An element that has the focus only for scrolling is not a control, and needs no name.
     isPlain: !element.matches(CONTROLS.replace(",[tabindex]", "")) && !element.hasAttribute("role"),
     isTakenOut: element.getAttribute("tabindex")?.startsWith("-") ?? false,
     isPart: element.tabIndex < 0 && Boolean(element.closest(COMPOSITE)),
@@ -222,7 +222,7 @@
   return {
     shows, drawn, refusal, overflow, veiled, contrast, controls,
     text: () => (document.body?.innerText ?? "").slice(0, 20000),
-    // Remembers how each control looks without the focus.
+    // Stores how each control looks without the focus.
     unfocused: () => { active()?.blur(); for (const element of usable()) before.set(element, looksOf(element)); },
     focus: () => {
       const element = active();

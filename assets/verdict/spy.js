@@ -1,5 +1,5 @@
-// Runs before everything else in the frame of a View, in one showing: writes down when it listens and what it posts.
-// The parent that the View sees stands for the real one, so that each message passes by here.
+// Runs first in the frame of a View in one trial, and records when the View listens and what it posts.
+// The View sees a substitute for its parent, through which all messages pass.
 "use strict";
 (() => {
   if (window === window.top || !location.pathname.endsWith("/guest")) return;

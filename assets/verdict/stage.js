@@ -1,4 +1,4 @@
-// The bare page of `mcpd apps test`: one View in its proxy's frame, and messages between that and the program.
+// The bare page of `mcpd apps test`: frames the proxy of one View, and passes messages between it and the program.
 "use strict";
 const stage = (window.stage = {
   frame: null,
@@ -22,7 +22,7 @@ const stage = (window.stage = {
   send(messages) {
     for (const message of messages) stage.frame?.contentWindow.postMessage(message, stage.origin);
   },
-  // What the proxy sent since the last time, as soon as there is something.
+  // Waits for messages of the proxy and returns all of them since the last call.
   async receive() {
     if (!stage.inbox.length) await new Promise((resolve) => { stage.wake = resolve; });
     return stage.inbox.splice(0);
@@ -31,9 +31,9 @@ const stage = (window.stage = {
 
 addEventListener("message", ({ source, origin, data }) => {
   if (source !== stage.frame?.contentWindow || origin !== stage.origin) return;
-  if (stage.inbox.length >= 10_000) return;  // nobody takes so much: a View that floods is not to fill the memory
+  if (stage.inbox.length >= 10_000) return;  // a View that floods must not fill the memory
   let text = "null";
-  try { text = JSON.stringify(data) ?? text; } catch { /* circular, a bigint: no JSON, and so no message */ }
+  try { text = JSON.stringify(data) ?? text; } catch { /* circular, or with a bigint: not a message */ }
   stage.inbox.push(text);
   stage.wake?.();
 });

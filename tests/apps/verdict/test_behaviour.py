@@ -206,7 +206,9 @@ def test_an_app_that_works_has_no_failure_and_no_warning(report: AppsReport, nam
 @pytest.mark.parametrize("name", BAD)
 def test_what_breaks_an_app_is_its_one_failure(report: AppsReport, name: str) -> None:
     _, check, text = BAD[name]
-    (failure,) = (cause for cause in report.app(name).causes if cause.severity == "failure")
+    failures = [cause for cause in report.app(name).causes if cause.severity == "failure"]
+    assert len(failures) == 1, failures
+    failure = failures[0]
     assert failure.checks[0] == check
     assert text in failure.text
     assert "more like it" not in failure.text or name in ("blank_canvas", "broken_picture")
