@@ -15,7 +15,7 @@ from support.browser import Frame, Page
 
 __all__ = ["HASTE", "HASTY", "OPAQUE", "OWN_ORIGIN", "STRICT", "Open", "Scene", "initialize_result"]
 
-# The default policy of the specification (no csp member), with what we add to it: see mcpd/host.
+# The default policy of the specification (no csp member), with what we add to it: see mcpd/apps/host.
 STRICT = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "media-src 'self' data:; connect-src 'none'; frame-src 'none'; object-src 'none'; base-uri 'self'; "
