@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from msgspec.structs import replace
-
 from mcpd.client.channels import StartableChannel
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
@@ -91,22 +89,7 @@ async def _connect_url(
     target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
 ) -> StartableChannel:
     if target.url.startswith("ws"):
-        from mcpd.transports.websocket.client import open_websocket  # imports a library
-
-        if http is not None and http.headers is not None:
-            target = replace(target, headers={**target.headers, **await http.fields()})
-        if authorization is not None:
-            return await _connect_websocket(target, limits, authorization)
-
-        return await open_websocket(
-            target.url,
-            headers=target.headers,
-            socket=target.socket,
-            ca_file=target.ca_file,
-            name=str(target),
-            max_frame_bytes=limits.message_bytes,
-        )
-
+        return await _connect_websocket(target, limits, http, authorization)
     try:
         from mcpd.client.http.channel import open_http
     except ModuleNotFoundError as error:
@@ -123,22 +106,30 @@ async def _connect_url(
     )
 
 
-async def _connect_websocket(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
-    """Open a WebSocket with authorization. After a refusal, the handshake is repeated with what the server requires."""
-    from mcpd.transports.websocket.client import RefusedHandshake, open_websocket
+async def _connect_websocket(
+    target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
+) -> StartableChannel:
+    """Open a WebSocket. After a refusal, the handshake is repeated with the authorization that the server requires."""
+    from mcpd.transports.websocket.client import RefusedHandshake, open_websocket  # imports a library
 
-    asked = authorization.begin("GET", f"http{target.url[2:]}", "")
+    headers = dict(target.headers)
+    if http is not None and http.headers is not None:
+        headers.update(await http.fields())
+    request = None if authorization is None else authorization.begin("GET", f"http{target.url[2:]}", "")
+
     while True:
         try:
             return await open_websocket(
                 target.url,
-                headers={**target.headers, **await asked.fields()},
+                headers=headers if request is None else {**headers, **await request.fields()},
                 socket=target.socket,
                 ca_file=target.ca_file,
                 name=str(target),
                 max_frame_bytes=limits.message_bytes,
             )
         except RefusedHandshake as error:
-            asked.on_response(error.headers)
-            if error.status not in (401, 403) or not await asked.refused(error.status, error.challenges):
+            if request is None:
+                raise
+            request.on_response(error.headers)
+            if error.status not in (401, 403) or not await request.refused(error.status, error.challenges):
                 raise
