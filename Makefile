@@ -6,6 +6,7 @@
 #   make test     everything, with all that the tests need; what CI runs
 #   make test-all-pythons   the core tests with each Python from 3.11 to 3.14 that the machine has
 #   make clients  agent frameworks, hosts and bundles; our client against servers of others; what CI runs too
+#   make docs     the documentation site, in .site
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
 #   make published  sixty published servers of other libraries, installed and asked, with 2 GB of downloads
@@ -35,7 +36,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static compiled test unit test-all-pythons clients published bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
+.PHONY: serve check docs static compiled test unit test-all-pythons clients published bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -52,6 +53,10 @@ unit: $(VENV)/.test
 	$(PY) -m pytest -n 2 --dist worksteal -q -m "not slow and not clients"
 
 check: static unit
+
+docs: $(VENV)/.test
+	$(PY) docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
 
 # The tests with their assertions rewritten, once for all processes that run them.
 compiled: $(VENV)/.test

@@ -1,6 +1,6 @@
-"""The README says what is so: each of its blocks is run as it stands, and so is what it says beside them.
+"""The README and the tour in docs/first-server.md are true: each of their blocks is run.
 
-A block without a test fails `test_every_block_is_run`; so does a test whose block is gone.
+A block without a test fails `test_every_block_is_run`, and so does a test whose block is gone.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ __all__ = ["chromium"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+TOUR = (REPOSITORY / "docs" / "first-server.md").read_text(encoding="utf-8")
 APPS = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 
 
@@ -50,12 +51,21 @@ class Block(NamedTuple):
         return found[1] if found else None
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
+def blocks(text: str) -> list[Block]:
+    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+FIRST = blocks(README)[0]
+HELLO, *BLOCKS = blocks(TOUR)
 FILES = [block for block in BLOCKS if block.file]
-SHELL = [line for block in BLOCKS if block.language == "sh" for line in block.text.splitlines()]
+SHELL = [line for block in [*blocks(README), *BLOCKS] if block.language == "sh" for line in block.text.splitlines()]
 OUTPUT = [block.text for block in BLOCKS if block.language == "text"]
 
 RUN_BY_A_TEST = {
+    "mcpd call server.py water bed=south      # call the tool from a terminal",
+    "mcpd install claude-desktop server.py    # add the server to Claude Desktop",
+    "mcpd preview server.py                   # try tools and apps in a browser",
+    "mcpd serve --http :8080 server.py        # serve it over HTTP and WebSocket",
     "make serve    # a small server to try a host with, on http://127.0.0.1:8080/mcp",
     "make test     # all tests, with everything that they need",
     "claude mcp add --transport http mcpd http://127.0.0.1:8080/mcp",
@@ -83,12 +93,26 @@ def test_every_block_is_run() -> None:
     ]
     assert len(OUTPUT) == 1
     assert len(BLOCKS) == len(FILES) + len(OUTPUT) + sum(block.language == "sh" for block in BLOCKS)
-    assert README.count("```") == 2 * len(BLOCKS)
+    assert TOUR.count("```") == 2 * (len(BLOCKS) + 1)
+    assert [block.language for block in blocks(README)[1:]] == ["sh"] * 4
 
 
 def test_it_is_short() -> None:
-    assert len(README.splitlines()) < 300
-    assert max(len(line) for line in README.splitlines()) <= 120
+    assert len(README.splitlines()) <= 100
+    assert max(len(line) for line in README.splitlines() if not line.startswith("|")) <= 120
+    assert len([line for line in FIRST.text.splitlines()[1:] if line]) <= 6
+
+
+@pytest.mark.parametrize(("block", "file", "words", "said"), [
+    (FIRST, "server.py", ["water", "bed=south"], "Watered south for 10 minutes."),
+    (HELLO, "hello.py", ["greet", "name=Ada"], "Hello, Ada!"),
+])  # fmt: skip
+def test_the_first_example(block: Block, file: str, words: list[str], said: str, child: Child, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(block.text)
+    done = subprocess.run(
+        child.mcpd("call", file, *words), env=child.env, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{said}\n"
 
 
 def test_its_links_lead_somewhere() -> None:
@@ -210,7 +234,7 @@ def installed_entry(line: str, folder: Path, home: Path, child: Child) -> dict[s
     return dict(entry)
 
 
-INSTALLS = [line for line in SHELL if line.startswith("mcpd install claude-desktop")]
+INSTALLS = [line for line in SHELL if line.startswith("mcpd install claude-desktop") and "# add" not in line]
 
 
 async def test_claude_desktop_starts_the_starter(child: Child, tmp_path: Path) -> None:
@@ -239,7 +263,7 @@ async def test_claude_desktop_starts_a_server_of_ones_own(child: Child, garden: 
 
 @pytest.fixture
 def garden(tmp_path: Path) -> Path:
-    """The README's server.py with all that stands beside it."""
+    """The server.py of the tour, with the files beside it."""
     for block in FILES:
         path = tmp_path / str(block.file)
         path.parent.mkdir(exist_ok=True)
@@ -346,7 +370,7 @@ async def test_progress_and_asking(garden: Path, child: Child, version: str) -> 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_only_hosts_with_apps_learn_of_the_page(garden: Path, child: Child, version: str) -> None:
     """From another folder: the apps are found beside server.py. The metadata that the README names is used."""
-    meta = re.search(r"`(\{\"title\".*\})`", README.replace("\n", " "))
+    meta = re.search(r"`(\{\"title\".*\})`", TOUR.replace("\n", " "))
     assert meta is not None
     (garden.parent / "apps" / "bed.json").write_text(meta[1])
     async with process_wire(child, str(garden), cwd="/") as wire:
@@ -456,7 +480,7 @@ def test_a_wider_address_needs_a_token(garden: Path, child: Child) -> None:
         cwd=garden.parent, env=child.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "--token-file FILE or MCPD_TOKEN" in done.stderr
+    assert "--token-file FILE, MCPD_TOKEN" in done.stderr
 
 
 async def test_clients_send_the_token(garden: Path, child: Child) -> None:

@@ -1,0 +1,139 @@
+"""Write the reference pages that follow from the code: `python docs/generate.py`. A test compares both."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from textwrap import fill
+
+import click
+
+from mcpd import errors
+from mcpd.cli.commands import cli
+from mcpd.protocol.versions import table
+from mcpd.serve_options import Option, command_options
+
+FOLDER = Path(__file__).resolve().parent / "reference"
+HEAD = "<!-- Written by docs/generate.py. -->\n"
+
+
+def command_line() -> str:
+    """Return the page about all commands with their arguments and options."""
+    lines = ["# Command line", "", "Every command and option of `mcpd`.", ""]
+    for path, command in _commands(cli, "mcpd"):
+        if isinstance(command, click.Group):
+            continue
+        lines += [f"## `{path}`", "", fill(_sentence(command.help or command.short_help or ""), 120), ""]
+        context = click.Context(command, info_name=path)
+        usage = " ".join(command.collect_usage_pieces(context))
+        lines += ["```text", f"{path} {usage}", "```", ""]
+        rows = [param.get_help_record(context) for param in command.get_params(context)]
+        found = [row for row in rows if row is not None and row[0] != "--help"]
+        if found:
+            lines += ["| Option | Meaning |", "| --- | --- |"]
+            lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in found]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def environment() -> str:
+    """Return the page about environment variables."""
+    lines = [
+        "# Environment variables",
+        "",
+        "Each option of `mcpd serve` has a variable. The command line has priority, then the environment, then",
+        "`mcpd.toml`.",
+        "",
+        "| Variable | Option | Meaning |",
+        "| --- | --- | --- |",
+    ]
+    for option in sorted(_options(), key=lambda option: option.environment):
+        lines.append(f"| `{option.environment}` | `{option.flag}` | {_cell(option.help)} |")
+    return "\n".join([*lines, ""])
+
+
+def error_codes() -> str:
+    """Return the page about JSON-RPC error codes and exceptions."""
+    lines = [
+        "# Error codes",
+        "",
+        "The JSON-RPC errors that mcpd sends, with the exception that a handler raises for each. The other exceptions",
+        "of `mcpd.errors` are raised in programs and are never sent.",
+        "",
+        "| Code | Exception | Meaning |",
+        "| ---: | --- | --- |",
+    ]
+    classes = [
+        value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__
+    ]
+    sent = [cls for cls in classes if issubclass(cls, errors.ProtocolError)]
+    for cls in sorted(sent, key=lambda cls: (cls.code, cls.__name__)):
+        lines.append(f"| {cls.code} | `{cls.__name__}` | {_cell(_sentence(cls.__doc__ or ''))} |")
+    lines += ["", "## Exceptions in programs", "", "| Exception | Meaning |", "| --- | --- |"]
+    for cls in classes:
+        if cls not in sent:
+            lines.append(f"| `{cls.__name__}` | {_cell(_sentence(cls.__doc__ or ''))} |")
+    return "\n".join([*lines, ""])
+
+
+def versions() -> str:
+    """Return the page about protocol versions and the methods of each."""
+    names = table.SUPPORTED[::-1]
+    lines = [
+        "# Protocol versions",
+        "",
+        "mcpd serves these versions and connects to servers of all of them. The newest that both sides know is used.",
+        "",
+        f"| Method | {' | '.join(names)} |",
+        f"| --- | {' | '.join(':---:' for _ in names)} |",
+    ]
+    for kind, title in (("requests", "Requests of clients"), ("server_requests", "Requests of servers")):
+        lines.append(f"| **{title}** | {' | '.join('' for _ in names)} |")
+        methods = sorted({method for name in names for method in getattr(table.get(name), kind)})
+        for method in methods:
+            cells = ["✓" if method in getattr(table.get(name), kind) else "" for name in names]
+            lines.append(f"| `{method}` | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "In 2026-07-28, servers ask the client inside results (multi round-trip requests) instead of sending requests.",
+        "The official conformance suite passes in every version that it covers; `make conformance` runs it.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _options() -> list[Option]:
+    return [option for option, _ in command_options().values()]
+
+
+def _commands(command: click.Command, path: str) -> list[tuple[str, click.Command]]:
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in sorted(command.list_commands(context)):
+            child = command.get_command(context, name)
+            if child is not None and not child.hidden:
+                found += _commands(child, f"{path} {name}")
+    return found
+
+
+def _sentence(text: str) -> str:
+    return re.sub(r"\s+", " ", text.strip().partition("\n\n")[0])
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+PAGES = {
+    "command-line.md": command_line,
+    "environment.md": environment,
+    "errors.md": error_codes,
+    "versions.md": versions,
+}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
