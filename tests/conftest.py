@@ -35,7 +35,7 @@ UNMEASURED = {
     "tests/server/extensions/test_serve_options.py",
     "tests/server/extensions/ui/test_gating.py",
     "tests/test_counts.py",
-    "tests/test_docs.py",
+    "tests/docs/test_pages.py",
     "tests/test_exports.py",
     "tests/test_histories.py",
     "tests/test_house.py",

@@ -1,4 +1,4 @@
-"""The picture of the preview in the README: `MCPD_WRITE_PICTURE=1 pytest tests/apps/preview/test_picture.py` takes it."""
+"""The picture of the preview in the README, which this test takes again if MCPD_WRITE_PICTURE is set."""
 
 from __future__ import annotations
 
