@@ -10,7 +10,7 @@ from textwrap import fill
 import click
 
 from mcpd import errors
-from mcpd.cli.commands import cli
+from mcpd.cli.group import cli
 from mcpd.protocol.versions import table
 from mcpd.serve_options import Option, command_options
 
