@@ -26,6 +26,7 @@ MOVED = {
     "mcpd.pytest_plugin": "mcpd.testing.pytest_plugin",
     "mcpd.registry": "mcpd.server.registry",
     "mcpd.registry.signature": "mcpd.server.functions.signature",
+    "mcpd.serve_options": "mcpd.server.settings",
     "mcpd.sources.starter": "mcpd.sources.demo",
     "mcpd.trace.channel": "mcpd.client.channels",
     "mcpd.trace.files": "mcpd.transports.recorder",

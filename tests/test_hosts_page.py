@@ -10,7 +10,7 @@ from typing import Any
 
 from mcpd.cli import quick
 from mcpd.cli.announcement import pointers
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "hosts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mcpd.serve_options import command_options
+from mcpd.server.settings import command_options
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
 
@@ -88,7 +88,7 @@ def test_each_setting_is_named_as_it_is_written() -> None:
         named = re.search(r"`(?:--)?(?:\w+\()?([\w-]+?)(?:=…\)?)?`", row.setting)
         if not row.setting.startswith(("fixed", "`ulimit", "`--log-level", "`stderr_")):
             assert named is not None, row
-            if "serve_options.Options." in row.place:
+            if "server.settings.Options." in row.place:
                 assert f"--{named[1]}" == command_options()[member][0].flag, row
             else:
                 assert named[1].replace("-", "_") == member, row

@@ -185,7 +185,7 @@ def test_adding_a_store(copy: Copy, tmp_path: Path) -> None:
 
 def test_adding_an_option(copy: Copy) -> None:
     copy.change(
-        "mcpd/serve_options.py",
+        "mcpd/server/settings.py",
         "    max_frame_bytes: int | None = None\n",
         "    max_frame_bytes: int | None = None\n"
         '    nap: Annotated[float, Option("--nap", "Limits", "How long it rests at first.", "SECONDS")] = 0.5\n',
@@ -196,7 +196,7 @@ def test_adding_an_option(copy: Copy) -> None:
     assert copy.passes(options)
     shown = copy.run("-m", "mcpd", "serve", "--help-all")
     assert re.search(r"--nap SECONDS +How long it rests at first\..*MCPD_NAP", shown.stdout, re.DOTALL), shown
-    given = copy.run("-c", "from mcpd.serve_options import Options; print(Options(nap=2).nap, Options().nap)")
+    given = copy.run("-c", "from mcpd.server.settings import Options; print(Options(nap=2).nap, Options().nap)")
     assert given.stdout == "2 0.5\n", given
 
 

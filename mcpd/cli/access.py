@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import convert, structs
 
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 from mcpd.transports.address import is_loopback, parse
 
 if TYPE_CHECKING:

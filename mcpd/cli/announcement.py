@@ -15,8 +15,12 @@ from mcpd.cli.target import find, split
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
-from mcpd.serve_defaults import DEMO
-from mcpd.serve_options import Options
+from mcpd.protocol.defaults import DEMO
+from mcpd.server.settings import Options
+from mcpd.cli.install.entry import Entry, entry_name, entry_of_files
+from mcpd.cli.install.shapes import shaped
+from mcpd.protocol.defaults import DEMO
+from mcpd.server.settings import Options
 from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import parse
 

@@ -13,8 +13,8 @@ from click.shell_completion import CompletionItem
 from mcpd.cli.talk.connecting import EXIT_CODES, ServerOptions, open_client
 from mcpd.cli.talk.words import WrongUse, pairs
 from mcpd.errors import McpdError
+from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.versions.table import SUPPORTED
-from mcpd.serve_defaults import DEMO
 
 TARGET_HELP = """\b
 TARGET is the MCP server:

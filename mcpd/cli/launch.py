@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpd.cli.stderr import configure
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
-from mcpd.serve_defaults import DEMO
-from mcpd.serve_options import Options, command_options
+from mcpd.server.settings import Options, command_options
 
 if TYPE_CHECKING:
     from threading import Event

@@ -1,4 +1,4 @@
-"""Options for click that can also be set in the environment, made from the table in `serve_options`.
+"""Options for click that can also be set in the environment, made from the table in `server.settings`.
 
 `mcpd serve` uses most of them; `read_own_options` reads the options of extensions that the target brings along.
 """
@@ -12,8 +12,8 @@ import click
 from click.core import ParameterSource
 
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Option, command_options, parse_size
 from mcpd.server.extensions.serving import ServeOption, serve_options
+from mcpd.server.settings import Option, command_options, parse_size
 
 if TYPE_CHECKING:
     _IntType = click.ParamType[int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpd.serve_options import Option, Options, command_option
+from mcpd.server.settings import Option, Options, command_option
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.serving import ServeOption

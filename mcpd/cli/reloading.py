@@ -22,7 +22,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server import Server
 
 if TYPE_CHECKING:
-    from mcpd.serve_options import Options
+    from mcpd.server.settings import Options
 
 log = logging.getLogger("mcpd")
 

@@ -20,13 +20,13 @@ from msgspec import Struct
 
 from mcpd.cli.loading import ImportWatch, Loading, guarded, is_server
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
-from mcpd.serve_defaults import DEMO
 from mcpd.server import Server
 
 if TYPE_CHECKING:
     from mcpd.cli.loading import LoadedBy
-    from mcpd.serve_options import Options
+    from mcpd.server.settings import Options
     from mcpd.sources.folder import Folder
     from mcpd.sources.lookup import ServerFolder
     from mcpd.sources.tables import Configuration

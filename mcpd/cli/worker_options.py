@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 
 
 def check(options: Options, from_file: frozenset[str]) -> None:

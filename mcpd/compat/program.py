@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from mcpd.serve_options import Settings
     from mcpd.server.app import Server
+    from mcpd.server.settings import Settings
 
 
 @runtime_checkable
@@ -34,7 +34,7 @@ class ServeRequest(Struct, frozen=True, kw_only=True):
 
     def settings(self) -> Settings:
         """Return the settings of `mcpd.run` for this."""
-        from mcpd.serve_options import Settings
+        from mcpd.server.settings import Settings
 
         if self.transport == "stdio":
             return Settings(stdio=True)

@@ -44,6 +44,7 @@ from mcpd.errors import (
     UnsupportedVersion,
 )
 from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
+from mcpd.protocol.defaults import MAX_FRAME_BYTES
 from mcpd.protocol.envelope import (
     ClientIdentity,
     Opening,
@@ -73,7 +74,6 @@ from mcpd.protocol.requests import ID_IN_USE, RequestInFlight, RequestsInFlight
 from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
-from mcpd.serve_defaults import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from mcpd.protocol.observer import OutcomeKind

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from mcpd.protocol.channel import Listener
-from mcpd.serve_options import Settings
 from mcpd.server.dispatcher.observing import refusal_counter
+from mcpd.server.settings import Settings
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.guards import Access
 

@@ -19,7 +19,7 @@ class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):
 
 
 class RunOptions(BuiltInServeOptions, total=False):
-    """The options of `Server.run` besides the transports: the other members of `serve_options.Settings`, and options of
+    """The options of `Server.run` besides the transports: the other members of `settings.Settings`, and options of
     built-in extensions.
     """
 

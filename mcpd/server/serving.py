@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.budget import BUDGET
+from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.protocol.session import Opening
-from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from mcpd.serve_options import Settings
 from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.extensions.base import Extension
+from mcpd.server.settings import Settings
 from mcpd.server.shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
 
 if TYPE_CHECKING:

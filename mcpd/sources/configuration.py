@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.serve_options import Option, command_options, parse_size
+from mcpd.server.settings import Option, command_options, parse_size
 from mcpd.sources.lookup import FILE, FOLDERS
 from mcpd.sources.tables import DOING, PROFILES, Configuration, ToolTable, pattern_message
 

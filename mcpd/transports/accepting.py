@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from mcpd.protocol.defaults import MAX_FRAME_BYTES
 from mcpd.protocol.printable import printable
-from mcpd.serve_defaults import MAX_FRAME_BYTES
 
 resource: Any
 try:

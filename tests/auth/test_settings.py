@@ -18,9 +18,9 @@ from mcpd.auth.tokens import StaticTokens
 from mcpd.cli import access
 from mcpd.cli.access import settings_of_table
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Options, Settings
 from mcpd.server.listening import host_of, listeners_of
 from mcpd.server.serving import serve
+from mcpd.server.settings import Options, Settings
 from mcpd.sources.configuration import read
 from mcpd.sources.lookup import ServerFolder
 

@@ -18,7 +18,7 @@ from mcpd.auth.base import TokenRequest
 from mcpd.auth.tokens import StaticTokens, TokenFunction
 from mcpd.cli import _run
 from mcpd.cli.announcement import addresses, pointers, stdio_entry
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 
 
 def demo(**said: Any) -> Options:

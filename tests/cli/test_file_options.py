@@ -12,7 +12,7 @@ from support.wires import MODERN, process_wire
 
 from mcpd.cli.launch import _take_file_options as take
 from mcpd.cli.quick import read
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 from mcpd.sources.lookup import ServerFolder
 
 SAID = {"http": ":8080", "grace": 9.0, "token-file": "secret", "apps": "always", "strict-model-list": True}

@@ -71,7 +71,7 @@ def test_there_and_back(home: Path, mcpd: Said) -> None:
     assert (code, err) == (0, "")
     assert "started: garden" in out
     assert "tools (2): plant" in out
-    assert "may be missing: names of tools have room for" in out  # where the limits of the host bite
+    assert "may be missing: names of tools can have" in out  # where the limits of the host bite
     assert f"Cursor: garden added in {cursor(home)}" in out
     assert out.endswith("now: restart Cursor\n")
     entry = json.loads(cursor(home).read_text())["mcpServers"]["garden"]
@@ -113,7 +113,9 @@ def test_a_file_with_secrets_that_others_may_read(home: Path, mcpd: Said) -> Non
     cursor(home).chmod(0o644)
     code, out, _ = mcpd("install", "cursor", "server.py", "--no-start")
     assert (code, "chmod" in out) == (0, False)
-    said = f"warning: {cursor(home)} now holds secrets, and others on this machine may read it (mode 644): chmod 600"
+    said = (
+        f"warning: {cursor(home)} now holds secrets, and other users of this machine may read it (mode 644): chmod 600"
+    )
     for variable in ("API_KEY=abcd", "DATABASE_URL=postgres://ada:pw@db/beds"):
         code, out, _ = mcpd("install", "cursor", "server.py", "--no-start", "--env", variable)
         assert (code, out.count(f"{said} {cursor(home)}\n")) == (0, 1)
@@ -127,7 +129,7 @@ def test_a_file_that_its_host_does_not_read_is_not_written(home: Path, mcpd: Sai
     file.write_bytes(b'{"mcpServers": {}} // mine')
     code, _, err = mcpd("install", "claude-desktop", "server.py", "--no-start")
     assert code == 1
-    assert "comments or trailing commas in it, line 1, which Claude Desktop does not read; take them out" in err
+    assert "comments or trailing commas, line 1, which Claude Desktop does not read; remove them" in err
     assert file.read_bytes() == b'{"mcpServers": {}} // mine'
 
     file.write_bytes(b'{"mcpServers": {"a": {}, "a": {}}}')
@@ -172,7 +174,7 @@ def test_a_project(home: Path, mcpd: Said) -> None:
     code, out, _ = mcpd("install", "vscode", "server.py", "--project=.", "--no-start")
     assert code == 0
     assert "names paths of this machine" in out
-    assert "say yes when VS Code asks" in out
+    assert "answer yes when VS Code asks" in out
     assert list(json.loads(Path(".vscode/mcp.json").read_text())["servers"]) == ["garden"]
     assert mcpd("uninstall", "vscode", "--project", ".", "--name", "garden")[0] == 0
     assert os.listdir(".vscode") == []
@@ -218,9 +220,9 @@ def test_every_host_that_is_here(home: Path, mcpd: Said) -> None:
 
 def test_what_its_user_should_know(home: Path, mcpd: Said) -> None:
     _, out, _ = mcpd("install", "windsurf", "server.py", "--no-start")
-    assert "there is no other sign of Windsurf" in out
+    assert "Windsurf does not seem to be installed on this machine" in out
     _, out, _ = mcpd("install", "gemini-cli", "server.py", "--no-start", "--env", "PRICE=$5 and $HOME")
-    assert "Gemini CLI replaces what looks like a variable" in out
+    assert "Gemini CLI replaces variables such as $NAME" in out
     (home / ".config" / "devin").mkdir(parents=True)
     (home / ".config" / "devin" / "mcp_config.json").write_text("{")
     code, out, _ = mcpd("uninstall", "--all", "server.py", "--json")
@@ -280,7 +282,7 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
     assert json.loads(file.read_text())["mcpServers"] == {}
 
     held = file.read_bytes()
-    for name, said in (("FAIL", "you are not allowed to"), ("LIE", "does not show it")):
+    for name, said in (("FAIL", "you are not allowed to"), ("LIE", "does not show the")):
         monkeypatch.setenv(name, "1")
         code, _, err = mcpd("install", "claude-code", "server.py", "--no-start")
         assert (code, said in err) == (1, True)
@@ -303,9 +305,9 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
         (["install", "cursor", "--project", "server.py"], 2, "no such folder"),
         (["install", "cursor", "nothing.py"], 1, "no such file"),
         (["install", "claude-desktop", "--http", "http://h/mcp"], 1, "Settings > Connectors"),
-        (["install", "cursor", "--link", "--http", "ws://h/mcp"], 1, "no WebSocket"),
-        (["install", "zed", "server.py", "--link"], 1, "these have: cursor"),
-        (["install", "--undo", "cursor"], 1, "nothing was written"),
+        (["install", "cursor", "--link", "--http", "ws://h/mcp"], 1, "does not support WebSocket"),
+        (["install", "zed", "server.py", "--link"], 1, "hosts with links: cursor"),
+        (["install", "--undo", "cursor"], 1, "there is nothing to undo"),
         (["install", "--all", "--file", "x"], 2, "leave out --all"),
         (["uninstall", "cursor", "--name", "garden", "--force", "x", "y"], 2, "leave out 'y'"),
     ],
@@ -323,7 +325,7 @@ def test_several_of_ours(home: Path, mcpd: Said) -> None:
         assert mcpd("install", "cursor", file, "--no-start")[0] == 0
     code, _, err = mcpd("uninstall", "cursor")
     assert code == 1
-    assert "has several: garden, herbs; say which: --name NAME" in err
+    assert "has several: garden, herbs; name one: --name NAME" in err
     assert mcpd("uninstall", "cursor", "herbs.py")[0] == 0
     assert list(json.loads(cursor(home).read_text())["mcpServers"]) == ["garden"]
 

@@ -14,11 +14,11 @@ from mcpd.cli.commands.check import check_command as check
 from mcpd.cli.commands.serve import options_of as read_options, serve_command as serve
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.protocol.session import MAX_FRAME_BYTES
-from mcpd.serve_options import SECTIONS, Options, Settings, command_options
 from mcpd.server.extensions.serving import serve_options
 from mcpd.server.functions import threads
 from mcpd.server.http.core import HttpSettings
 from mcpd.server.options import RunOptions
+from mcpd.server.settings import SECTIONS, Options, Settings, command_options
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits
 

@@ -7,8 +7,8 @@ from hypothesis import given, strategies as st
 
 from mcpd.cli import quick
 from mcpd.cli.commands.serve import options_of, serve_command as command
-from mcpd.serve_options import Options, command_options
 from mcpd.server.extensions.serving import serve_options
+from mcpd.server.settings import Options, command_options
 
 WORDS = [
     "serve", "--stdio", "--log-level", "--log-level=debug", "--ws", ":8080", "server.py", "a.py:server", "package:make",

@@ -18,7 +18,7 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire, process_wire
 from mcpd import Client, Server
 from mcpd.cli.reloading import ReloadedTarget
 from mcpd.cli.target import Watcher, load
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 
 ONE = """
 from mcpd import Client, Server

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcpd.protocol.channel import Channel
-from mcpd.serve_defaults import MAX_FRAME_BYTES
+from mcpd.protocol.defaults import MAX_FRAME_BYTES
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.client import ClientHandshake, Dialed
 from mcpd.transports.websocket.connection import WebSocketChannel

@@ -18,11 +18,11 @@ from mcpd.cli.client_options import or_demo
 from mcpd.cli.options import parameter, target_argument
 from mcpd.cli.target import find
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
+from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
-from mcpd.serve_defaults import DEMO
-from mcpd.serve_options import Option, command_options
 from mcpd.server.checks import token_problems
 from mcpd.server.registry.entries import Problem
+from mcpd.server.settings import Option, command_options
 
 if TYPE_CHECKING:
     from mcpd.protocol.principal import Principal

@@ -9,9 +9,9 @@ from click.core import ParameterSource
 
 from mcpd.cli.launch import launch
 from mcpd.cli.options import extension_parameters, parameter, split_extensions, target_argument
-from mcpd.serve_options import SECTIONS, Options, command_options
 from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.extensions.serving import serve_options
+from mcpd.server.settings import SECTIONS, Options, command_options
 
 _HELP = """Serve TARGET to MCP clients until it is stopped. Several TARGETs are served as one server.
 

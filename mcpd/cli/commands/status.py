@@ -13,9 +13,9 @@ from mcpd.cli.launch import read_token
 from mcpd.cli.options import parameter
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.serve_options import Option
 from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
 from mcpd.server.observe.report import Status
+from mcpd.server.settings import Option
 
 _STATUS_HELP = """Show the status of this user's running servers: uptime, clients, running calls and errors.
 

@@ -21,8 +21,8 @@ from mcpd import __version__
 from mcpd.client.targets.grammar import parse
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import mask_command, mask_text, printable
-from mcpd.serve_defaults import DEMO
 from mcpd.sources.lookup import folder_here
 
 _SERVE = ("serve", "--stdio")

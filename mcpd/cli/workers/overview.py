@@ -14,11 +14,11 @@ from mcpd import __version__
 from mcpd.cli.workers.handover import WorkerReport
 from mcpd.cli.workers.process import Worker
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Options
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
 from mcpd.server.observe.outside import ObserverResponse, Outside
 from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus
 from mcpd.server.observe.watching import Site
+from mcpd.server.settings import Options
 from mcpd.transports.address import parse
 
 _POLL_SECONDS = 1.0

@@ -19,8 +19,8 @@ from mcpd.cli.workers.process import Worker
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable
-from mcpd.serve_options import Options
 from mcpd.server.backplane.shared_memory import SharedMemory
+from mcpd.server.settings import Options
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 from mcpd.transports.systemd import has_manager, notify
 

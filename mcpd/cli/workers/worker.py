@@ -31,12 +31,12 @@ from mcpd.cli.workers.handover import (
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Ending
 from mcpd.protocol.state_keys import hand_over_keys
-from mcpd.serve_options import Options, Settings
 from mcpd.server.backplane.opening import SHARED
 from mcpd.server.backplane.shared_memory import encode_frame
 from mcpd.server.observe.report import JSON
 from mcpd.server.observe.watching import Watching, exposed
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.server.settings import Options, Settings
 from mcpd.transports.address import Address
 
 _PATIENCE = 0.5

@@ -27,7 +27,7 @@ from mcpd.client.targets.entries import is_url, read_url
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, command_of
 from mcpd.errors import ConfigurationError
-from mcpd.serve_defaults import DEMO
+from mcpd.protocol.defaults import DEMO
 
 
 class UnknownTarget(ConfigurationError):

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
+from mcpd.protocol.defaults import DEMO, OVER_STDIO
 from mcpd.protocol.printable import mask_command, mask_text
-from mcpd.serve_defaults import DEMO, OVER_STDIO
 
 _LONG = 200
 DEMO_NAME = "the demo server of mcpd"

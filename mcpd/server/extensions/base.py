@@ -229,7 +229,7 @@ class Extension:
     def serve_options(self) -> type | None:
         """Return a TypedDict of options for serving, or None.
 
-        Members that are `Annotated` with a `serve_options.Option` become options of `mcpd serve` after the target,
+        Members that are `Annotated` with a `settings.Option` become options of `mcpd serve` after the target,
         environment variables, and arguments of `Server.run`.
         """
         return None

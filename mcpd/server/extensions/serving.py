@@ -9,9 +9,9 @@ from typing import Any, TypedDict
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Option, options_in
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BUILT_IN
+from mcpd.server.settings import Option, options_in
 
 
 class SkillsServerOptions(TypedDict, total=False):

@@ -18,7 +18,7 @@ from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from mcpd.serve_defaults import MAX_THREADS, THREAD_TIMEOUT
+from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.server.functions.thread_slots import Job, RunsFor, ThreadSlots
 
 

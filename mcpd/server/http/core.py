@@ -13,13 +13,13 @@ from msgspec.json import Decoder
 from mcpd.errors import AccessDenied, ProtocolError
 from mcpd.protocol.budget import client_of
 from mcpd.protocol.channel import Channel
+from mcpd.protocol.defaults import SESSION_TIMEOUT
 from mcpd.protocol.jsonrpc import Message
 from mcpd.protocol.principal import Origin, Principal
 from mcpd.protocol.session import Call, Opening
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import Version
-from mcpd.serve_defaults import SESSION_TIMEOUT
 from mcpd.server.backplane.base import Backplane, EventStore
 from mcpd.server.http.event_stream import KeepAlive
 from mcpd.server.http.request import HttpRequest, Scope

@@ -23,22 +23,22 @@ from msgspec.structs import replace
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
-from mcpd.serve_options import Settings
 from mcpd.server.observe.control import checked_folder, control_path
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, expose, wants_open_metrics
 from mcpd.server.observe.outside import ObserverRequest, ObserverResponse, Outside
 from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
+from mcpd.server.settings import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse
 from mcpd.transports.authentication import TokenAuthenticator
 from mcpd.transports.guards import Access, Guard
 
 if TYPE_CHECKING:
-    from mcpd.serve_options import Settings
     from mcpd.server.observe.metrics import Family
     from mcpd.server.observe.report import Status
     from mcpd.server.registry.routes import Route
+    from mcpd.server.settings import Settings
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:

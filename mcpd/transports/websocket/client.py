@@ -24,8 +24,8 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
+from mcpd.protocol.defaults import MAX_FRAME_BYTES
 from mcpd.protocol.printable import printable
-from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.accepting import WebSocketLimits
 from mcpd.transports.address import is_loopback
 from mcpd.transports.client_authorization import advice_on, said_in

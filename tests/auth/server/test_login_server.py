@@ -31,7 +31,7 @@ from mcpd.cli.access import protection_of
 from mcpd.cli.commands.login import auth_command
 from mcpd.client.auth import OAuth
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Options
+from mcpd.server.settings import Options
 from mcpd.transports.challenge import parse
 from mcpd.transports.guards import Access
 

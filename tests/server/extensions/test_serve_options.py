@@ -14,7 +14,7 @@ TARGET = """
 from typing import Annotated, TypedDict
 from mcpd import Server
 from mcpd.server.extensions.base import Extension
-from mcpd.serve_options import Option
+from mcpd.server.settings import Option
 
 class NotesOptions(TypedDict, total=False):
     shelf: Annotated[str, Option("--shelf", "Notes", "The shelf that is open.", "NAME", ("a", "b"))]

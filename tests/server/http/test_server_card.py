@@ -12,8 +12,8 @@ from support.http_peer import Answer, modern, request, serving
 from mcpd import Icon, Principal, Refusal, RouteResponse, Server
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.versions import table
-from mcpd.serve_options import Options
 from mcpd.server.http import HttpSettings
+from mcpd.server.settings import Options
 from mcpd.transports.guards import Access
 
 CARD, CATALOG = "/mcp/server-card", "/.well-known/ai-catalog.json"

@@ -19,11 +19,11 @@ from conftest import REPOSITORY, Child
 from support.clock import until
 
 from mcpd import Client, Server
-from mcpd.serve_options import Settings
 from mcpd.server.http.core import EndpointStatus
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import Family
 from mcpd.server.observe.watching import Watching
+from mcpd.server.settings import Settings
 
 DASHBOARD = REPOSITORY / "deploy" / "grafana" / "mcpd.json"
 _NAME = re.compile(r"\b(?:mcpd?|process)_\w+(?=\{)")

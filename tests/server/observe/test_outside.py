@@ -25,11 +25,11 @@ from support.wires import MODERN, memory_wire
 from mcpd import Server
 from mcpd.cli.group import run as cli
 from mcpd.errors import ConfigurationError
-from mcpd.serve_options import Settings
 from mcpd.server.observe import control, report, watching
 from mcpd.server.observe.control import checked_folder, folder_path, running_servers
 from mcpd.server.observe.report import LastErrors
 from mcpd.server.observe.watching import Watching
+from mcpd.server.settings import Settings
 
 SERVER = """
 import asyncio, time

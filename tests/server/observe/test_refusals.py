@@ -12,11 +12,11 @@ from support.wires import LEGACY, memory_wire
 
 from mcpd import Server
 from mcpd.protocol.session import SessionHooks
-from mcpd.serve_options import Settings
 from mcpd.server.dispatcher.observing import HookedObserver, refusal_counter
 from mcpd.server.http import HttpSettings
 from mcpd.server.listening import listeners_of
 from mcpd.server.observe.meter import Meter
+from mcpd.server.settings import Settings
 from mcpd.transports.guards import Access
 
 UPGRADE = (

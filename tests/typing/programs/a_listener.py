@@ -7,9 +7,9 @@ from msgspec import Raw
 from mcpd import CreateMessageResult, Hooks, Server, TextContent
 from mcpd.apps.host.shown_view import ShownView
 from mcpd.protocol.channel import Accept
-from mcpd.serve_options import Settings
 from mcpd.server.http import HttpSettings
 from mcpd.server.serving import serve
+from mcpd.server.settings import Settings
 from mcpd.transports.websocket.server import WebSocketLimits
 
 

@@ -7,7 +7,7 @@ from mcpd import Sever  # error
 from mcpd import CacheHint, CallNext, Context, Depends, MiddlewareRequest, Result, Server, TextContent, View
 from mcpd.apps.host.shown_view import ShownView
 from mcpd.server.http import HttpSettings
-from mcpd.serve_options import Settings
+from mcpd.server.settings import Settings
 from mcpd.testing import ClientMaker, mcpd_every_version
 from mcpd.transports.websocket.server import WebSocketLimits
 

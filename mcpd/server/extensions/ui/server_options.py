@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict, get_args
 
-from mcpd.serve_options import Option
 from mcpd.server.extensions.ui.constants import AppsMode
+from mcpd.server.settings import Option
 
 
 class AppsServerOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from msgspec import Struct
 
-from mcpd.serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
+from mcpd.protocol.defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
 
 if TYPE_CHECKING:
     from socket import socket

@@ -1,0 +1,21 @@
+"""Default values that several packages share; they are here because `protocol` is below all of these packages."""
+
+from __future__ import annotations
+
+OVER_STDIO = ("-m", "mcpd", "serve", "--stdio")
+"""The arguments of Python to serve a target on stdio; the target follows, or nothing for the demo server."""
+
+DEMO = "--demo"
+"""The option for the demo server, which is also its name as a target inside mcpd."""
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+"""The largest message that is received or sent (64 MiB)."""
+
+MAX_THREADS = 96
+"""How many plain functions run at once."""
+
+THREAD_TIMEOUT = 30.0
+"""How many seconds a call waits for a free thread."""
+
+SESSION_TIMEOUT = 1800.0
+"""How many seconds an HTTP session may be idle."""
