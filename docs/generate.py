@@ -12,7 +12,7 @@ import click
 from mcpd import errors
 from mcpd.cli.group import cli
 from mcpd.protocol.versions import table
-from mcpd.serve_options import Option, command_options
+from mcpd.server.settings import Option, command_options
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 HEAD = "<!-- Written by docs/generate.py. -->\n"

@@ -17,10 +17,6 @@ from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.server.settings import Options
-from mcpd.cli.install.entry import Entry, entry_name, entry_of_files
-from mcpd.cli.install.shapes import shaped
-from mcpd.protocol.defaults import DEMO
-from mcpd.server.settings import Options
 from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import parse
 

@@ -15,10 +15,6 @@ from mcpd.cli.workers.overview import Overview
 from mcpd.cli.workers.process import Worker
 from mcpd.errors import ConfigurationError
 from mcpd.server.settings import Options
-from mcpd.server.settings import Options
-from mcpd.cli.workers import parent as module
-from mcpd.cli.workers.overview import Overview
-from mcpd.cli.workers.process import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no processes that share a port")
 

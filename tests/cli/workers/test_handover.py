@@ -19,9 +19,6 @@ from mcpd.cli.workers.process import Worker
 from mcpd.protocol import state_keys
 from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.server.settings import Options
-from mcpd.cli.workers import worker
-from mcpd.cli.workers.handover import VARIABLE, Handover, decode_handover, encode_body, read_frame
-from mcpd.cli.workers.process import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Unix sockets")
 

@@ -15,14 +15,8 @@ from mcpd.cli.workers import overview as module
 from mcpd.cli.workers.handover import WorkerReport, encode_body, read_frame
 from mcpd.cli.workers.overview import Overview
 from mcpd.cli.workers.process import Worker
-from mcpd.server.settings import Options
-from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.server.settings import Options
-from mcpd.cli.workers import overview as module
-from mcpd.cli.workers.handover import WorkerReport, encode_body, read_frame
-from mcpd.cli.workers.overview import Overview
-from mcpd.cli.workers.process import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Unix sockets")
 
