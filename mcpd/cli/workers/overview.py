@@ -14,8 +14,9 @@ from mcpd import __version__
 from mcpd.cli.workers.handover import WorkerReport
 from mcpd.cli.workers.process import Worker
 from mcpd.errors import ConfigurationError
+from mcpd.server.settings import Options
+from mcpd.server.observe.http_thread import HttpThread, ObserverResponse
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
-from mcpd.server.observe.outside import ObserverResponse, Outside
 from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus
 from mcpd.server.observe.watching import Site
 from mcpd.server.settings import Options
@@ -48,7 +49,7 @@ class Overview(Site):
         self._stuck_names: set[str] = set()
         """The names of the stuck workers that were logged."""
         self._errors = LastErrors()
-        self._outside: Outside | None = None
+        self._thread_server: HttpThread | None = None
         self._pulsing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -64,8 +65,8 @@ class Overview(Site):
                 each.close()
             raise
         if sockets or control is not None:
-            self._outside = Outside(self.answer, sockets, control, lambda: None)
-            self._outside.start()
+            self._thread_server = HttpThread(self.answer, sockets, control, lambda: None)
+            self._thread_server.start()
         self._pulsing = self._loop.create_task(self._pulse(), name="mcpd-poll")
 
     def stop(self) -> None:
@@ -74,9 +75,9 @@ class Overview(Site):
         if self._pulsing is not None:
             self._pulsing.cancel()
         self._unbind_control()
-        if self._outside is not None:
-            self._outside.stop()
-            self._outside = None
+        if self._thread_server is not None:
+            self._thread_server.stop()
+            self._thread_server = None
 
     async def _pulse(self) -> None:
         """Poll all workers once a second, so that little of a killed worker's metrics is lost."""
@@ -133,7 +134,7 @@ class Overview(Site):
         await self.poll()
         return WorkerReport(self._families(), self._status())
 
-    # -- requests, on the thread of `Outside` ------------------------------------------------
+    # -- requests, on the thread of `HttpThread` ------------------------------------------------
 
     async def _in_loop(self) -> WorkerReport:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.whole(), self._loop))

@@ -62,7 +62,7 @@ class WorkerWatching(Watching):
     def _bind_control(self) -> socket.socket | None:
         return None
 
-    def _go_outside(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
+    def _start_thread(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
         self._parent.attach(self._collect)
 
     def _collect(self) -> WorkerReport:

@@ -60,7 +60,6 @@ class LocalBus:
             log.exception("a message of the backplane could not be handled")
 
     def on_gap(self, callback: Callable[[], object]) -> None:
-        """See `Backplane`."""
         self._gaps.append(callback)
 
     def report_gap(self) -> None:
@@ -79,19 +78,15 @@ class OwnBus:
         self.bus = LocalBus()
 
     async def publish(self, channel: str, data: bytes) -> int:
-        """See `Backplane`."""
         return self.bus.deliver(channel, data)
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         self.bus.add(channel, receive)
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         self.bus.remove(channel, receive)
 
     def on_gap(self, callback: Callable[[], object]) -> None:
-        """See `Backplane`."""
         self.bus.on_gap(callback)
 
 
@@ -202,12 +197,10 @@ class MemoryBackplane(OwnBus):
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        """See `Backplane`."""
         self._expire()
         return self._values.get(key)
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        """See `Backplane`."""
         self._expire()
         if only_new and key in self._values:
             return False
@@ -215,7 +208,6 @@ class MemoryBackplane(OwnBus):
         return True
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        """See `Backplane`."""
         self._expire()
         if self._values.get(key) != old:
             return False
@@ -229,7 +221,6 @@ class MemoryBackplane(OwnBus):
         self._grow(len(value) + (_PER_KEY if before is None else -len(before)), "k" + key)
 
     async def delete(self, key: str) -> None:
-        """See `Backplane`."""
         self._expire()
         if key in self._values:
             self._lives.forget("k" + key)
@@ -238,7 +229,6 @@ class MemoryBackplane(OwnBus):
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
-        """See `Backplane`."""
         self._expire()
         size = 0
         if name not in self._logs:
@@ -256,7 +246,6 @@ class MemoryBackplane(OwnBus):
         self._grow(size, "l" + name)
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """See `Backplane`."""
         self._expire()
         first = int(after) if after else 0
         behind = [(str(number), entry) for number, entry in self._logs.get(name, ()) if number > first]
@@ -265,7 +254,6 @@ class MemoryBackplane(OwnBus):
     # -- queues ------------------------------------------------------------------------------
 
     async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """See `Backplane`."""
         self._expire()
         size = len(data)
         if name not in self._queues:
@@ -277,7 +265,6 @@ class MemoryBackplane(OwnBus):
         self._grow(size, "q" + name)
 
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
-        """See `Backplane`."""
         self._expire()
         now = monotonic()
         free = [item for item in self._queues.get(name, {}).values() if item.until <= now]
@@ -288,14 +275,12 @@ class MemoryBackplane(OwnBus):
         return Item(str(item.number), item.data)
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        """See `Backplane`."""
         found = self._owned(name, who, item)
         if found is not None:
             found.until = monotonic() + lease
         return found is not None
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        """See `Backplane`."""
         found = self._owned(name, who, item)
         if found is None:
             return False

@@ -245,15 +245,12 @@ class NodeChanges:
         self._node.post(self._read_marks(notifies=False))
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """See `ChangeBus`."""
         self._subscribers.add(subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """See `ChangeBus`."""
         self._subscribers.discard(subscriber)
 
     def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
-        """See `ChangeBus`."""
         if self._loop is None:
             return  # before serving begins, registering an entry is not a change
         try:

@@ -65,7 +65,6 @@ class RedisBus:
             raise BackplaneAway("the backplane is away")
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         if self.local.remove(channel, receive):
             self._confirmed.pop(channel, None)
             if self._pubsub is not None:
@@ -225,7 +224,6 @@ class RedisBackplane:
         self._bus_of_cluster: Redis | None = None
 
     async def aclose(self) -> None:
-        """See `Backplane`."""
         self._is_closed = True
         await self._bus.aclose()
         if self._sender is not None:
@@ -353,34 +351,28 @@ class RedisBackplane:
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        """See `Backplane`."""
         found: bytes | None = await self._write("GET", self._prefix + key)
         return found
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        """See `Backplane`."""
         end = ("PX", _ms(ttl), "NX") if only_new else ("PX", _ms(ttl))
         return bool(await self._write("SET", self._prefix + key, value, *end))
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        """See `Backplane`."""
         has_old = 0 if old is None else 1
         return bool(await self._write("EVAL", _SWAP, 1, self._prefix + key, has_old, old or b"", new, _ms(ttl)))
 
     async def delete(self, key: str) -> None:
-        """See `Backplane`."""
         await self._write("DEL", self._prefix + key)
 
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
-        """See `Backplane`."""
         key = self._prefix + name
         written = [self._write("XADD", key, "MAXLEN", most, "*", "d", entry) for entry in entries]
         await asyncio.gather(*written, self._write("PEXPIRE", key, _ms(ttl)))
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """See `Backplane`."""
         start = f"({after}" if after else "-"
         found = await self._write("XRANGE", self._prefix + name, start, "+", "COUNT", limit)
         return [(_text(number), _data(fields)) for number, fields in found or ()]
@@ -388,27 +380,22 @@ class RedisBackplane:
     # -- the bus -----------------------------------------------------------------------------
 
     async def publish(self, channel: str, data: bytes) -> int:
-        """See `Backplane`."""
         if isinstance(self._client, Redis):
             return int(await self._write("PUBLISH", self._prefix + channel, data))
         return await self._bus.publish(self._prefix + channel, data)
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         await self._bus.subscribe(self._prefix + channel, receive)
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         await self._bus.unsubscribe(self._prefix + channel, receive)
 
     def on_gap(self, callback: Callable[[], object]) -> None:
-        """See `Backplane`."""
         self._bus.local.on_gap(callback)
 
     # -- queues ------------------------------------------------------------------------------
 
     async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """See `Backplane`."""
         key = self._prefix + name
         await asyncio.gather(self._write("XADD", key, "*", "d", data), self._write("PEXPIRE", key, _ms(ttl)))
 
@@ -448,11 +435,9 @@ class RedisBackplane:
         return Item(_text(number), _data(fields))
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        """See `Backplane`."""
         return await self._is_ours(_RENEW, name, who, item)
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        """See `Backplane`."""
         return await self._is_ours(_DONE, name, who, item)
 
     async def _is_ours(self, script: str, name: str, who: str, item: Item) -> bool:

@@ -53,11 +53,9 @@ class FrameProtocol(asyncio.Protocol):
         self._data = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's transports do not derive from it
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         held = self._data
         held += data
         at = 0
@@ -84,7 +82,6 @@ class FrameProtocol(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self.transport = None
         self._lost()
 
@@ -128,7 +125,6 @@ class SharedBackplane:
         self._connecting: asyncio.Task[None] | None = None
 
     async def aclose(self) -> None:
-        """See `Backplane`."""
         self._end("the backplane is closed")
         if self._connecting is not None:
             self._connecting.cancel()
@@ -238,45 +234,36 @@ class SharedBackplane:
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        """See `Backplane`."""
         found: bytes | None = await self._ask("get", key)
         return found
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        """See `Backplane`."""
         return bool(await self._ask("set", key, value, ttl, only_new))
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        """See `Backplane`."""
         return bool(await self._ask("swap", key, old, new, ttl))
 
     async def delete(self, key: str) -> None:
-        """See `Backplane`."""
         await self._ask("delete", key)
 
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
-        """See `Backplane`."""
         await self._ask("append", name, list(entries), most, ttl)
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """See `Backplane`."""
         return [(number, entry) for number, entry in await self._ask("read", name, after, limit)]
 
     # -- the bus -----------------------------------------------------------------------------
 
     async def publish(self, channel: str, data: bytes) -> int:
-        """See `Backplane`."""
         return int(await self._ask("publish", channel, data))
 
     async def subscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         self._local.add(channel, receive)
         await self._ask("subscribe", channel)
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
-        """See `Backplane`."""
         if self._local.remove(channel, receive):
             try:
                 await self._ask("unsubscribe", channel)
@@ -284,26 +271,21 @@ class SharedBackplane:
                 pass  # messages for it are ignored
 
     def on_gap(self, callback: Callable[[], object]) -> None:
-        """See `Backplane`."""
         self._local.on_gap(callback)
 
     # -- queues ------------------------------------------------------------------------------
 
     async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """See `Backplane`."""
         await self._ask("push", name, data, ttl)
 
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
-        """See `Backplane`."""
         found = await self._ask("claim", name, who, lease)
         return None if found is None else Item(*found)
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        """See `Backplane`."""
         return bool(await self._ask("renew", name, who, item.id, lease))
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        """See `Backplane`."""
         return bool(await self._ask("done", name, who, item.id))
 
 
@@ -347,19 +329,16 @@ class _Member(FrameProtocol):
         self._has_missed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
         assert self.transport is not None
         self.transport.set_write_buffer_limits(_MOST_UNREAD_BYTES)
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`."""
         self._is_full = True
         if self.transport is not None:
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
         self._is_full = False
         if self.transport is not None:
             self.transport.resume_reading()

@@ -59,7 +59,6 @@ class SqliteBackplane(OwnBus):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
 
     async def aclose(self) -> None:
-        """See `Backplane`."""
         if not self._is_closed:
             self._is_closed = True
             await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
@@ -123,12 +122,9 @@ class SqliteBackplane(OwnBus):
         return None if row is None else row[0]
 
     async def get(self, key: str) -> bytes | None:
-        """See `Backplane`."""
         return await self._run(lambda: self._get(key))
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        """See `Backplane`."""
-
         def work() -> bool:
             with self._writing() as db:
                 if only_new and self._get(key) is not None:
@@ -139,8 +135,6 @@ class SqliteBackplane(OwnBus):
         return await self._run(work)
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        """See `Backplane`."""
-
         def work() -> bool:
             with self._writing() as db:
                 if self._get(key) != old:
@@ -151,8 +145,6 @@ class SqliteBackplane(OwnBus):
         return await self._run(work)
 
     async def delete(self, key: str) -> None:
-        """See `Backplane`."""
-
         def work() -> None:
             with self._writing() as db:
                 db.execute("DELETE FROM kv WHERE key = ?", (key,))
@@ -162,7 +154,6 @@ class SqliteBackplane(OwnBus):
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
-        """See `Backplane`."""
         name = "l" + name
 
         def work() -> None:
@@ -178,7 +169,6 @@ class SqliteBackplane(OwnBus):
         await self._run(work)
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
-        """See `Backplane`."""
         name = "l" + name
 
         def work() -> list[tuple[str, bytes]]:
@@ -195,7 +185,6 @@ class SqliteBackplane(OwnBus):
     # -- queues ------------------------------------------------------------------------------
 
     async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """See `Backplane`."""
         name = "q" + name
 
         def work() -> None:
@@ -206,7 +195,6 @@ class SqliteBackplane(OwnBus):
         await self._run(work)
 
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
-        """See `Backplane`."""
         name = "q" + name
 
         def work() -> Item | None:
@@ -225,7 +213,6 @@ class SqliteBackplane(OwnBus):
         return await self._run(work)
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        """See `Backplane`."""
         name = "q" + name
 
         def work() -> bool:
@@ -241,7 +228,6 @@ class SqliteBackplane(OwnBus):
         return await self._run(work)
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        """See `Backplane`."""
         name = "q" + name
 
         def work() -> bool:

@@ -104,21 +104,17 @@ class _ObserverHooks(SessionHooks):
         )
 
     def connection_opened(self) -> None:
-        """See `SessionHooks`."""
         self._notify(self._observers, "connection_opened", self._number)
 
     def connection_closed(self, session: Session, seconds: float) -> None:
-        """See `SessionHooks`."""
         self._notify(self._observers, "connection_closed", self._number, seconds)
 
     def request_refused(self, session: Session, request: Request, error: ProtocolError) -> None:
-        """See `SessionHooks`."""
         observed = self._observed(session, request)
         self._notify(self._observers, "call_began", observed)
         self._notify(self._observers, "call_ended", observed, Outcome("refused", 0.0, error.code))
 
     def call_began(self, call: Call) -> None:
-        """See `SessionHooks`."""
         params = call.params
         observed = self._calls[call] = self._observed(call.session, call)
         observed.subject = subject_of(params)
@@ -131,7 +127,6 @@ class _ObserverHooks(SessionHooks):
         self._notify(self._observers, "call_began", observed)
 
     def call_ended(self, call: Call, kind: OutcomeKind, code: int | None = None, is_error: bool = False) -> None:
-        """See `SessionHooks`."""
         observed = self._calls.pop(call, None)
         if observed is not None:
             observed.trace = "" if call.trace is None else call.trace().traceparent
@@ -139,7 +134,6 @@ class _ObserverHooks(SessionHooks):
             self._notify(self._observers, "call_ended", observed, outcome)
 
     def frame_received(self, connection: ServerConnection, frame: bytes, message: object) -> None:
-        """See `SessionHooks`."""
         method, request_id = "", None
         if isinstance(message, Request):
             method, request_id = message.method, message.id
@@ -153,7 +147,6 @@ class _ObserverHooks(SessionHooks):
         self._notify(self._frame_observers, "frame_received", observed)
 
     def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
-        """See `SessionHooks`."""
         observed = ObservedFrame(self._number, frame, method or "", related_request_id)
         self._notify(self._frame_observers, "frame_sent", observed)
 
@@ -200,7 +193,6 @@ class CallLog(Observer):
         self.hears_arguments = arguments
 
     def call_ended(self, call: ObservedCall, outcome: Outcome) -> None:
-        """See `Observer`."""
         fields = _fields(call, outcome)
         shown_arguments = ""
         if call.arguments:

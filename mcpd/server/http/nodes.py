@@ -237,14 +237,12 @@ class _Relay:
         return True
 
     def add(self, number: int, data: bytes) -> None:
-        """See `Relay`."""
         events = _small([(number, data)])
         if self.is_logging and events:
             self._node.post(self._append(events))
         self._tell(events, is_over=False)
 
     def end(self) -> None:
-        """See `Relay`."""
         self._tell([], is_over=True)
         self._followers.clear()
 

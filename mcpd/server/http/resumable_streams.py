@@ -47,7 +47,6 @@ class MemoryEventStore:
         self._charge: Charge | None = None
 
     def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
-        """See `EventStore`."""
         return self.add_whole(stream, number, 1, data)
 
     def add_whole(self, stream: int, number: int, count: int, data: bytes) -> Iterable[int]:
@@ -115,7 +114,6 @@ class MemoryEventStore:
         return max(first + count - 1 for kept, first, count, _ in self._kept if kept == stream)
 
     async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
-        """See `EventStore`."""
         found: list[tuple[int, bytes]] = []
         hidden = self._hidden
         for kept, first, count, data in self._kept:
@@ -127,7 +125,6 @@ class MemoryEventStore:
         return found
 
     def clear(self) -> None:
-        """See `EventStore`."""
         self._kept.clear()
         self._of_stream.clear()
         self._count = self._hidden = self._bytes = 0

@@ -19,7 +19,7 @@ from msgspec.json import decode
 
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
-from mcpd.server.observe.outside import check_peer
+from mcpd.server.observe.http_thread import check_peer
 from mcpd.server.observe.report import Status
 from mcpd.transports.address import parse
 

@@ -77,7 +77,6 @@ class Meter(HookedObserver):
     # -- counting ----------------------------------------------------------------------------
 
     def hooks_for(self, transport: str) -> SessionHooks:
-        """See `HookedObserver`."""
         hooks = self._hooks.get(transport)
         if hooks is None:
             hooks = self._hooks[transport] = _MeterHooks(self, transport)
@@ -98,7 +97,6 @@ class Meter(HookedObserver):
         self._refused[reason] = self._refused.get(reason, 0) + 1
 
     def backplane_answered(self, command: str, seconds: float, error: str) -> None:
-        """See `HookedObserver`."""
         series = self._commands.get((command, error))
         if series is None:
             series = self._commands[command, error] = _Series(SHORT_BOUNDS)
@@ -202,18 +200,14 @@ class _MeterHooks(SessionHooks):
         self._transport = transport
 
     def connection_opened(self) -> None:
-        """See `SessionHooks`."""
         self._meter.session_opened(self._transport)
 
     def connection_closed(self, session: Session, seconds: float) -> None:
-        """See `SessionHooks`."""
         self._meter.session_closed(session, self._transport, seconds)
 
     def call_ended(self, call: Call, kind: OutcomeKind, code: int | None = None, is_error: bool = False) -> None:
-        """See `SessionHooks`."""
         error = "tool_error" if is_error else "cancelled" if kind == "cancelled" else "" if code is None else str(code)
         self._meter.call_took(call, perf_counter() - call.began, self._transport, error)
 
     def refused(self, reason: str) -> None:
-        """See `SessionHooks`."""
         self._meter.refused(reason)

@@ -13,18 +13,19 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
+from mcpd.server.observe.http_thread import ObserverResponse
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, expose, process_families, wants_open_metrics
-from mcpd.server.observe.outside import ObserverResponse
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
+    from mcpd.server.http.core import EndpointStatus
     from mcpd.server.observe.meter import Meter
 
 
@@ -199,7 +200,6 @@ class LastErrors(logging.Handler):
         self._kept: deque[LoggedError] = deque(maxlen=most)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """See `logging.Handler`."""
         error = record.exc_info[0] if record.exc_info else None
         message = printable(mask_text(_without_details(record)), 200)
         self._kept.append(LoggedError(self._clock(), record.name, message, "" if error is None else error.__name__))
@@ -210,26 +210,6 @@ class LastErrors(logging.Handler):
 
 
 JSON = "application/json"
-
-
-class Facts(Protocol):
-    """The status of an HTTP application, see `http.core.EndpointStatus`."""
-
-    @property
-    def streams(self) -> int:
-        """Open event streams."""
-
-    @property
-    def backplane(self) -> str | None:
-        """None without a backplane, "" if it can be reached, otherwise the problem."""
-
-    @property
-    def refused(self) -> int:
-        """Messages of the backplane that were forged, too old or repeated."""
-
-    @property
-    def dropped(self) -> int:
-        """Messages to other processes that could not be sent."""
 
 
 class _Service(NamedTuple):
@@ -259,7 +239,7 @@ class Report:
         """Measures the lag of the event loop; None if it is not observed."""
         self.meter: Meter | None = None
         """Counts calls; None without metrics."""
-        self.services: list[Callable[[], Facts]] = []
+        self.services: list[Callable[[], EndpointStatus]] = []
         self.sources: list[Callable[[], Iterable[Family]]] = [self._own_families, process_families]
         """Sources of `/metrics` besides the meter. Other modules may add some."""
 

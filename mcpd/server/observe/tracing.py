@@ -230,12 +230,10 @@ class Tracing:
     # -- requests of the server --------------------------------------------------------------
 
     def propagated(self) -> dict[str, str]:
-        """See `trace_context.Tracer`."""
         current = self._api.get_current_span()
         return _trace_of(current, "").headers() if current.get_span_context().is_valid else {}
 
     def start_span(self, method: str, name: str) -> trace_context.Span:
-        """See `trace_context.Tracer`."""
         attributes = {"mcp.method.name": method}
         if name and method in _NAMED:
             attributes[_NAMED[method]] = name
@@ -258,7 +256,6 @@ class _Asked:
         self._leave = leave
 
     def end(self, error: BaseException | None = None) -> None:
-        """See `trace_context.Span`."""
         self._leave()
         if error is None:
             self._span.end()

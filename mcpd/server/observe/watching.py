@@ -24,9 +24,9 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import checked_folder, control_path
+from mcpd.server.observe.http_thread import HttpThread, ObserverRequest, ObserverResponse
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, expose, wants_open_metrics
-from mcpd.server.observe.outside import ObserverRequest, ObserverResponse, Outside
 from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
 from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.server.settings import Settings
@@ -193,7 +193,7 @@ class Watching(Site):
         self.report = Report(server.identity, connections, getattr(settings, "target", None) or "")
         """The state of the server. Other modules add to its `sources` and `services`."""
         self.report.heartbeat = self._heartbeat
-        self._outside: Outside | None = None
+        self._thread_server: HttpThread | None = None
 
     async def start(self) -> None:
         """Start, before the first client connects. Raises ConfigurationError for an address that cannot be used."""
@@ -214,12 +214,12 @@ class Watching(Site):
                 each.close()
             self.stop()
             raise
-        self._go_outside(sockets, control)
+        self._start_thread(sockets, control)
 
-    def _go_outside(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
+    def _start_thread(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
         if sockets or control is not None or self.report.meter is not None:
-            self._outside = Outside(self.answer, sockets, control, self.report.pulse)
-            self._outside.start()
+            self._thread_server = HttpThread(self.answer, sockets, control, self.report.pulse)
+            self._thread_server.start()
 
     def add(self, listener: object) -> None:
         """Include the status of a listener's HTTP application."""
@@ -241,8 +241,8 @@ class Watching(Site):
         """The server has stopped."""
         self.report.stop()
         self._unbind_control()
-        if self._outside is not None:
-            self._outside.stop()
+        if self._thread_server is not None:
+            self._thread_server.stop()
 
     # -- sockets -----------------------------------------------------------------------------
 
@@ -275,19 +275,15 @@ class Watching(Site):
     # -- requests, on the other thread -------------------------------------------------------
 
     async def asked_families(self) -> Sequence[Family]:
-        """See `Site`."""
         return await self._ask(self.report.families)
 
     async def asked_status(self) -> Status:
-        """See `Site`."""
         return await self._ask(self.report.status)
 
     def health(self) -> ObserverResponse:
-        """See `Site`."""
         return self.report.health()
 
     def readiness(self) -> ObserverResponse:
-        """See `Site`."""
         return self.report.readiness()
 
     async def _ask(self, read: Callable[[], T]) -> T:
@@ -322,7 +318,7 @@ class Embedded:
         server.add_observer(self.report.meter)
         self.routes: tuple[Route, ...] = routes_of(self.report)
         self._app: Any = None
-        self._outside: Outside | None = None
+        self._thread_server: HttpThread | None = None
 
     def join(self, app: Any) -> None:
         """Observe this application, and start and stop with it."""
@@ -335,20 +331,20 @@ class Embedded:
 
     def start(self) -> None:
         """Start in the server's event loop. Safe to call again."""
-        if self._outside is None:
+        if self._thread_server is None:
             self.report.start()
             self.report.state = "ready"
             self.report.heartbeat = Heartbeat(asyncio.get_running_loop())
             # Only for its thread, which updates the meter and checks the event loop once a second.
-            self._outside = Outside(_nobody, (), None, self.report.pulse)
-            self._outside.start()
+            self._thread_server = HttpThread(_nobody, (), None, self.report.pulse)
+            self._thread_server.start()
 
     def stop(self) -> None:
         """Stop. Safe to call twice; `start` starts again."""
         self.report.stop()
-        if self._outside is not None:
-            self._outside.stop()
-            self._outside = None
+        if self._thread_server is not None:
+            self._thread_server.stop()
+            self._thread_server = None
 
 
 async def _nobody(request: ObserverRequest) -> ObserverResponse:

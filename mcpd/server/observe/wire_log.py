@@ -27,11 +27,9 @@ class WireLog(Observer):
         self._recorder = Recorder(file, ["mcpd", *sys.argv[1:]], recording, complain=log.error, patience=0)
 
     def frame_received(self, frame: ObservedFrame) -> None:
-        """See `Observer`."""
         self._recorder.record_message("host", frame.data, connection=frame.connection)
 
     def frame_sent(self, frame: ObservedFrame) -> None:
-        """See `Observer`."""
         self._recorder.record_message("server", frame.data, connection=frame.connection)
 
     def close(self) -> None:

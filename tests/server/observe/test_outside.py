@@ -84,7 +84,7 @@ async def watched(server: Server, connections: Any = tuple, **settings: Any) -> 
     found = Watching(server, Settings(**{"metrics": "127.0.0.1:0", **settings}), connections)
     await found.start()
     try:
-        sockets = [] if found._outside is None else found._outside._sockets
+        sockets = [] if found._thread_server is None else found._thread_server._sockets
         yield found, sockets[0].getsockname()[1] if sockets else 0
     finally:
         found.stop()

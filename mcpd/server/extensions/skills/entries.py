@@ -38,7 +38,7 @@ class SkillSource(Protocol):
         """Return the current skill; None while it cannot be used. May read files; called in any thread."""
 
 
-def of_skills(entries: Iterable[ResourceEntry]) -> dict[str, ResourceEntry]:
+def skill_entries(entries: Iterable[ResourceEntry]) -> dict[str, ResourceEntry]:
     """Return the entries that are files of skills, sorted by URI."""
     found = {entry.key: entry for entry in entries if SKILLS in entry.extension_data}
     return dict(sorted(found.items()))

@@ -67,9 +67,9 @@ class SkillsExtension(Extension):
         run: Any = method.run
 
         async def handle(exchange: Exchange, params: Any) -> Result:
-            from mcpd.server.extensions.skills.methods import seen_by  # loaded by `offer`
+            from mcpd.server.extensions.skills.methods import visible_catalog  # loaded by `offer`
 
-            found: Result = await run(await seen_by(catalog, exchange), exchange, params)
+            found: Result = await run(await visible_catalog(catalog, exchange), exchange, params)
             return found
 
         return handle

@@ -18,7 +18,7 @@ from mcpd.protocol.types.resources import Resource
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Method
 from mcpd.server.extensions.skills.constants import DIRECTORY, SCHEME
-from mcpd.server.extensions.skills.entries import Skill, of_skills, source_of
+from mcpd.server.extensions.skills.entries import Skill, skill_entries, source_of
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.catalog import Catalog
 
@@ -60,7 +60,7 @@ class ReadDirectoryResult(Result, kw_only=True):
     next_cursor: str | None = None
 
 
-async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
+async def visible_catalog(catalog: Catalog, exchange: Exchange) -> Catalog:
     """Return the catalog as the sender of a request may see it."""
     if catalog.rules is None:
         return catalog
@@ -70,12 +70,12 @@ async def seen_by(catalog: Catalog, exchange: Exchange) -> Catalog:
 
 
 async def _list(catalog: Catalog, exchange: Exchange, params: PageParams) -> Result:
-    found: Result = await run_in_thread(_list_now, catalog, params.cursor, exchange=exchange)
+    found: Result = await run_in_thread(_read_page, catalog, params.cursor, exchange=exchange)
     return found
 
 
-def _list_now(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
-    files = of_skills(catalog.resources)
+def _read_page(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
+    files = skill_entries(catalog.resources)
     roots = {uri: source for uri, entry in files.items() if (source := source_of(entry)) is not None}
     skills: list[Skill] = []
     named = 0
@@ -93,7 +93,7 @@ def _list_now(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
 
 
 async def _get(catalog: Catalog, exchange: Exchange, params: GetSkillParams) -> Result:
-    files = of_skills(catalog.resources)
+    files = skill_entries(catalog.resources)
     entry = files.get(params.uri)
     source = None if entry is None else source_of(entry)
     skill: Skill | None = None if source is None else await run_in_thread(source.describe, exchange=exchange)
@@ -113,7 +113,7 @@ def _visible(skill: Skill, files: dict[str, Any]) -> Skill:
 async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDirectoryParams) -> Result:
     above = f"{params.uri}/"
     active = catalog.active_extensions(exchange)
-    files = of_skills(catalog.resources)
+    files = skill_entries(catalog.resources)
     children: dict[str, Resource] = {}
     for uri, entry in files.items():
         name, is_deeper, _ = uri.removeprefix(above).partition("/")
@@ -134,13 +134,13 @@ async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDire
 
 def _page(items: dict[str, T], cursor: str | None, size: int) -> tuple[dict[str, T], str | None]:
     """Return one page of sorted items, and the cursor of the next page. Raises InvalidParams."""
-    after = "" if cursor is None else _last_in(cursor)
+    after = "" if cursor is None else _decoded(cursor)
     left = {uri: item for uri, item in items.items() if uri > after}
     shown = dict(list(left.items())[:size])
     return shown, _cursor(next(reversed(shown))) if len(left) > len(shown) else None
 
 
-def _last_in(cursor: str) -> str:
+def _decoded(cursor: str) -> str:
     try:
         uri = a2b_base64(cursor, strict_mode=True).decode()
     except (ValueError, Base64Error):

@@ -102,7 +102,7 @@ class Apps:
         self.extension = extension
         self._server = server
         self._found: dict[str, list[Problem]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.catalog.registered_uri = self._registered_uri
 
     def configured(self) -> None:
@@ -126,7 +126,7 @@ class Apps:
         left: dict[str, Any] = {**options}
         uri = checked_uri("app", app, self.namespace)
         where = f"app {uri}"
-        ui, others = _take_meta(where, left)
+        ui, others = _pop_meta(where, left)
         text = _as_text(where, html)
         found = html_problems(where, text)
         for problem in found:
@@ -205,7 +205,7 @@ class Apps:
             raise RegistrationError(f"resource {uri!r}: a resource under ui:// must be {MIME_TYPE}, not {mime_type}")
         others = dict(meta or {})
         found = read_view_meta(f"resource {uri}", others.pop("ui", None))
-        _say(found.problems)
+        _log_problems(found.problems)
         self._found[uri] = list(found.problems)
         whole = {**others, **(found.meta() or {})} or None
 
@@ -242,7 +242,7 @@ class Apps:
     ) -> ToolUi:
         """Return the part of MCP Apps in a tool that is being registered; removes their members from `meta`."""
         ui = tool_ui(name, given, meta, self.namespace, self.link)
-        _say(ui.problems)
+        _log_problems(ui.problems)
         return ui
 
     def link(self, tool: str, uri: str) -> str | None:
@@ -255,9 +255,9 @@ class Apps:
             return entry.versioned_uri
         if self.catalog.has_resource(uri, frozenset((UI,))):
             return uri
-        if (tool, uri) not in self._told:
-            self._told.add((tool, uri))
-            log.error("%s", printable(dangling(self.catalog, tool, uri), 2000))
+        if (tool, uri) not in self._reported:
+            self._reported.add((tool, uri))
+            log.error("%s", printable(missing_view_problem(self.catalog, tool, uri), 2000))
         return None
 
     @property
@@ -275,11 +275,11 @@ class Apps:
 def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem]) -> AppEntry:
     whole = {**(resource.meta or {}), **(meta.meta() or {})}
     described = structs.replace(resource, mime_type=MIME_TYPE, size=len(html.encode()), meta=whole or None)
-    _say(problems)
+    _log_problems(problems)
     return AppEntry(described, html, meta, problems)
 
 
-def _take_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
+def _pop_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
     """Return the metadata of a View and the other members of `_meta`, and remove these options."""
     others = dict(options.pop("meta", None) or {})
     said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
@@ -305,13 +305,13 @@ def _is_app_only(entry: ToolEntry) -> bool:
     return isinstance(ui, ToolUi) and ui.is_app_only
 
 
-def _say(problems: Iterable[Problem]) -> None:
+def _log_problems(problems: Iterable[Problem]) -> None:
     """Log problems. The rest of the View is served."""
     for problem in problems:
         log.warning("%s", printable(problem, 2000))
 
 
-def dangling(catalog: Catalog, tool: str, uri: str) -> Problem:
+def missing_view_problem(catalog: Catalog, tool: str, uri: str) -> Problem:
     """Return the problem of a tool whose View does not exist, and which is listed without a View (APP-S-05)."""
     from difflib import get_close_matches  # only needed for errors
 

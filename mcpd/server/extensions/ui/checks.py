@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mcpd.protocol.references import is_local, target_of
-from mcpd.server.extensions.ui.apps import AppEntry, Apps, dangling
+from mcpd.server.extensions.ui.apps import AppEntry, Apps, missing_view_problem
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.server.extensions.ui.tools import ToolUi
 from mcpd.server.extensions.ui.views.view import View
@@ -25,23 +25,23 @@ def app_problems(apps: Apps) -> list[Problem]:
     tools = apps.tools
     for entry in apps.entries:
         found += entry.problems
-        found += _of_view(entry, tools)
+        found += _view_problems(entry, tools)
 
-    found += _of_other_resources(apps)
+    found += _resource_problems(apps)
     for name, ui in tools.items():
         found += ui.problems
-        found += _of_tool(apps, name, ui)
+        found += _tool_problems(apps, name, ui)
 
     for tool in apps.catalog.tools:
         if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
             text = "its _meta has members of MCP Apps, which all clients receive; use ui= and visibility= instead"
             found.append(Problem(f"tool {tool.key}", text))
 
-    found += _of_server(apps)
+    found += _server_problems(apps)
     return found
 
 
-def _of_view(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
+def _view_problems(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
     where = f"app {entry.key}"
     if all(ui.uri != entry.key for ui in tools.values()):
         yield Problem(where, f"no tool opens it; register one with ui={entry.key!r}", is_error=False)
@@ -51,7 +51,7 @@ def _of_view(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
         yield Problem(where, text, is_error=False)
 
 
-def _of_other_resources(apps: Apps) -> Iterator[Problem]:
+def _resource_problems(apps: Apps) -> Iterator[Problem]:
     """Check other resources. Registration checks them too, but a source may add entries to the catalog directly."""
     for entry in apps.catalog.resources:
         if isinstance(entry, AppEntry):
@@ -68,19 +68,19 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
             yield Problem(where, f"is under ui://, so its type must be {MIME_TYPE}, not {kind}")
 
 
-def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
+def _tool_problems(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
     where, uri = f"tool {name}", ui.uri
     entry = apps.catalog.tools.find(name)
     if ui.view is not None and isinstance(entry, FunctionTool):
-        yield from misfits(entry, ui.view)
+        yield from view_problems(entry, ui.view)
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
-        yield dangling(apps.catalog, name, uri)
+        yield missing_view_problem(apps.catalog, name, uri)
     if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):
         text = 'only an app may call it, but no tool opens an app: add ui= to a tool, or "model" to visibility='
         yield Problem(where, text, is_error=False)
 
 
-def _of_server(apps: Apps) -> Iterator[Problem]:
+def _server_problems(apps: Apps) -> Iterator[Problem]:
     extension = apps.extension
     if extension.mode == "never" and (apps.entries or apps.tools):
         by = "MCP_APPS_ENABLED=false" if os.environ.get("MCP_APPS_ENABLED") else "apps='never'"
@@ -101,7 +101,7 @@ _WANTS: Final = {
 }
 
 
-def misfits(tool: FunctionTool, view: View) -> list[Problem]:
+def view_problems(tool: FunctionTool, view: View) -> list[Problem]:
     """Return the results of a tool that the view could not show."""
     where, kind = f"tool {tool.key}", view.view
     if kind == "form":

@@ -62,12 +62,12 @@ def finished(result: CallToolResult, *, has_apps: bool, has_schema: bool, name: 
             structured = UNSET
 
     if not has_apps:
-        if any(map(_is_of_a_view, content)):
-            content = [block for block in content if not _is_of_a_view(block)]
-        if any(map(_is_for_a_view, _members(meta))):
-            meta = {key: value for key, value in _members(meta).items() if not _is_for_a_view(key)}
+        if any(map(_is_view_block, content)):
+            content = [block for block in content if not _is_view_block(block)]
+        if any(map(_is_view_key, _members(meta))):
+            meta = {key: value for key, value in _members(meta).items() if not _is_view_key(key)}
 
-    if not any(map(_can_be_read, content)):
+    if not any(map(_is_readable, content)):
         content = [*content, TextContent(_fallback(structured, result.is_error, name))]
     if result.__class__ is CallToolResult:
         if content is result.content and meta is result.meta:
@@ -87,11 +87,11 @@ def _members(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _is_for_a_view(key: str) -> bool:
+def _is_view_key(key: str) -> bool:
     return key == "ui" or key.startswith("ui/") or key == VIEW_DATA
 
 
-def _is_of_a_view(block: object) -> bool:
+def _is_view_block(block: object) -> bool:
     """Whether a block contains or links the resource of a View."""
     if isinstance(block, ResourceLink):
         return block.uri.startswith(SCHEME)
@@ -102,9 +102,9 @@ def _is_of_a_view(block: object) -> bool:
     return False
 
 
-def _can_be_read(block: object) -> bool:
+def _is_readable(block: object) -> bool:
     """Whether a block is useful for a model without a View."""
-    return bool(block.text.strip()) if isinstance(block, TextContent) else not _is_of_a_view(block)
+    return bool(block.text.strip()) if isinstance(block, TextContent) else not _is_view_block(block)
 
 
 def _fallback(structured: Any, is_error: bool, name: str) -> str:

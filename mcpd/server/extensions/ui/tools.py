@@ -90,7 +90,7 @@ def tool_ui(
     if meta is not None and has_ui(meta):
         if ui is not None or visibility is not None:
             raise RegistrationError(f"{where}: use ui= and visibility=, or _meta with them, but not both")
-        uri, others = _take_raw(where, meta, problems)
+        uri, others = _pop_raw(where, meta, problems)
         seen, found = read_visibility(where, others.pop("visibility", None))
         problems += found
     else:
@@ -111,7 +111,7 @@ def tool_ui(
     return found_ui
 
 
-def _take_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple[object, dict[str, Any]]:
+def _pop_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple[object, dict[str, Any]]:
     """Return the View's URI and the other members of `_meta.ui`. The nested key takes precedence over the flat one."""
     nested, flat = (meta.pop(key, None) for key in ("ui", FLAT_URI))
     if nested is not None and not isinstance(nested, Mapping):

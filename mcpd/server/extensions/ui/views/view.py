@@ -98,7 +98,7 @@ class View:
     def __init__(self, view: ViewKind, /, **options: Any) -> None:
         kinds = get_args(ViewKind)
         if view not in kinds:
-            raise RegistrationError(f"view {view!r}: there are {', '.join(kinds)}{_near(view, kinds)}")
+            raise RegistrationError(f"view {view!r}: there are {', '.join(kinds)}{_suggestion(view, kinds)}")
         self.view: ViewKind = view
         self.options: Mapping[str, Any] = _checked(view, options)
 
@@ -133,7 +133,7 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         where = f"View({view!r}), {name}={value!r}"
         if name not in known:
-            raise RegistrationError(f"{where}: unknown option; use {', '.join(known)}{_near(name, known)}")
+            raise RegistrationError(f"{where}: unknown option; use {', '.join(known)}{_suggestion(name, known)}")
         if name in _LISTS:
             checked[name] = _texts(where, value, is_one=name == "y")
         elif name == "stacked":
@@ -142,7 +142,7 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
             checked[name] = value
         elif name == "kind":
             if value not in get_args(ChartKind):
-                near = _near(value, get_args(ChartKind))
+                near = _suggestion(value, get_args(ChartKind))
                 raise RegistrationError(f"{where}: there are {', '.join(get_args(ChartKind))}{near}")
             checked[name] = value
         elif not isinstance(value, str) or not value:
@@ -168,7 +168,7 @@ def _texts(where: str, value: object, *, is_one: bool) -> list[str]:
     return list(value)
 
 
-def _near(given: object, known: Sequence[str]) -> str:
+def _suggestion(given: object, known: Sequence[str]) -> str:
     from difflib import get_close_matches  # on the way to an error only
 
     near = get_close_matches(given, known, 1) if isinstance(given, str) else []

@@ -45,7 +45,7 @@ class ObserverResponse(Struct, frozen=True):
 Site: TypeAlias = Callable[[ObserverRequest], Coroutine[Any, Any, ObserverResponse]]
 
 
-class Outside:
+class HttpThread:
     """The thread and its listening sockets. `pulse` is called once a second."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Outside:
         self._stop: Callable[[], object] | None = None
         self._open = 0
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mcpd-outside", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mcpd-observer", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
