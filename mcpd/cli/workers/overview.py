@@ -14,7 +14,6 @@ from mcpd import __version__
 from mcpd.cli.workers.handover import WorkerReport
 from mcpd.cli.workers.process import Worker
 from mcpd.errors import ConfigurationError
-from mcpd.server.settings import Options
 from mcpd.server.observe.http_thread import HttpThread, ObserverResponse
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
 from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus
