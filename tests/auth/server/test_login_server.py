@@ -288,7 +288,7 @@ def test_a_state_that_others_can_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("[", "users.toml"), ("[ana]\n", "password"), ('["a:b"]\npassword = "x"', "no name of a user")],
+    [("[", "users.toml"), ("[ana]\n", "password"), ('["a:b"]\npassword = "x"', "is not a user name")],
 )
 def test_mistakes_in_the_users(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "users.toml"
