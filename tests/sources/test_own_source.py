@@ -245,7 +245,7 @@ def test_nothing_changes_if_a_name_is_taken(folder: Path) -> None:
     server.catalog.on_change = said.append
     with pytest.raises(RegistrationError, match="tool 'search' is already registered by notes"):
         server.replace("others", Entries(prompts=[Template("new", "x")], tools=[Search(folder)]))
-    with pytest.raises(RegistrationError, match="a prompt 'twice' already"):
+    with pytest.raises(RegistrationError, match="prompt 'twice' is already registered"):
         server.replace("others", Entries(prompts=[Template("twice", "x"), Template("twice", "y")]))
     with pytest.raises(RegistrationError, match="tool 'before' is already registered; names"):
         server.replace("notes", Entries(tools=[Search(folder, "before")]))
