@@ -364,7 +364,7 @@ class Host:
         )
 
         view = self._views[view_id] = ShownView(view_id, call, machine, self._handler)
-        call.attach(view.tell)
+        call.attach(view.apply)
         return view
 
     async def listen_views(self, address: str, *, origin: str, hosts: Sequence[str] = ()) -> Relay:
@@ -395,7 +395,7 @@ class Host:
             raise LocalProtocolError(f"{self.options.max_views} Views are open; close one first")
 
     def _on_leave(self, view: ShownView) -> None:
-        view.call.detach(view.tell)
+        view.call.detach(view.apply)
         self._views.pop(view.id, None)
         self._begin(self._wait_closed(view, self._pumps.pop(view.id, None)))
 
@@ -425,14 +425,14 @@ class Host:
 
     def _on_tools_read(self, tools: Iterable[Tool]) -> None:
         for view in self.views:
-            view.tell(lambda machine: machine.set_tools(tools))
+            view.apply(lambda machine: machine.set_tools(tools))
 
     async def _announce_tools(self) -> None:
         await self._announce("tools")
 
     async def _announce(self, kind: ListKind) -> None:
         for view in self.views:
-            view.tell(lambda machine: machine.list_changed(kind))
+            view.apply(lambda machine: machine.list_changed(kind))
         if self._callbacks.list_changed is not None:
             await settle(self._callbacks.list_changed(kind))
 

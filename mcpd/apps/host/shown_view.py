@@ -119,16 +119,16 @@ class ShownView:
 
     # ------------------------------------------------------------------------------- the program's side
 
-    def tell(self, say: Callable[[View], object]) -> None:
+    def apply(self, function: Callable[[View], object]) -> None:
         """Call a function with the state machine, and send the resulting messages."""
-        say(self._machine)
+        function(self._machine)
         self._turn()
 
     def change_context(self, delta: HostContext) -> None:
         """Change members of the host context. Raises LocalProtocolError for a display mode that the View does not
         support.
         """
-        self.tell(lambda machine: machine.context_changed(delta))
+        self.apply(lambda machine: machine.context_changed(delta))
 
     def ping(self) -> asyncio.Future[float]:
         """Send a ping, and return a future with the seconds until the answer.
@@ -144,7 +144,7 @@ class ShownView:
 
     def list_app_tools(self) -> None:
         """Request the tools of the View again. `app_tools` has them after an AppToolsListed event."""
-        self.tell(lambda machine: machine.list_app_tools(self._loop.time()))
+        self.apply(lambda machine: machine.list_app_tools(self._loop.time()))
 
     async def call_app_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, confirmed: bool = False
@@ -161,12 +161,12 @@ class ShownView:
             return await answer
         except asyncio.CancelledError:
             self._app_calls.pop(call_id, None)
-            self.tell(lambda machine: machine.cancel_app_call(call_id))
+            self.apply(lambda machine: machine.cancel_app_call(call_id))
             raise
 
     async def close(self, reason: str = "closed by the host") -> events.Closed | events.Failed:
         """Close the View, and return how it ended. It is gone when it answers or its time is up."""
-        self.tell(lambda machine: machine.teardown(reason, self._loop.time()))
+        self.apply(lambda machine: machine.teardown(reason, self._loop.time()))
         return await asyncio.shield(self.ended)
 
     # --------------------------------------------------------------------------------------- the turn
@@ -273,7 +273,7 @@ class ShownView:
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
         """Report the progress of a forwarded request."""
         if ask_id in self._work:
-            self.tell(lambda machine: machine.progress(ask_id, progress, total, message))
+            self.apply(lambda machine: machine.progress(ask_id, progress, total, message))
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -286,7 +286,7 @@ class ShownView:
     def _tick(self) -> None:
         self._timer = None
         # The timer may fire slightly early. Then nothing is due yet, and a new timer is set.
-        self.tell(lambda machine: machine.tick(self._loop.time()))
+        self.apply(lambda machine: machine.tick(self._loop.time()))
 
     def _end(self, event: events.Closed | events.Failed) -> None:
         for task in self._work.values():

@@ -93,7 +93,7 @@ class PartialArguments:
         self._shown = found
         return found
 
-    def whole(self) -> dict[str, Any] | None:
+    def complete(self) -> dict[str, Any] | None:
         """Return the arguments, or None if they are not complete."""
         text = "".join(self._parts)
         try:
@@ -161,8 +161,8 @@ _read_arguments = Decoder(dict[str, Any]).decode
 _read_result = Decoder(CallToolResult).decode
 
 
-TellView: TypeAlias = "Callable[[Callable[[View], object]], None]"
-"""Calls a function with the state machine of a View, and sends the resulting messages: `ShownView.tell`."""
+ApplyToView: TypeAlias = "Callable[[Callable[[View], object]], None]"
+"""Calls a function with the state machine of a View, and sends the resulting messages: `ShownView.apply`."""
 
 
 class ToolCall:
@@ -184,7 +184,7 @@ class ToolCall:
         self._shown_partial: Raw | None = None
         self._arguments: Raw | None = None
         self._running: asyncio.Task[Raw] | None = None
-        self._views: list[TellView] = []
+        self._views: list[ApplyToView] = []
 
     @property
     def name(self) -> str:
@@ -218,7 +218,7 @@ class ToolCall:
         arguments = self._partial.feed(chunk)
         if arguments is not None:
             partial = self._shown_partial = Raw(encode(arguments))
-            self._tell(lambda machine: machine.partial_input(partial))
+            self._apply(lambda machine: machine.partial_input(partial))
         return arguments
 
     async def run(
@@ -232,7 +232,7 @@ class ToolCall:
             raise LocalProtocolError("a call is made once; begin another one")
 
         raw = self._arguments = self._complete(arguments)
-        self._tell(lambda machine: machine.tool_input(raw))
+        self._apply(lambda machine: machine.tool_input(raw))
         params = {"name": self.name, "arguments": raw}
         self._running = asyncio.ensure_future(self._client.request("tools/call", params, on_progress=on_progress))
 
@@ -259,7 +259,7 @@ class ToolCall:
             self._running = None
 
         self.raw_result = answer
-        self._tell(lambda machine: machine.tool_result(answer))
+        self._apply(lambda machine: machine.tool_result(answer))
         return self.result
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -275,34 +275,34 @@ class ToolCall:
         self.tool = tool
         self.view_uri = resource_uri(tool)
 
-    def attach(self, tell: TellView) -> None:
+    def attach(self, apply: ApplyToView) -> None:
         """Send a View what has happened so far, and what happens from now on."""
-        self._views.append(tell)
+        self._views.append(apply)
         arguments, partial, result, error = self._arguments, self._shown_partial, self.raw_result, self.error
         if arguments is not None:
-            tell(lambda machine: machine.tool_input(arguments))
+            apply(lambda machine: machine.tool_input(arguments))
         elif partial is not None:
-            tell(lambda machine: machine.partial_input(partial))
+            apply(lambda machine: machine.partial_input(partial))
         if result is not None:
-            tell(lambda machine: machine.tool_result(result))
+            apply(lambda machine: machine.tool_result(result))
         elif error:
-            tell(lambda machine: machine.tool_cancelled(error))
+            apply(lambda machine: machine.tool_cancelled(error))
 
-    def detach(self, tell: TellView) -> None:
+    def detach(self, apply: ApplyToView) -> None:
         """Send nothing more to a View, because it is gone."""
-        if tell in self._views:
-            self._views.remove(tell)
+        if apply in self._views:
+            self._views.remove(apply)
 
     def _complete(self, arguments: Mapping[str, Any] | Raw | None) -> Raw:
         if arguments is None:
-            arguments = self._partial.whole() or {}
+            arguments = self._partial.complete() or {}
         return as_object(arguments, "arguments")
 
     def _end(self, reason: str) -> None:
         if not self.is_over:
             self.error = reason
-            self._tell(lambda machine: machine.tool_cancelled(reason))
+            self._apply(lambda machine: machine.tool_cancelled(reason))
 
-    def _tell(self, say: Callable[[View], object]) -> None:
-        for tell in list(self._views):  # a View that fails is detached
-            tell(say)
+    def _apply(self, function: Callable[[View], object]) -> None:
+        for apply in list(self._views):  # a View that fails is detached
+            apply(function)

@@ -108,7 +108,7 @@ class Trace:
         gist = _gist(head)
         self._append(TraceEntry(self.total, at, sender, receiver, kind, method, request_id, data, gist, note))
 
-    def say(self, sender: str, receiver: str, note: str) -> None:
+    def add_note(self, sender: str, receiver: str, note: str) -> None:
         """Add a note about something other than a message: an invalid frame, or the end of the connection."""
         at = round(time.monotonic() - self._began, 4)
         self._append(TraceEntry(self.total, at, sender, receiver, "invalid", None, None, b"", note=note))
@@ -295,10 +295,10 @@ class ServerWatcher(ChannelWatcher):
         self._trace.add("server", "host", frame)
 
     def unreadable(self, error: ProtocolError) -> None:
-        self._trace.say("server", "host", error.message)
+        self._trace.add_note("server", "host", error.message)
 
     def ended(self, error: McpdError | None) -> None:
-        self._trace.say("server", "host", "the connection has ended" if error is None else str(error))
+        self._trace.add_note("server", "host", "the connection has ended" if error is None else str(error))
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
-        self._trace.say("server", "host", str(error))
+        self._trace.add_note("server", "host", str(error))

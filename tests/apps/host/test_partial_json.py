@@ -106,7 +106,7 @@ def test_what_is_no_json_object_has_nothing_to_show(text: str) -> None:
     assert reader.feed(text) is None
     assert reader.broken
     assert reader.feed("}") is None
-    assert reader.whole() is None
+    assert reader.complete() is None
 
 
 def test_what_was_good_before_it_broke_was_shown_until_then() -> None:
@@ -124,9 +124,9 @@ def test_no_news_is_none() -> None:
     assert reader.feed(' "v') == {"key": "v"}
     assert reader.feed("") is None
     assert reader.feed('"') is None  # the value was there already
-    assert reader.whole() is None
+    assert reader.complete() is None
     assert reader.feed("}") is None
-    assert reader.whole() == {"key": "v"}
+    assert reader.complete() == {"key": "v"}
 
 
 def test_depth_and_size_are_bounded() -> None:
@@ -253,7 +253,7 @@ def test_any_chunks_end_in_what_json_loads_gives(text: str, sizes: list[int]) ->
             shown = copy.deepcopy(fed)
         if len(text) < 150:
             assert shown == heal(seen)
-    assert reader.whole() == json.loads(text)
+    assert reader.complete() == json.loads(text)
     assert not reader.broken
     assert shown == json.loads(text)
 
@@ -284,4 +284,4 @@ def test_a_character_may_be_cut_in_two(chunks: list[str], shown: list[str | None
     for chunk, expected in zip(chunks, shown, strict=True):
         arguments = copy.deepcopy(partial.feed(chunk))
         assert arguments == (None if expected is None else {"a": expected})
-    assert partial.whole() == {"a": shown[-1]}
+    assert partial.complete() == {"a": shown[-1]}
