@@ -363,17 +363,17 @@ def _needs_two(one: Any, two: Any) -> None: ...
 
 
 REFUSED: list[tuple[str, dict[str, Any], Any, str]] = [
-    ("x", {}, len, "from the root"),
-    ("/x?a=b", {}, len, "from the root"),
+    ("x", {}, len, "its path begins with /"),
+    ("/x?a=b", {}, len, "its path begins with /"),
     ("/x", {"methods": "GET"}, len, "methods are a list"),
     ("/x", {"methods": []}, len, "methods are a list"),
     ("/x", {"methods": ["get"]}, len, "in capitals"),
     ("/x", {"any_origin": True}, len, "public=True"),
-    ("/x/{}", {}, len, "need names"),
-    ("/{a}/{a}", {}, len, "each another one"),
+    ("/x/{}", {}, len, "its parameters need different names"),
+    ("/{a}/{a}", {}, len, "its parameters need different names"),
     ("/{a", {}, len, "is written {name}"),
-    ("/x", {}, _needs_two, "with the request alone"),
-    ("/x", {}, "text", "is no function"),
+    ("/x", {}, _needs_two, "must take the request, or nothing"),
+    ("/x", {}, "text", "is not a function"),
 ]
 
 
@@ -387,7 +387,7 @@ def test_a_path_is_taken_once() -> None:
     server = Server("shop")
     server.route("/x", methods=["GET"])(lambda: "")
     server.route("/x", methods=["POST"])(lambda: "")
-    with pytest.raises(RegistrationError, match="there is one for POST already"):
+    with pytest.raises(RegistrationError, match="already registered for POST"):
         server.route("/x", methods=["POST", "PUT"])(lambda: "")
 
 
