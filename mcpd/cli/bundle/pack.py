@@ -72,7 +72,7 @@ _LIBRARIES = {"mcpd", *_COMPATIBLE}
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class BundleOptions(Struct, frozen=True, kw_only=True):
     """The values of the command line. Missing ones come from the project, or from the server itself."""
 
     name: str = ""
@@ -84,7 +84,7 @@ class Said(Struct, frozen=True, kw_only=True):
     requirements: tuple[str, ...] = ()
 
 
-class Gathered(Struct, frozen=True, kw_only=True):
+class BundleSources(Struct, frozen=True, kw_only=True):
     """The files of a target, before it is started."""
 
     root: str
@@ -107,7 +107,7 @@ class Bundle(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Gathered:
+def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> BundleSources:
     """Collect the files of a target, and the metadata of its project.
 
     A file takes with it the data in its folder and the modules that it imports. `include` and `exclude` are patterns of
@@ -144,7 +144,9 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
     files: dict[str, bytes | str] = {f"{inside}/{name}": path for name, path in found.files.items()}
     parts = ", ".join(ascii(part) for part in inside.split("/"))
     files[_MAIN] = _MAIN_TEXT.format(inside=parts, where=where).encode()
-    return Gathered(root=root, project=project, files=files, left_out=found.left_out, inside=inside, warnings=warnings)
+    return BundleSources(
+        root=root, project=project, files=files, left_out=found.left_out, inside=inside, warnings=warnings
+    )
 
 
 def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -183,7 +185,7 @@ def _folder_name(root: str) -> str:
     return re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
 
 
-def unpack(gathered: Gathered, folder: str) -> str:
+def unpack(gathered: BundleSources, folder: str) -> str:
     """Write the files into a folder, to start the server there. Returns the path of its program."""
     for name, source in gathered.files.items():
         path = os.path.join(folder, *name.split("/"))
@@ -197,7 +199,9 @@ def unpack(gathered: Gathered, folder: str) -> str:
     return os.path.join(folder, _MAIN)
 
 
-def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Mapping[str, str] = os.environ) -> Bundle:
+def make_bundle(
+    gathered: BundleSources, offers: Offers, said: BundleOptions, environment: Mapping[str, str] = os.environ
+) -> Bundle:
     """Make the bundle. `offers` are the lists of the server once it was started. Raises ConfigurationError."""
     project, files = gathered.project, dict(gathered.files)
     warnings = list(gathered.warnings)
@@ -238,7 +242,7 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
 # ------------------------------------------------------------------------------------------- packages
 
 
-def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list[str]) -> list[str]:
+def _requirements(gathered: BundleSources, offers: Offers, said: BundleOptions, warnings: list[str]) -> list[str]:
     """The requirements to install. Appends to `warnings` the packages that may be missing."""
     project = gathered.project
     own = {
@@ -345,7 +349,7 @@ def _description(offers: Offers, name: str) -> str:
     return f"{offers.title or name}: {tools}{' and more' if count > 5 else ''}" if count else offers.title or name
 
 
-def _author(said: Said, project: Project, warnings: list[str]) -> Author:
+def _author(said: BundleOptions, project: Project, warnings: list[str]) -> Author:
     name = said.author or project.author
     if not name:
         warnings.append("no author is named: use --author NAME, or `authors` in pyproject.toml")

@@ -14,7 +14,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from mcpd.cli.bundle.files import write_archive
-from mcpd.cli.bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
+from mcpd.cli.bundle.pack import Bundle, BundleOptions, BundleSources, gather, make_bundle, unpack
 from mcpd.cli.bundle.project import Project
 from mcpd.cli.bundle.server_json import (
     SCHEMA,
@@ -107,7 +107,7 @@ def bundle_command(
     exclude: tuple[str, ...],
     **metadata: Any,
 ) -> int:
-    given = Said(requirements=requirements, **metadata)
+    given = BundleOptions(requirements=requirements, **metadata)
     gathered = gather(_files_of(target), include, exclude)
     verdict = _try(gathered, given)
     if not as_json:
@@ -146,7 +146,7 @@ def _files_of(target: str | None) -> FileTarget | object:
     return FileTarget(place.root)
 
 
-def _try(gathered: Gathered, given: Said) -> Verdict:
+def _try(gathered: BundleSources, given: BundleOptions) -> Verdict:
     """Start the server from the files of the bundle, in an otherwise empty folder."""
     env = {}
     for word in given.env:
@@ -185,7 +185,7 @@ def _print_verdict(verdict: Verdict) -> None:
         click.echo(f"mcpd: {line}", err=True)
 
 
-def _print_bundle(path: str, size: int, gathered: Gathered, bundle: Bundle) -> None:
+def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> None:
     click.echo("files:")
     shown = sorted(bundle.files)
     for name in shown[:_MOST_SHOWN]:
@@ -208,7 +208,7 @@ def _print_bundle(path: str, size: int, gathered: Gathered, bundle: Bundle) -> N
     click.echo("mcpd: next: open it with Claude Desktop (a double click, or Settings > Extensions)", err=True)
 
 
-def _members(path: str, size: int, gathered: Gathered, bundle: Bundle) -> dict[str, Any]:
+def _members(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> dict[str, Any]:
     return {
         "written": path,
         "bytes": size,
@@ -267,7 +267,7 @@ def publish_info_command(
     if (bundle is None) != (bundle_url is None):
         raise click.UsageError("--bundle FILE and --bundle-url URL require each other")
     gathered = gather(_files_of(target))
-    verdict = _try(gathered, Said(env=env))
+    verdict = _try(gathered, BundleOptions(env=env))
     _print_verdict(verdict)
     if not verdict.works:
         return 1
@@ -328,7 +328,7 @@ def _write(path: str, text: bytes) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
 
 
-def _check_package(package: str, name: str, gathered: Gathered) -> None:
+def _check_package(package: str, name: str, gathered: BundleSources) -> None:
     """Warn if the registry or uvx would not accept the package."""
     bare = package.partition("==")[0]
     if bare == gathered.project.name and bare not in gathered.project.scripts:

@@ -79,9 +79,9 @@ def doctor_command(
         raise click.UsageError(f"write the target {target} or a command after --, not both")
     report = Report(lambda step: None if as_json else _StepPrinter().print(step))
     if target is not None and ":" in target:
-        from mcpd.cli.install.checks import look_at_entry
+        from mcpd.cli.install.checks import examine_entry
 
-        look_at_entry(target, report)
+        examine_entry(target, report)
     server = server_options(target, command, {**shared, "timeout": timeout, "version": None})
     found = _find(server, report)
     if found is not None:

@@ -18,8 +18,8 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.cli.install.entry import Made
-    from mcpd.cli.install.operations import Listed, Outcome, Wishes
+    from mcpd.cli.install.entry import NamedEntry
+    from mcpd.cli.install.operations import InstallOptions, Listed, Outcome
 
 _INSTALL_HELP = """Add a server to a host: Claude Desktop, Claude Code, Cursor, VS Code or another MCP client.
 
@@ -109,15 +109,15 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
     if given["lists"]:
         _check_count("--list", words, 0)
         return _list(operations.listed(journal), as_json=given["as_json"])
-    wishes = _wishes_of(given)
+    options = _wishes_of(given)
     if given["undoes"]:
         _check_count("--undo", words, 1)
-        record = operations.undo(_host(words), wishes, journal)
+        record = operations.undo(_host(words), options, journal)
         done = "added" if record.action == "install" else "removed"
         click.echo(f"{printable(record.path, 1000)} is as it was before {printable(record.name)} was {done}")
         return 0
 
-    is_one_file = wishes.is_one_file or given["prints"] or given["links"]
+    is_one_file = options.is_one_file or given["prints"] or given["links"]
     hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=is_one_file)
     target = or_demo(rest[0] if rest else None, given["demo"], command)
     variables = pairs(given["env"], "=", "--env", "NAME=VALUE")
@@ -126,11 +126,11 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
     headers = pairs(given["headers"], ":", "--header", "NAME:VALUE")
     made = make_entry(target, command, url=given["http"], env=variables, headers=headers)
     if given["prints"] or given["links"]:
-        return _print(hosts, wishes.name or made.name, made, links=given["links"])
-    return asyncio.run(_install(hosts, made, wishes, as_json=given["as_json"]))
+        return _print(hosts, options.name or made.name, made, links=given["links"])
+    return asyncio.run(_install(hosts, made, options, as_json=given["as_json"]))
 
 
-async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
+async def _install(hosts: Sequence[Any], made: NamedEntry, options: InstallOptions, *, as_json: bool) -> int:
     from mcpd.cli.install import operations
     from mcpd.cli.install.files import Journal
 
@@ -141,7 +141,7 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
     journal, code, shown = Journal(), 0, []
     for host in hosts:
         try:
-            outcome = await operations.install(host, made, wishes, journal, tell)
+            outcome = await operations.install(host, made, options, journal, tell)
         except ConfigurationError as error:
             if len(hosts) == 1:
                 raise
@@ -151,7 +151,7 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
         code = max(code, 0 if outcome.works else 1)
         shown.append(outcome.as_json())
         if not as_json:
-            _print_outcome(outcome, is_dry=wishes.dry_run)
+            _print_outcome(outcome, is_dry=options.dry_run)
     if as_json:
         click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
     return code
@@ -175,8 +175,8 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
     from mcpd.cli.install import operations
     from mcpd.cli.install.files import Journal
 
-    wishes = _wishes_of(given)
-    hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=wishes.is_one_file)
+    options = _wishes_of(given)
+    hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=options.is_one_file)
     word, made, target_error = rest[0] if rest else None, None, None
     try:
         made = make_entry(word, command) if rest or command else None
@@ -187,10 +187,10 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
     journal, code, shown = Journal(), 0, []
     for host in hosts:
         try:
-            name = operations.name_to_remove(host, word, made, wishes, journal)
+            name = operations.name_to_remove(host, word, made, options, journal)
             if name is None and target_error is not None:
-                raise ConfigurationError(f"{_not_there(host, word, wishes)}; as a target: {target_error}")
-            outcome = None if name is None else operations.uninstall(host, name, wishes, journal)
+                raise ConfigurationError(f"{_not_there(host, word, options)}; as a target: {target_error}")
+            outcome = None if name is None else operations.uninstall(host, name, options, journal)
         except ConfigurationError as error:
             if len(hosts) == 1:
                 raise
@@ -201,9 +201,9 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
         if given["as_json"]:
             continue
         if outcome is None:
-            click.echo(f"{host.name}: {_not_there(host, word, wishes)}")
+            click.echo(f"{host.name}: {_not_there(host, word, options)}")
         else:
-            _print_outcome(outcome, is_dry=wishes.dry_run)
+            _print_outcome(outcome, is_dry=options.dry_run)
     if given["as_json"]:
         click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
     return code
@@ -212,16 +212,16 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 # ------------------------------------------------------------------------------- the command line
 
 
-def _wishes_of(given: dict[str, Any]) -> Wishes:
+def _wishes_of(given: dict[str, Any]) -> InstallOptions:
     """The options besides host and server. Raises WrongUse."""
-    from mcpd.cli.install.operations import Wishes
+    from mcpd.cli.install.operations import InstallOptions
 
     project = given["project"]
     if project is not None and not os.path.isdir(project):
         raise WrongUse(f"--project {project}: no such folder; for the current folder write --project=.")
     if given["everywhere"] and given["file"] is not None:
         raise WrongUse("--file is the file of one host; leave out --all")
-    return Wishes(
+    return InstallOptions(
         name=given["name"],
         project=None if project is None else os.path.abspath(project),
         file=given["file"],
@@ -233,7 +233,7 @@ def _wishes_of(given: dict[str, Any]) -> Wishes:
 
 def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
     """The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project."""
-    from mcpd.cli.install.hosts import with_twin
+    from mcpd.cli.install.hosts import with_other_versions
     from mcpd.cli.install.operations import hosts_for_all
 
     if everywhere:
@@ -246,7 +246,7 @@ def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> t
         raise WrongUse(f"leave out {words[2]!r}: write HOST and TARGET, or a command after --")
     try:
         host = _host(words[:1])
-        return ([host] if is_one_file else with_twin(host)), list(words[1:])
+        return ([host] if is_one_file else with_other_versions(host)), list(words[1:])
     except ConfigurationError:
         if words and os.path.exists(words[0]):
             raise WrongUse(f"write the host first: HOST {words[0]}; --list shows the installed hosts") from None
@@ -306,20 +306,20 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
         click.echo(f"{plan.host.name}: {name} {plan.change} {where} {path}{by}")
         if outcome.done.backup:
             backup = printable(outcome.done.backup, 1000)
-            click.echo(f"the previous file is kept as {backup}; to restore it: {printable(outcome.way_back, 1000)}")
+            click.echo(f"the previous file is kept as {backup}; to restore it: {printable(outcome.undo_command, 1000)}")
     for note in outcome.notes:
         click.echo(note)
 
 
-def _not_there(host: Any, word: str | None, wishes: Wishes) -> str:
+def _not_there(host: Any, word: str | None, options: InstallOptions) -> str:
     from mcpd.cli.install.operations import names_in
 
     what = "no server that mcpd install has added" if word is None else f"no server {printable(word)}"
-    path = wishes.path_of(host)
+    path = options.path_of(host)
     return f"{what} in {printable(path, 1000)}; its servers: {names_in(host, path)}"
 
 
-def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
+def _print(hosts: Sequence[Any], name: str, made: NamedEntry, *, links: bool) -> int:
     from mcpd.cli.install.plan import rendered
     from mcpd.cli.install.shapes import link_to
 

@@ -315,7 +315,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_MAX_SHOWN]) + more
 
 
-def look_at_entry(target: str, report: Report) -> None:
+def examine_entry(target: str, report: Report) -> None:
     """Judge the entry of a HOST:NAME target, for `mcpd doctor`. Other targets are ignored."""
     id, colon, name = target.partition(":")
     if not colon or id not in HOSTS:

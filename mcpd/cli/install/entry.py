@@ -182,7 +182,7 @@ class Entry(Struct, frozen=True, kw_only=True):
         return f"Entry({mask_command([self.command, *self.args])!r}, env: {', '.join(self.env) or 'none'})"
 
 
-class Made(Struct, frozen=True):
+class NamedEntry(Struct, frozen=True):
     """An entry, a suitable name, and warnings for the user."""
 
     entry: Entry
@@ -200,7 +200,7 @@ def make_entry(
     env: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
     no_apps: bool = False,
-) -> Made:
+) -> NamedEntry:
     """Make the entry of a server: of TARGET, of the words behind `--`, or of a URL.
 
     Without any of them it is the folder that is meant here, otherwise the demo server. `env` and `headers` are added to
@@ -220,7 +220,7 @@ def make_entry(
     copied = _copy_warnings(named)
     if isinstance(named, UrlTarget):
         reached = _of_url(named, added, dict(headers or {}))
-        return Made(reached.entry, reached.name, copied)
+        return NamedEntry(reached.entry, reached.name, copied)
     if headers:
         raise ConfigurationError("headers are only for a server behind a URL; for a program use --env NAME=VALUE")
 
@@ -230,7 +230,7 @@ def make_entry(
         plain, spaces = without_spaces([_program(program, named.cwd), *whole])
         words = start_words(plain[0], plain[1:])
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
-        return Made(made, server_name(named), (*copied, *warnings, *spaces))
+        return NamedEntry(made, server_name(named), (*copied, *warnings, *spaces))
     is_guess = target is None and named.path == DEMO
     said = ("no server was named, so this is the demo server of mcpd",) if is_guess else ()
     return entry_of_files([named], added, (*copied, *said))
@@ -316,7 +316,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> Made:
+def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> NamedEntry:
     if env:
         raise ConfigurationError(
             f"{named}: variables can only be set for a server that is started, and this one is already running"
@@ -327,10 +327,10 @@ def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> M
         )
     transport: Transport = "ws" if named.url.startswith("ws") else "http"
     made = Entry(url=named.url, headers={**named.headers, **headers}, transport=transport)
-    return Made(made, server_name(named))
+    return NamedEntry(made, server_name(named))
 
 
-def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, said: tuple[str, ...] = ()) -> Made:
+def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, said: tuple[str, ...] = ()) -> NamedEntry:
     """Return the entry that serves these files as one server."""
     command, warnings = serving_command()
     found = dict(env)
@@ -338,7 +338,7 @@ def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, sai
         found = {"PYTHONPATH": os.getcwd(), **found}
     plain, spaces = without_spaces([*command, *(each.words for each in named)])
     made = Entry(command=plain[0], args=plain[1:], env=found)
-    return Made(made, server_name(named[0]), (*said, *warnings, *spaces), is_own=not named[0].name)
+    return NamedEntry(made, server_name(named[0]), (*said, *warnings, *spaces), is_own=not named[0].name)
 
 
 def _is_installed(module: str) -> bool:

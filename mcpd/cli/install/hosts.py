@@ -76,7 +76,7 @@ def is_here(host: Host, path: str, environment: Mapping[str, str] = os.environ) 
     return bool(host.program) and shutil.which(host.program, path=environment.get("PATH")) is not None
 
 
-def with_twin(host: Host, environment: Mapping[str, str] = os.environ) -> list[Host]:
+def with_other_versions(host: Host, environment: Mapping[str, str] = os.environ) -> list[Host]:
     """Return the host, and the host of another name that is the same program in another version, if both have a folder.
 
     It is then not known which of the two files is read.

@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from mcpd.cli.install.apply import AppliedChange, apply, notes, own_command_for, secret_warnings
 from mcpd.cli.install.checks import is_unreadable, limit_warnings, strictness_findings
-from mcpd.cli.install.entry import Made, as_target, entry_name
+from mcpd.cli.install.entry import NamedEntry, as_target, entry_name
 from mcpd.cli.install.files import Journal, Record, read
 from mcpd.cli.install.hosts import file_of, found_hosts, refuse_running, running
 from mcpd.cli.install.launch import Verdict, verify_target
@@ -30,7 +30,7 @@ _STAYS_SECONDS = 2.0
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Wishes(Struct, frozen=True):
+class InstallOptions(Struct, frozen=True):
     """The options of a command beside the host and the server."""
 
     name: str | None = None
@@ -52,7 +52,7 @@ class Wishes(Struct, frozen=True):
         """Return the file to change. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
 
-    def way_back(self, host: Host) -> str:
+    def undo_command(self, host: Host) -> str:
         """Return the command that restores the previous file."""
         words = ["mcpd", "install", "--undo", host.id]
         if self.project is not None:
@@ -77,7 +77,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """None if the server was not started."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    way_back: str = ""
+    undo_command: str = ""
     """The command that undoes the change, if there was one."""
 
     @property
@@ -122,40 +122,42 @@ class Listed(Struct, frozen=True):
     """Entries that were installed and not uninstalled, but are missing now."""
 
 
-async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell: Callable[[str], None]) -> Outcome:
+async def install(
+    host: Host, made: NamedEntry, options: InstallOptions, journal: Journal, tell: Callable[[str], None]
+) -> Outcome:
     """Write the entry, after the server has started as this host starts it. `tell` is called with the current step.
 
     Raises ConfigurationError if the entry cannot be written. A server that does not start is an outcome.
     """
-    path, verdict = wishes.path_of(host), None
-    name = wishes.name or (_existing_name(host, made, path) if made.is_own else None)
-    if name is None and made.is_own and wishes.starts:
-        if not wishes.dry_run:
-            wishes.check_running(host)
+    path, verdict = options.path_of(host), None
+    name = options.name or (_existing_name(host, made, path) if made.is_own else None)
+    if name is None and made.is_own and options.starts:
+        if not options.dry_run:
+            options.check_running(host)
         tell(f"starting the server as {host.name} does")
-        verdict = await verify_target(as_target(made.entry), host, project=wishes.project)
+        verdict = await verify_target(as_target(made.entry), host, project=options.project)
         name = entry_name(verdict.offers.name)
     name = name or made.name
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{printable(name)}: a name has letters, digits, - and _, up to 64 of them")
-    plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
-    said = (*notes(plan, made.entry, project=wishes.project),)
+    plan = plan_install(host, name, made.entry, path, force=options.force, journal=journal)
+    said = (*notes(plan, made.entry, project=options.project),)
     strict = [*strictness_findings(host, plan.before)]
-    if is_unreadable(host, strict) and not wishes.force:
+    if is_unreadable(host, strict) and not options.force:
         first = strict[0]
         raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes anyway)")
     of_file = tuple(f"{path}: {each.text}; {each.advice}" for each in strict)
     if verdict is not None and not verdict.works:
         return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
-    if wishes.dry_run or plan.change == "none":
+    if options.dry_run or plan.change == "none":
         return Outcome(plan=plan, warnings=(*made.warnings, *of_file), notes=said)
 
-    wishes.check_running(host)
+    options.check_running(host)
     warnings = [*made.warnings, *of_file]
-    if verdict is None and wishes.starts:
+    if verdict is None and options.starts:
         what = "connecting to the server" if made.entry.url else f"starting the server as {host.name} does"
         tell(what)
-        verdict = await verify_target(as_target(made.entry), host, project=wishes.project)
+        verdict = await verify_target(as_target(made.entry), host, project=options.project)
         if not verdict.works:
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
     if verdict is not None:
@@ -163,10 +165,10 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
 
     with journal.locked():
         # The start took some time, and others may have changed the file meanwhile.
-        plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
-        wishes.check_running(host)
-        done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
-    if not done.by and wishes.project is None:
+        plan = plan_install(host, name, made.entry, path, force=options.force, journal=journal)
+        options.check_running(host)
+        done = apply(plan, journal, is_project=options.project is not None, by_host=options.file is None)
+    if not done.by and options.project is None:
         await _watch_entry(plan)
     return Outcome(
         plan=plan,
@@ -174,11 +176,11 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         verdict=verdict,
         warnings=(*warnings, *secret_warnings(plan)),
         notes=said,
-        way_back=wishes.way_back(host),
+        undo_command=options.undo_command(host),
     )
 
 
-def _existing_name(host: Host, made: Made, path: str) -> str | None:
+def _existing_name(host: Host, made: NamedEntry, path: str) -> str | None:
     """The name of this server in the file; None if it has none."""
     wanted = shaped(host, made.name, made.entry)
     entries = entries_of(host, read(path))
@@ -199,30 +201,32 @@ async def _watch_entry(plan: Plan) -> None:
             )
 
 
-def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
+def uninstall(host: Host, name: str, options: InstallOptions, journal: Journal) -> Outcome:
     """Remove the entry. Raises ConfigurationError if mcpd did not write it, or if the file cannot be written."""
     with journal.locked():
-        plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
+        plan = plan_uninstall(host, name, options.path_of(host), force=options.force, journal=journal)
         said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
-        if wishes.dry_run:
+        if options.dry_run:
             return Outcome(plan=plan, notes=said)
         if plan.change == "none":
             journal.forget_entry(plan.before.target, name)
             return Outcome(plan=plan, notes=said)
-        wishes.check_running(host)
-        done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
-    return Outcome(plan=plan, done=done, notes=said, way_back=wishes.way_back(host))
+        options.check_running(host)
+        done = apply(plan, journal, is_project=options.project is not None, by_host=options.file is None)
+    return Outcome(plan=plan, done=done, notes=said, undo_command=options.undo_command(host))
 
 
-def name_to_remove(host: Host, word: str | None, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:
+def name_to_remove(
+    host: Host, word: str | None, made: NamedEntry | None, options: InstallOptions, journal: Journal
+) -> str | None:
     """Return the name of the entry to remove: the given one, the name of its server, or the only entry of mcpd.
 
     `word` is a name, or the target of `made`. Returns None if there is no such entry. Raises ConfigurationError if
     there are several.
     """
-    if wishes.name is not None:
-        return wishes.name
-    content = read(wishes.path_of(host))
+    if options.name is not None:
+        return options.name
+    content = read(options.path_of(host))
     entries = entries_of(host, content)
     if word in entries:
         return word
@@ -245,10 +249,10 @@ def names_in(host: Host, path: str) -> str:
     return printable(", ".join(entries_of(host, read(path))) or "no servers", 1000)
 
 
-def undo(host: Host, wishes: Wishes, journal: Journal) -> Record:
+def undo(host: Host, options: InstallOptions, journal: Journal) -> Record:
     """Restore the file as it was before the last change. Raises ConfigurationError."""
-    wishes.check_running(host)
-    return journal.undo(host.id, os.path.realpath(wishes.path_of(host)), force=wishes.force)
+    options.check_running(host)
+    return journal.undo(host.id, os.path.realpath(options.path_of(host)), force=options.force)
 
 
 def hosts_for_all() -> list[Host]:

@@ -19,7 +19,7 @@ from conftest import Child
 import mcpd
 from mcpd.cli.bundle.files import Selection, collect, distributions_of, ignored_here, local_files
 from mcpd.cli.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, make_questions
-from mcpd.cli.bundle.pack import Said, gather, make_bundle
+from mcpd.cli.bundle.pack import BundleOptions, gather, make_bundle
 from mcpd.cli.bundle.project import read_project
 from mcpd.cli.install.launch import Offers
 from mcpd.client.targets.named import FileTarget
@@ -201,7 +201,7 @@ def test_ranges_of_python_are_those_of_npm(tmp_path: Path, specifiers: str, foun
     (tmp_path / "pyproject.toml").write_text(text if specifiers else "", encoding="utf-8")
     (tmp_path / "x.py").write_text("", encoding="utf-8")
     gathered = gather(FileTarget(str(tmp_path / "x.py")))
-    manifest = make_bundle(gathered, Offers(), Said()).manifest
+    manifest = make_bundle(gathered, Offers(), BundleOptions()).manifest
     assert manifest.compatibility.runtimes == {"python": found}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpd.cli.doctor.report import Report, Step
-from mcpd.cli.install.checks import look_at_entry
+from mcpd.cli.install.checks import examine_entry
 
 FILES = {
     "claude-code": ".claude.json",
@@ -24,7 +24,7 @@ def looked(home: Path, host: str, entry: Any) -> list[Step]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"mcpServers": {"bed": entry}}), encoding="utf-8")
     report = Report()
-    look_at_entry(f"{host}:bed", report)
+    examine_entry(f"{host}:bed", report)
     return report.steps
 
 
@@ -79,6 +79,6 @@ def test_what_is_as_it_says(home: Path, host: str, entry: Any) -> None:
 def test_other_targets_have_none(home: Path) -> None:
     report = Report()
     for target in ("server.py:server", "claude-code:bed", "https://x/mcp", "claude-code"):
-        look_at_entry(target, report)
+        examine_entry(target, report)
     assert report.steps == []
     assert looked(home, "windsurf", "must contain an object") == []
