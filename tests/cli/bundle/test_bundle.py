@@ -408,7 +408,7 @@ def test_what_is_said_of_files_names_their_author_s(run: Run, tmp_path: Path) ->
     (tmp_path / "none.py").write_text("x = 1\n")
     for target, named in (
         ("shed", "shed/mcpd.toml is not valid TOML"),
-        ("none.py", "none.py: there is no server in it"),
+        ("none.py", "none.py: it has no server"),
     ):
         done = run("bundle", target)
         assert done.returncode == 1

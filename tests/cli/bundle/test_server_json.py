@@ -137,7 +137,7 @@ def test_of_a_bundle_and_of_a_server_that_runs(run: Run, official: Any, tmp_path
         (["--name", "a/b", "--pypi", "g==latest"], "is a range", 1),
         (["--name", "a/b", "--pypi", "g", "--env", "API_KEY=k"], "do not put a secret into server.json", 1),
         (["--name", "a/b", "--remote", "http://localhost:8080/mcp"], "only https URLs that everybody can reach", 1),
-        (["--name", "a/b", "--bundle", "g.mcpb"], "belong together", 2),
+        (["--name", "a/b", "--bundle", "g.mcpb"], "require each other", 2),
         (["--name", "a/b", "--bundle", "g.mcpb", "--bundle-url", RELEASE], "g.mcpb: No such file", 1),
         (["--pypi", "g"], "--name", 2),
     ],

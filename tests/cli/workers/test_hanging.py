@@ -51,7 +51,7 @@ async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, cap
             await seen.poll()
         await seen.poll()
         assert (seen.health().status, b"worker 1" in seen.health().body) == (503, True)
-        assert seen.readiness() == module.Said(200, b"ok\n1 of 2 workers are ready\n")
+        assert seen.readiness() == module.ObserverResponse(200, b"ok\n1 of 2 workers are ready\n")
         status = seen._status()
         assert (status.state, [each.state for each in status.workers]) == ("stuck", ["stuck", "ready"])
         (states,) = (family for family in seen._families() if family.name == "mcpd_workers")
