@@ -516,7 +516,7 @@ def test_a_token_without_scopes_where_tools_need_them(run: Run, child: Child, tm
     file = tmp_path / "tokens.toml"
     file.write_text('[ada]\ntoken = "0123456789abcdef"\n')
     file.chmod(0o600)
-    problem = "mcpd: problem: token of ada: it has no scopes, but these tools need some: water; give it scopes in a "
+    problem = "mcpd: problem: token of ada: it has no scopes, but these tools need some: water; add scopes in a "
     done = run("check", "guarded.py", "--tokens-file", "tokens.toml")
     assert (done.returncode, done.stderr.startswith(problem)) == (1, True)
     said = started(child, tmp_path, "problem", "guarded.py", "--tokens-file", "tokens.toml")

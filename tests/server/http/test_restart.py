@@ -149,7 +149,7 @@ async def test_an_embedded_application_is_told_of_its_own_options_and_path() -> 
     assert b"pass allowed_hosts=['NAME'] to asgi_app()" in body[0]
     assert b"pass allowed_origins=['ORIGIN'] to asgi_app()" in body[1]
     assert b"the MCP endpoint is /below/mcp" in body[2]
-    assert b"nobody is asked who they are here: pass auth= to asgi_app()" in body[3]
+    assert b"this server authenticates nobody: pass auth= to asgi_app()" in body[3]
 
 
 @pytest.mark.parametrize(
