@@ -148,7 +148,7 @@ REFUSED = {
     19: "either prompt= or template=",
     22: "begins with /",
     25: "async def sixth",
-    28: "no option 'nam'",
+    28: "unknown option 'nam'",
     31: "*args",
 }
 
