@@ -133,16 +133,16 @@ if TYPE_CHECKING:
         link as link,
         text as text,
     )
-    from mcpd.server.registry.routes import (
-        RouteRequest as RouteRequest,
-        RouteResponse as RouteResponse,
-    )
     from mcpd.server.registry.rules import CatalogEntry as CatalogEntry
     from mcpd.sources.functions import tool as tool
     from mcpd.sources.skills import add_skills as add_skills
     from mcpd.transports.authentication import (
         Authenticator as Authenticator,
         Refusal as Refusal,
+    )
+    from mcpd.transports.routes import (
+        RouteRequest as RouteRequest,
+        RouteResponse as RouteResponse,
     )
 
 __version__ = "0.1.0"
@@ -187,11 +187,11 @@ _NAMES = {
     "mcpd.server.handlers.middleware": ("CallNext", "MiddlewareRequest"),
     "mcpd.server.registry.caching": ("CacheHint",),
     "mcpd.server.registry.content": ("audio", "embedded", "image", "link", "text"),
-    "mcpd.server.registry.routes": ("RouteRequest", "RouteResponse"),
     "mcpd.server.registry.rules": ("CatalogEntry",),
     "mcpd.sources.functions": ("tool",),
     "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),
+    "mcpd.transports.routes": ("RouteRequest", "RouteResponse"),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

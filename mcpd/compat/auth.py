@@ -10,8 +10,8 @@ from pydantic import AnyHttpUrl, BaseModel
 
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.protocol.principal import Principal
-from mcpd.server.registry.routes import RouteResponse
 from mcpd.transports.authentication import Refusal
+from mcpd.transports.routes import RouteResponse
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server

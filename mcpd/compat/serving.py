@@ -19,7 +19,7 @@ from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer
-    from mcpd.server.registry.routes import RouteRequest
+    from mcpd.transports.routes import RouteRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -205,7 +205,7 @@ def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
     async def answer(request: RouteRequest) -> Any:
         from starlette.requests import Request
 
-        from mcpd.server.registry.routes import RouteResponse
+        from mcpd.transports.routes import RouteResponse
 
         scope = _scope(request)
         parts: list[bytes] = []

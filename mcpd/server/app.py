@@ -332,7 +332,7 @@ class Server(ServerCore, BuiltInMethods):
         """
 
         def register(function: F) -> F:
-            from mcpd.server.registry.routes import Route  # few servers have one, and this costs start-up
+            from mcpd.transports.routes import Route  # few servers have one, and this costs start-up
 
             route = Route(path, function, methods=methods, public=public, any_origin=any_origin)
             taken = {method for other in self._routes if other.path == path for method in other.methods}

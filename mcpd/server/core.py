@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from mcpd.server.http.core import Identify
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
-    from mcpd.server.registry.routes import Route
     from mcpd.transports.authentication import Authenticator, Protection
     from mcpd.transports.guards import Access
     from mcpd.transports.memory import MemoryChannel
+    from mcpd.transports.routes import Route
 
 log = logging.getLogger("mcpd")
 

@@ -32,7 +32,7 @@ from mcpd.auth.server.replies import (
 )
 from mcpd.auth.server.store import digest
 from mcpd.auth.server.throttle import rate_limit_key
-from mcpd.server.registry.routes import RouteRequest, RouteResponse
+from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 _is_thumbprint = _is_challenge

@@ -22,7 +22,7 @@ from mcpd.auth.server.upstream import Tokens, Upstream, is_allowed, upstreams
 from mcpd.auth.server.users import Users, read_users
 from mcpd.auth.settings import secret_in
 from mcpd.errors import ConfigurationError
-from mcpd.server.registry.routes import RouteRequest, RouteResponse
+from mcpd.transports.routes import RouteRequest, RouteResponse
 
 log = logging.getLogger("mcpd")
 

@@ -33,7 +33,7 @@ from mcpd.auth.server.transactions import Transaction
 from mcpd.auth.server.users import Busy
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.server.registry.routes import RouteRequest, RouteResponse
+from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8a8f98; --soft: #f2f3f5; --ink: #1c1e21; --paper: #fff; --act: #0b57d0;

@@ -29,8 +29,8 @@ from mcpd.auth.server.replies import OAuthError
 from mcpd.auth.server.settings import Settings, development, read
 from mcpd.auth.server.token_endpoint import CheckProof, TokenEndpoint
 from mcpd.errors import AccessDenied, ConfigurationError
-from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.authentication import RequestHeaders
+from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"

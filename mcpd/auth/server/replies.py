@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from mcpd.errors import McpdError
-from mcpd.server.registry.routes import RouteRequest, RouteResponse
+from mcpd.transports.routes import RouteRequest, RouteResponse
 
 NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
 _MAX_FIELDS = 64

@@ -27,7 +27,7 @@ from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
 from mcpd.auth.server.keys import b64
 from mcpd.auth.server.replies import OAuthError, failed, form, json_answer
 from mcpd.auth.server.store import Grant, digest
-from mcpd.server.registry.routes import RouteRequest, RouteResponse
+from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _ALGORITHMS = ["ES256", "RS256", "PS256", "ES384", "EdDSA"]

@@ -35,9 +35,9 @@ from mcpd.server.backplane.opening import SHARED
 from mcpd.server.backplane.shared_memory import encode_frame
 from mcpd.server.observe.report import JSON
 from mcpd.server.observe.watching import Watching, exposed
-from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.server.settings import Options, Settings
 from mcpd.transports.address import Address
+from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 _PATIENCE = 0.5
 

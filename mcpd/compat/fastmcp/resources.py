@@ -21,7 +21,7 @@ from mcpd.compat.fastmcp.results import pruned
 from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, Resource as ListedResource, Uri
-from mcpd.server.registry.routes import values_across, values_between
+from mcpd.transports.routes import values_across, values_between
 
 _TEXT = "text/plain"
 

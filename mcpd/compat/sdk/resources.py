@@ -159,7 +159,7 @@ def _matcher(template: str) -> Callable[[str], dict[str, Any] | None]:
     pieces = re.split(r"\{(\w+)\}", template)
     fixed, names = pieces[::2], pieces[1::2]
     if names and all(re.fullmatch(r"[\w:/@%=&!~,;-]*", text) for text in fixed):
-        from mcpd.server.registry.routes import values_between  # many servers have no templates
+        from mcpd.transports.routes import values_between  # many servers have no templates
 
         def values(uri: str) -> dict[str, Any] | None:
             found = values_between(fixed, uri)

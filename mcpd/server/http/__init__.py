@@ -8,6 +8,6 @@ JSON or an event stream. `sessions`, `http_session` and `resumable_streams` are 
 
 from mcpd.server.http.app import HttpApp
 from mcpd.server.http.core import HttpSettings
-from mcpd.server.registry.routes import Route
+from mcpd.transports.routes import Route
 
 __all__ = ["HttpApp", "HttpSettings", "Route"]

@@ -23,8 +23,8 @@ from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import Backplane, EventStore
 from mcpd.server.http.event_stream import KeepAlive
 from mcpd.server.http.request import HttpRequest, Scope
-from mcpd.server.registry.routes import Route
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
+from mcpd.transports.routes import Route
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:

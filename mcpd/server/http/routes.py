@@ -30,9 +30,9 @@ from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.http.core import Backend, Core
 from mcpd.server.http.request import BadBody, Header, HttpRequest
-from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Guard
+from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 _METHODS = b"GET, POST, DELETE"
 _EXPOSED = b"DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate"

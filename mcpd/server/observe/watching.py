@@ -28,17 +28,17 @@ from mcpd.server.observe.http_thread import HttpThread, ObserverRequest, Observe
 from mcpd.server.observe.meter import Meter
 from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, expose, wants_open_metrics
 from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
-from mcpd.server.registry.routes import Route, RouteRequest, RouteResponse
 from mcpd.server.settings import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse
 from mcpd.transports.authentication import TokenAuthenticator
 from mcpd.transports.guards import Access, Guard
+from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 if TYPE_CHECKING:
     from mcpd.server.observe.metrics import Family
     from mcpd.server.observe.report import Status
-    from mcpd.server.registry.routes import Route
     from mcpd.server.settings import Settings
+    from mcpd.transports.routes import Route
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mcpd.server.registry.routes import values_across, values_between
+from mcpd.transports.routes import values_across, values_between
 
 TEMPLATES = ["/{}-{}", "/{}{}", "/{}-{}-{}", "/{}-/{}", "/{}/{}-", "/x{}-{}x", "/{}--{}", "/{}-{}/{}", "/{}{}{}-"]
 

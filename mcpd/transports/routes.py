@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -18,7 +19,6 @@ from msgspec.json import decode
 from mcpd.errors import InvalidRequest, RegistrationError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.principal import ANONYMOUS, Principal
-from mcpd.server.functions.annotations import is_coroutine_function
 
 
 def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
@@ -192,7 +192,7 @@ class Route:
         self.max_body_bytes = max_body_bytes
         self.between, self._names = _parts_of(path, where)
         """The texts around its parameters; None without parameters."""
-        self.is_async = is_coroutine_function(function)
+        self.is_async = _is_async(function)
         self.takes_request = _takes_request(function, where)
 
     def match(self, path: str) -> dict[str, str] | None:
@@ -247,3 +247,10 @@ def _takes_request(function: Callable[..., object], where: str) -> bool:
         name = getattr(function, "__qualname__", repr(function))
         raise RegistrationError(f"{where}: {name} must take the request, or nothing") from None
     return True
+
+
+def _is_async(function: Any) -> bool:
+    """Return whether a call returns a coroutine, also for partials and objects with an async `__call__`."""
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
