@@ -152,7 +152,7 @@ class ChildProcess:
     async def end(self, grace: float | None = None) -> Ending:
         """End the child, whose input has been closed, and everything that it has started.
 
-        It gets `grace` seconds (default `GRACE_SECONDS`) to end by itself, then after SIGTERM, and then after SIGKILL.
+        It gets `grace` seconds (default `GRACE_SECONDS`) to end on its own, then after SIGTERM, and then after SIGKILL.
         """
         grace = GRACE_SECONDS if grace is None else grace
         began = time.monotonic()

@@ -41,7 +41,7 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 """The default size at which a file is full."""
 
 MAX_DECODED_BYTES = 16 * 1024 * 1024
-"""Of a longer message only both ends are examined."""
+"""The recorder examines only both ends of a longer message."""
 
 MAX_PENDING_BYTES = 32 * 1024 * 1024
 """How many bytes may wait for the disk."""
@@ -248,11 +248,11 @@ def header(command: Sequence[str], recording: Recording, at: datetime | None = N
 
 
 class TraceFile:
-    """A private file that grows to `max_bytes` and then becomes `NAME.1`, in place of the one before it.
+    """A private file that grows to `max_bytes` and then becomes `NAME.1`, replacing the one before it.
 
     New records are appended. If another process writes the file, the number of this process goes into the name.
-    Raises ConfigurationError, which names `option`, if the file cannot be written, is a link or belongs to somebody
-    else.
+    Raises ConfigurationError, which names `option`, if the file cannot be written, is a link or belongs to another
+    user.
     """
 
     def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, *, option: str = "--file") -> None:
@@ -459,7 +459,7 @@ class Recorder:
 
 
 class _Pending(Struct, frozen=True):
-    """What waits for the disk: bytes of a source, or an event."""
+    """Data that waits for the disk: bytes of a source, or an event."""
 
     at: float
     source: Source | None

@@ -220,8 +220,9 @@ class Journal:
         self._save()
 
     def previous_bytes(self, now: Content, name: str) -> tuple[bool, bytes | None]:
-        """Return whether only mcpd has changed the file since this entry was added, and the bytes of before; None if
-        there was no file.
+        """Return whether only mcpd has changed the file since it added this entry, and the previous bytes.
+
+        The bytes are None if the file did not exist.
         """
         current = fingerprint(now.data)
         found: Record | None = None

@@ -2,7 +2,7 @@
 
 `mcpd install` does so before it writes an entry, and `mcpd bundle` and `mcpd doctor --hosts` do too. No tool is called.
 The variables of Claude Code, Codex, Gemini CLI, OpenCode and Qwen Code were measured on these programs. For the others
-they are those of the libraries that they use, which is less: a server that starts with less starts with more.
+they are the variables that their libraries pass, which are fewer: a server that starts with less starts with more.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ async def _add_file(peer: Peer, opening: dict[str, Any], version: str | None, wi
 
 
 async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], ...]:
-    # Hosts go on without a list that is declared but not supported, unless it is that of the tools.
+    # Hosts go on without a list that is declared but not supported, unless it is the list of tools.
     found = await read_list(peer, method, member, is_optional=method != "tools/list")
     return tuple(each for each in found.entries if isinstance(each, dict))
 
