@@ -184,8 +184,8 @@ class PageConnection:
         try:
             handle(handler, decode_json(notification.params, type=params_type))
         except MALFORMED as error:
-            method, why = printable(notification.method), printable(explain(error))
-            log.warning("A page sent an invalid %s: %s", method, why)
+            text = "A page sent an invalid %s: %s"
+            log.warning(text, printable(notification.method), printable(explain(error)))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -160,13 +160,13 @@ class View:
         if self.state is not ViewPhase.NEW:
             raise LocalProtocolError("a View is started once; open another one")
 
-        document, name = self.document, self._output.name
-        policy = printable(self.grant.policy(), 2000)
-        log.info("%s: %s, sha256 %s, policy %s", name, printable(document.uri), document.digest, policy)
+        document = self.document
+        log.info("%s: %s, sha256 %s", self._output.name, printable(document.uri), document.digest)
+        log.info("%s: policy %s", self._output.name, printable(self.grant.policy(), 2000))
         if external := external_sources(self.grant.csp):
-            log.warning("%s: the view may reach %s", name, printable(", ".join(external), 2000))
+            log.warning("%s: the view may reach %s", self._output.name, printable(", ".join(external), 2000))
         for problem in (*document.problems, *self.grant.problems):
-            log.warning("%s: %s", name, printable(problem, 2000))
+            log.warning("%s: %s", self._output.name, printable(problem, 2000))
 
         self._enter(ViewPhase.PROXY if self.settings.has_proxy else ViewPhase.HTML, now)
 
