@@ -135,7 +135,7 @@ def test_a_file_that_its_host_does_not_read_is_not_written(home: Path, mcpd: Sai
     file.write_bytes(b'{"mcpServers": {"a": {}, "a": {}}}')
     code, out, err = mcpd("install", "claude-desktop", "server.py", "--no-start")
     assert code == 0
-    assert "warning: " + f"{file}: the key 'a' is there more than once" in out + err
+    assert "warning: " + f"{file}: the key 'a' is repeated" in out + err
 
 
 def test_what_is_shown_and_not_done(home: Path, mcpd: Said) -> None:
