@@ -15,23 +15,31 @@ if TYPE_CHECKING:
 
 MOVED = {
     "mcpd.approval": "mcpd.testing.approval",
+    "mcpd.auth_server": "mcpd.auth.server",
+    "mcpd.bundle": "mcpd.cli.bundle",
     "mcpd.context": "mcpd.server.context",
+    "mcpd.doctor": "mcpd.cli.doctor",
     "mcpd.extensions": "mcpd.server.extensions",
     "mcpd.host": "mcpd.apps.host",
     "mcpd.host.shown": "mcpd.apps.host.shown_view",
     "mcpd.http": "mcpd.server.http",
+    "mcpd.install": "mcpd.cli.install",
     "mcpd.jsonrpc": "mcpd.protocol.jsonrpc",
     "mcpd.listener": "mcpd.protocol.channel",
     "mcpd.preview": "mcpd.apps.preview",
     "mcpd.pytest_plugin": "mcpd.testing.pytest_plugin",
     "mcpd.registry": "mcpd.server.registry",
+    "mcpd.registry.routes": "mcpd.transports.routes",
     "mcpd.registry.signature": "mcpd.server.functions.signature",
     "mcpd.serve_options": "mcpd.server.settings",
     "mcpd.sources.starter": "mcpd.sources.demo",
+    "mcpd.trace": "mcpd.cli.trace",
     "mcpd.trace.channel": "mcpd.client.channels",
     "mcpd.trace.files": "mcpd.transports.recorder",
     "mcpd.trace.recorder": "mcpd.transports.recorder",
     "mcpd.transports.websocket_server": "mcpd.transports.websocket.server",
+    "mcpd.verdict": "mcpd.apps.verdict",
+    "mcpd.workers": "mcpd.cli.workers",
 }
 """Old name -> new name, of a module or of a package with all that is in it."""
 

@@ -160,7 +160,7 @@ def copy(tmp_path: Path) -> Copy:
 
 
 def test_adding_a_store(copy: Copy, tmp_path: Path) -> None:
-    (copy.root / "mcpd/backplane/files.py").write_text(STORE)
+    (copy.root / "mcpd/server/backplane/files.py").write_text(STORE)
     contracts = "tests/server/backplane/test_contracts.py"
     stores = "EVENT_STORES: list[Callable[[int, int], EventStore]] = [MemoryEventStore"
     copy.change(contracts, stores, f"{stores}, lambda *most: FileEventStore(Path(mkdtemp()), *most)")
@@ -172,10 +172,10 @@ def test_adding_a_store(copy: Copy, tmp_path: Path) -> None:
     )
     assert copy.passes(contracts, "-k", "TestEventStore")
     # What the contract promises is looked at: a store that keeps what is deleted does not pass.
-    copy.change("mcpd/backplane/files.py", "        self._kept.clear()\n", "        pass\n")
+    copy.change("mcpd/server/backplane/files.py", "        self._kept.clear()\n", "        pass\n")
     assert not copy.passes(contracts, "-k", "TestEventStore")
 
-    (copy.root / "mcpd/backplane/files.py").write_text(STORE)
+    (copy.root / "mcpd/server/backplane/files.py").write_text(STORE)
     (copy.root / "resuming.py").write_text(RESUMING)
     folder = tmp_path / "events"
     folder.mkdir()
@@ -222,9 +222,9 @@ def test_adding_a_limit(copy: Copy) -> None:
     limits = "tests/test_limits.py"
     assert not copy.passes(limits)
     page = (copy.root / "docs/limits.md").read_text("utf-8")
-    (row,) = [line for line in page.splitlines() if "`http.core.HttpSettings.max_sessions`" in line]
+    (row,) = [line for line in page.splitlines() if "`server.http.core.HttpSettings.max_sessions`" in line]
     wrong = (
-        "| Naps at once | 8 | `HttpSettings(max_naps=…)` | the next is refused | `http.core.HttpSettings.max_naps` |"
+        "| Naps at once | 8 | `HttpSettings(max_naps=…)` | the next is refused | `server.http.core.HttpSettings.max_naps` |"
     )
     copy.change("docs/limits.md", row, f"{row}\n{wrong}")
     assert not copy.passes(limits)
