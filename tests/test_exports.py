@@ -121,7 +121,7 @@ def test_a_module_of_a_package_that_moved_still_works() -> None:
     assert moved("mcpd.host" + ".view.state") == "mcpd.apps.host.view.state"
     assert moved("mcpd.errors") is None
     with pytest.warns(DeprecationWarning, match="mcpd.http"), pytest.raises(ModuleNotFoundError):
-        importlib.import_module("mcpd.server.http.nothing")
+        importlib.import_module("mcpd.http" + ".nothing")
 
 
 def test_help_of_the_package() -> None:
