@@ -1,4 +1,4 @@
-"""Every exception of mcpd, and the JSON-RPC code each has on the wire.
+"""Every exception of mcpd, and its JSON-RPC code.
 
     McpdError
       ProtocolError              the peer broke the rules; class attribute `code`
@@ -14,28 +14,28 @@
         MissingCapability        -32021
         UnsupportedVersion       -32022
         UrlElicitationRequired   -32042, 2025-11-25 only
-        AccessDenied             -32600, and over HTTP 401 or 403: who asks may not do that
-        RateLimited              429; the specification has no code for it, and leaves such numbers free
-      LocalProtocolError         we were asked to send what is not legal now
+        AccessDenied             -32600, and over HTTP 401 or 403
+        RateLimited              429, an application code
+      LocalProtocolError         this side tried to send a message that is not allowed now
       RemoteError                the peer answered with an error
-      ResultMismatch             what a tool gave is not of the type that its caller named
+      ResultMismatch             a tool's result does not have the expected type
       TransportError
         ConnectionLost
-          CannotConnect          the server was not reached: nothing was sent to it
-          SessionLost            the server has forgotten an HTTP session
-        HttpError                an HTTP server refused a request, or answered what is no MCP
-          AuthorizationRequired  nobody is logged in there, and nobody may be asked to
-        AuthorizationFailed      a login did not come about, or what it gave is refused
+          CannotConnect          the server was not reached, so nothing was sent
+          SessionLost            the server no longer knows the HTTP session
+        HttpError                an HTTP server refused a request or did not answer with MCP
+          AuthorizationRequired  a login is required
+        AuthorizationFailed      a login failed, or its token is refused
       RequestTimeout             the peer did not answer in time
-      RequestCancelled           the peer, or we, gave the request up
-      ToolError                  a failed tool: a result with isError, no JSON-RPC error
+      RequestCancelled           the request was cancelled
+      ToolError                  a failed tool: a result with isError, not a JSON-RPC error
         ArgumentsError           arguments that do not fit the tool's schema
         ThreadsBusy              no thread became free for a plain function
       RegistrationError          while decorating: duplicate name, bad signature
       ConfigurationError         a target, address or option that cannot be used
 
-Imports nothing of ours. Handlers raise these, `dispatcher` turns them into answers; anything
-else that escapes a handler is logged and leaves as InternalError with a fixed text.
+Handlers raise these, and the dispatcher turns them into answers. Any other exception is logged, and the client receives
+InternalError with a fixed text. This module imports no other module of mcpd.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ NAMESAKE = (
     f"each overwrites files of the other. Remove both, then install the one that is meant: "
     f"{sys.executable} -m pip uninstall mcpd mcpd-server; {sys.executable} -m pip install mcpd-server"
 )
-"""What to do where the other distribution called mcpd is, or was, installed over this one."""
+"""Advice if the other distribution named mcpd is or was installed over this one."""
 
-# Every module of ours loads this one. Where the top of the package is not ours, nothing that follows could work.
+# Every module loads this one. If the package's `__init__` is the other distribution's, nothing can work.
 if not hasattr(sys.modules[__package__], "_HOMES"):
     raise ImportError(NAMESAKE)
 
 
 class McpdError(Exception):
-    """The root: whoever catches this catches all that mcpd raises on purpose."""
+    """The base class of all exceptions that mcpd raises on purpose."""
 
     def __init__(self, *args: object) -> None:  # an Exception's own has no signature to show
         super().__init__(*args)
 
 
 class ProtocolError(McpdError):
-    """The peer sent what the protocol does not allow; `code`, `message` and `data` go on the wire."""
+    """The peer broke the rules of the protocol. `code`, `message` and `data` are sent to it."""
 
     code: ClassVar[int] = -32603
     default_message: ClassVar[str] = "Internal error"
 
     request_id: int | str | None = None
-    """The id of the message that was refused, where decoding could still read one."""
+    """The id of the refused message, if it could be decoded."""
 
     def __init__(self, message: str = "", data: Any = None) -> None:
         self.message = message or self.default_message
@@ -84,42 +84,42 @@ class ProtocolError(McpdError):
         super().__init__(self.message)
 
     def without_code(self) -> ProtocolError:
-        """The same refusal for protocol versions that do not have this code."""
+        """Return the error for protocol versions that do not have this code."""
         return InternalError(self.message)
 
 
 class ParseError(ProtocolError):
-    """Not JSON, or not UTF-8."""
+    """The message is not JSON or not UTF-8."""
 
     code = -32700
     default_message = "Parse error"
 
 
 class InvalidRequest(ProtocolError):
-    """JSON, but no JSON-RPC 2.0 message, or one that is not allowed now."""
+    """The message is JSON, but not a JSON-RPC 2.0 message, or it is not allowed now."""
 
     code = -32600
     default_message = "Invalid Request"
 
 
 class FrameTooLarge(InvalidRequest):
-    """One message was larger than this end takes; it was skipped and the connection goes on."""
+    """A message was larger than the limit. It was skipped, and the connection continues."""
 
     default_message = "Message too large"
 
     is_answer: bool | None = None
-    """Whether it was an answer; None if that is unknown."""
+    """Whether the message was an answer; None if that is unknown."""
 
 
 class MethodNotFound(ProtocolError):
-    """No such method in this protocol version, or its capability is not offered."""
+    """The method does not exist in this protocol version, or its capability is not offered."""
 
     code = -32601
     default_message = "Method not found"
 
 
 class InvalidParams(ProtocolError):
-    """`params` do not fit the method; the message names the field."""
+    """The params do not match the method. The message names the field."""
 
     code = -32602
     default_message = "Invalid params"
@@ -137,14 +137,14 @@ class ResourceNotFound(InvalidParams):
 
 
 class InternalError(ProtocolError):
-    """Our fault; the text never says more than that."""
+    """The handler failed. The message does not say why; the log does."""
 
     code = -32603
     default_message = "Internal error"
 
 
 class ResultTooLarge(InternalError):
-    """A result is larger than a message may be: its request gets this in its place."""
+    """A result is larger than a message may be."""
 
     def __init__(self, size: int, most: int) -> None:
         super().__init__(
@@ -153,7 +153,7 @@ class ResultTooLarge(InternalError):
 
 
 class HeaderMismatch(ProtocolError):
-    """An HTTP header is missing, malformed or unlike the body. Spec: 2026-07-28 streamable-http."""
+    """An HTTP header is missing, malformed or different from the body. Spec: 2026-07-28 streamable-http."""
 
     code = -32020
     default_message = "Header mismatch"
@@ -179,7 +179,7 @@ class MissingExtension(MissingCapability):
         super().__init__({"extensions": {extension: {}}}, message)
 
     def without_code(self) -> ProtocolError:
-        """To such a client the method does not exist."""
+        """Return the error for older versions: the method does not exist for such a client."""
         return MethodNotFound(self.message)
 
 
@@ -194,9 +194,9 @@ class UnsupportedVersion(ProtocolError):
 
 
 class UrlElicitationRequired(ProtocolError):
-    """The user has to visit a URL first. Spec: 2025-11-25 client/elicitation; no other version.
+    """The user must visit a URL first. Spec: 2025-11-25 client/elicitation; only in that version.
 
-    `Context.require_url` raises it where that is right, and does in other versions what they have for it.
+    `Context.require_url` raises it, and does the equivalent in other versions.
     """
 
     code = -32042
@@ -207,11 +207,11 @@ class UrlElicitationRequired(ProtocolError):
 
 
 class AccessDenied(InvalidRequest):
-    """Who asks may not do that: its token lacks `scopes`, or has to be exchanged for another one.
+    """The user may not do this: the token lacks `scopes`, or must be replaced.
 
-    `error` is OAuth's word for it: insufficient_scope, invalid_token, or unauthorized where no token came. Over HTTP
-    that is status 403 or 401 with a challenge, as long as nothing was answered; in a tool else a result with isError,
-    whose `_meta` has the challenge. Spec: 2026-07-28 basic/authorization, insufficient scope.
+    `error` is the OAuth error: insufficient_scope, invalid_token, or unauthorized without a token. Over HTTP the answer
+    is status 403 or 401 with a challenge, unless the response has begun. Otherwise a tool's result has isError and the
+    challenge in `_meta`. Spec: 2026-07-28 basic/authorization, insufficient scope.
     """
 
     default_message = "Access denied"
@@ -239,11 +239,11 @@ class RateLimited(ProtocolError):
 
 
 class LocalProtocolError(McpdError):
-    """We were asked to send something that is not legal in this state or version."""
+    """This side tried to send a message that is not allowed in this state or version."""
 
 
 class RemoteError(McpdError):
-    """The peer answered one of our requests with an error."""
+    """The peer answered a request with an error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -253,9 +253,9 @@ class RemoteError(McpdError):
 
 
 class ResultMismatch(McpdError):
-    """What a tool gave is not of the type that its caller named, or not what the tool's output schema says.
+    """A tool's result does not have the type that the caller asked for, or does not match its output schema.
 
-    The text says where, and what was expected there. `result` is the CallToolResult that does not fit the schema.
+    The message says where, and what was expected. `result` is the CallToolResult that does not match the schema.
     """
 
     def __init__(self, tool: str, problem: str, result: Any = None) -> None:
@@ -270,22 +270,22 @@ class TransportError(McpdError):
 
 
 class ConnectionLost(TransportError):
-    """The peer is gone; what was asked of it will not be answered."""
+    """The connection is lost. Requests that wait will not be answered."""
 
 
 class CannotConnect(ConnectionLost):
-    """The server was not reached, so that nothing was sent to it: to ask again repeats nothing."""
+    """The server was not reached. Nothing was sent, so it is safe to try again."""
 
 
 class SessionLost(ConnectionLost):
-    """The server knows the session no more; a new one has to be opened. Spec: 2025-11-25 basic/transports, sessions."""
+    """The server no longer knows the session; open a new one. Spec: 2025-11-25 basic/transports, sessions."""
 
 
 class HttpError(TransportError):
-    """An HTTP server refused a request, or answered it by what is no MCP; other requests may go through.
+    """An HTTP server refused a request or did not answer with MCP. Other requests may succeed.
 
-    `status` is that of its answer. `is_challenge` says that the server asked for a token (`WWW-Authenticate`), or that
-    the program was asked for one and it was refused.
+    `status` is the status of the response. `is_challenge` means that the server requires a token
+    (`WWW-Authenticate`), or that the given token was refused.
     """
 
     def __init__(self, message: str, status: int, *, is_challenge: bool = False) -> None:
@@ -295,9 +295,9 @@ class HttpError(TransportError):
 
 
 class AuthorizationRequired(HttpError):
-    """The server wants a login, and there is none that is good enough; nobody may be asked for one here.
+    """The server requires a login, and no stored login is sufficient.
 
-    `url` is the server's, `scopes` what it asks for, as far as it says. `mcpd login URL` logs in.
+    `url` is the URL of the server, `scopes` are the scopes that it requires, if it names them. `mcpd login URL` logs in.
     """
 
     def __init__(self, url: str, scopes: Sequence[str] = (), message: str = "", status: int = 401) -> None:
@@ -308,44 +308,44 @@ class AuthorizationRequired(HttpError):
 
 
 class AuthorizationFailed(TransportError):
-    """A login that did not come about, or a token that was just issued and is refused all the same.
+    """A login failed, or the server refuses a token that was just issued.
 
-    The text names what was wrong and at whom. It never has a token, a code or a secret in it.
+    The message says what went wrong, and at which server. It never contains a token, a code or a secret.
     """
 
 
 class RequestTimeout(McpdError):
-    """The peer did not answer within the time allowed; a cancellation was sent."""
+    """The peer did not answer in time. A cancellation was sent."""
 
 
 class RequestCancelled(McpdError):
-    """The request was given up before it was answered."""
+    """The request was cancelled before it was answered."""
 
 
 class ToolError(McpdError):
-    """A failed tool call with a text for the model: a result with isError, not a JSON-RPC error."""
+    """Raise this in a tool to fail with a message for the model: a result with isError, not a JSON-RPC error."""
 
 
 class ThreadsBusy(ToolError):
-    """Other plain functions hold all threads, and none became free in time."""
+    """No thread became free in time for a plain function."""
 
 
 class ArgumentsError(ToolError):
-    """Arguments that do not fit the tool's input schema. Spec: 2025-11-25 server/tools, SEP-1303."""
+    """The arguments do not match the tool's input schema. Spec: 2025-11-25 server/tools, SEP-1303."""
 
 
 class RegistrationError(McpdError):
-    """A tool, resource, prompt or app that cannot be registered as written."""
+    """A tool, resource, prompt or app cannot be registered as written."""
 
 
 class ConfigurationError(McpdError):
-    """A target, address, file or option that cannot be used; the text says what to do."""
+    """A target, address, file or option cannot be used. The message says what to do."""
 
 
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> ConfigurationError:
     """Return an error that says how to install `extra`, which `what` (a verb with -ing) needs.
 
-    Raises `error` itself if the missing module is one of mcpd: no installation mends that.
+    Raises `error` itself if the missing module belongs to mcpd.
     """
     if (error.name or "").startswith("mcpd"):
         raise error
@@ -353,10 +353,10 @@ def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> Configur
 
 
 def forget_frames(error: BaseException) -> None:
-    """Let go of the frames that an exception has come through, and those it was caused by; for when it was answered.
+    """Remove the tracebacks of an exception and of its causes, after it was answered.
 
-    A frame that holds the exception which came through it, as that of a task group does, is a cycle: all that a
-    failed call had, its arguments too, would stay until the garbage collector looks.
+    A frame that holds the exception which passed through it is a reference cycle. It would keep the arguments of a
+    failed call alive until the garbage collector runs.
     """
     left, seen = [error], {id(error)}
     while left:
@@ -370,10 +370,9 @@ def forget_frames(error: BaseException) -> None:
 
 
 def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, Any]:
-    """What a log record takes as `exc_info`: the traceback begins at the first frame that is not of ours.
+    """Return `exc_info` for a log record, with a traceback that begins at the first frame outside of mcpd.
 
-    The frames of ours below the author's function are the same each time, and say nothing to the author. Where all
-    frames are ours all are shown.
+    The frames of mcpd are always the same and do not help the author. If there are no others, all are shown.
     """
     place = error.__traceback__
     while place is not None and place.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
@@ -386,7 +385,7 @@ _CALLERS = {"mcpd", "anyio", "asyncio", "concurrent"}
 
 
 _take: Callable[[Exception], object] | None = None
-"""What is given the errors of decorators, while somebody collects them."""
+"""Receives the errors of decorators while they are collected (`collecting`)."""
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""stdio: one JSON-RPC message per line on the process's own stdin and stdout.
+"""stdio: one JSON-RPC message per line on stdin and stdout. Spec: 2026-07-28 basic/transports/stdio.
 
-Reads and writes the descriptors itself: 64 KiB a read (asyncio's pipe transport asks for 256 KiB,
-which costs an mmap, two page faults and a munmap each time), and one write for all answers that
-are ready together. Whose descriptors they are is in `stdio_descriptors`. Spec: 2026-07-28 basic/transports/stdio.
+The channel reads and writes the file descriptors itself: 64 KiB per read (asyncio's pipe transport reads 256 KiB, which
+costs an mmap each time), and one write for all answers that are ready together.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ _LOOK_SECONDS = 0.25
 
 
 def _is_hung_up(fd: int) -> bool:
-    """Whether the other end will write no more, whatever is still to be read. Half closed is enough for a socket."""
+    """Return whether the peer has closed its sending side, even if there are bytes left to read."""
     poll = select.poll()
     poll.register(fd, getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
 
 
 class StdioChannel:
-    """A channel over two descriptors: pipes, sockets, a terminal; files too, read by a thread.
+    """A channel over two file descriptors: pipes, sockets, a terminal, or files, which a thread reads.
 
-    `drain` and `is_congested` count what the kernel did not take yet. While more than 1 MiB waits, a server's end
-    reads nothing either: a client that does not read gets no more work done, and no memory is lost to it.
-    A client's end (`always_reads`) goes on: two ends that each wait for the other to read wait for ever.
+    While more than 1 MiB waits to be written, a server's end does not read either, so that a client which does not
+    read cannot fill the memory. A client's end (`always_reads`) keeps reading, because two ends that wait for each other
+    would wait forever.
     """
 
     is_multiplexed = True
@@ -67,19 +66,19 @@ class StdioChannel:
         self._fd_in = fd_in
         self._fd_out = fd_out
         self._always_reads = always_reads
-        # What a server may hold is counted, of both directions; neither charge holds this channel.
+        # The bytes that a server holds are counted in both directions. The charges must not refer to this channel.
         self._splitter = Splitter(max_frame_bytes, None if always_reads else Charge(id(self)).set)
         self._charge = Charge(id(self))
-        """What waits to be written takes of the budget."""
+        """Counts the bytes that wait to be written."""
         self._receiver: Receiver | None = None
 
         self._out: list[bytes] = []
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._taken_bytes = 0
-        """How much of what had to wait was taken since."""
+        """Bytes that had to wait and were written since."""
         self._lost_bytes = 0
-        """What was sent and nobody will take: there is no reader any more."""
+        """Bytes that were lost because the reader has gone."""
         self._seen_bytes = 0
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
@@ -96,12 +95,12 @@ class StdioChannel:
         self._is_paused = False
 
         self._read_on_in_thread: Callable[[], None] | None = None
-        """Lets the thread that reads for us go on, where it waits for that."""
+        """Lets the reading thread continue, if there is one."""
         self._was_blocking = True
         self.is_congested = False
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read. `receiver` gets each line, and `closed` at the end of the input."""
+        """Start reading. `receiver` gets each line, and `closed` at the end of the input."""
         self._receiver = receiver
         self._was_blocking = os.get_blocking(self._fd_out)
         os.set_blocking(self._fd_out, False)
@@ -109,14 +108,14 @@ class StdioChannel:
             self._loop.add_reader(self._fd_in, self._push)
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
-            # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
+            # Regular files, and pipes on Windows, cannot be polled: a thread reads them.
 
             read_in_thread(self, self._loop, self._fd_in)
 
     # -- reading -----------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Who wrote our input is gone: take what was left in the pipe, and no more, whoever else holds it open."""
+        """The writer has gone: read what is left in the pipe and stop, even if other processes hold it open."""
         if self._has_ended:
             return
         os.set_blocking(self._fd_in, False)
@@ -129,7 +128,7 @@ class StdioChannel:
         self._push(b"")
 
     def _push(self, chunk: bytes | None = None) -> None:
-        """Hand on what the peer wrote: `chunk`, or what there is to read now; b"" is the end."""
+        """Process `chunk`, or the bytes that can be read now; b"" is the end."""
         if chunk is None:
             try:
                 chunk = os.read(self._fd_in, _READ_BYTES)
@@ -142,7 +141,7 @@ class StdioChannel:
         if self._has_ended or receiver is None:
             return
 
-        # What is sent meanwhile is kept, and leaves in one write below.
+        # Frames sent meanwhile are collected and written together below.
         self._is_pushing = True
         try:
             if not chunk:
@@ -173,7 +172,7 @@ class StdioChannel:
         return error
 
     def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
-        """Take what a thread has read, b"" at the end; `read_on` is called when it may read more."""
+        """Process a chunk from the reading thread, b"" at the end; `read_on` is called when it may continue."""
         self._push(chunk)
         if self._is_paused or (self.is_congested and not self._always_reads):
             self._read_on_in_thread = read_on
@@ -181,12 +180,12 @@ class StdioChannel:
             read_on()
 
     def pause(self) -> None:
-        """Read nothing until `resume`: what the peer writes waits in the pipe, and then the peer."""
+        """Stop reading until `resume`. The peer's data waits in the pipe."""
         self._is_paused = True
         self._stop_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self._is_paused = False
         if not self.is_congested or self._always_reads:
             self._read_on()
@@ -209,13 +208,13 @@ class StdioChannel:
     # -- writing -----------------------------------------------------------------------------
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one line. The lines of one turn leave in one write, up to 64 KiB or 64 lines."""
+        """Queue one line. The lines of one iteration are written together, up to 64 KiB or 64 lines."""
         if self._is_broken:
             self._lost_bytes += len(frame) + 1
             return
         out = self._out
         out.append(frame)
-        # What is small is not counted byte by byte: that would cost every answer.
+        # Small frames are not counted, because counting would slow down every answer.
         if (len(frame) > _SMALL_BYTES or len(out) > _MOST_LINES) and self._flush_much(frame):
             return
 
@@ -224,7 +223,7 @@ class StdioChannel:
             self._loop.call_soon(self._flush_later)
 
     def _flush_much(self, frame: bytes) -> bool:
-        """Whether so much was queued that it left at once: who sends much has to see in time that it is not taken."""
+        """Write at once if much is queued, so that senders notice a slow reader in time. Return whether it did."""
         queued = sum(map(len, self._out))
         if queued <= _JOIN_BYTES and len(self._out) <= _MOST_LINES:
             return False
@@ -242,7 +241,7 @@ class StdioChannel:
             return False
         answer = OversizedMessage(frame[:END_BYTES], b"")
         if not answer.is_answer or self._receiver is None:
-            return False  # who asks or reports waits for room by itself
+            return False  # requests and notifications wait for room elsewhere
 
         del self._out[-1]
         error = InternalError(OVER)
@@ -252,11 +251,11 @@ class StdioChannel:
 
     @property
     def untaken_bytes(self) -> int:
-        """How much of what was sent is not in the pipe: it waits here, or was lost when the reader went away."""
+        """Bytes that were sent but are not in the pipe: they wait here, or were lost with the reader."""
         return self._lost_bytes + self._unsent_bytes + sum(len(frame) + 1 for frame in self._out)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one line that the peer reads by itself: it leaves when what was sent before it was read."""
+        """Queue one line that is written after the peer has read the lines before it."""
         if self._is_broken:
             self._lost_bytes += len(frame) + 1
             return
@@ -265,7 +264,7 @@ class StdioChannel:
         if self._apart is None:
             try:
                 from mcpd.transports.result_delay import (
-                    DelayedResults,  # few tools report anything, and this costs start-up
+                    DelayedResults,  # few tools report progress
                 )
             except OSError:  # no descriptor is left to load it with
                 self.send(frame)
@@ -316,7 +315,7 @@ class StdioChannel:
                 self._watch()
 
     def _write(self) -> None:
-        """Give the kernel what it takes of what is unsent."""
+        """Write as much of the queue as the kernel accepts."""
         unsent = self._unsent
         try:
             while unsent:
@@ -359,7 +358,7 @@ class StdioChannel:
             self._loop.remove_writer(self._fd_out)
 
     def _relax(self) -> None:
-        """All is written: let senders and the reader go on."""
+        """Everything is written: wake up senders and the reader."""
         if self.is_congested:
             self.is_congested = False
             self._read_on()
@@ -368,7 +367,7 @@ class StdioChannel:
         self._drained = None
 
     def _break(self, error: OSError) -> None:
-        """Nobody reads our output any more."""
+        """The reader of the output has gone."""
         self._is_broken = True
         self._drop()
         self._lose(f"stdout is closed: {error.strerror}")
@@ -390,13 +389,13 @@ class StdioChannel:
     # -- a peer that reads nothing -----------------------------------------------------------
 
     def _watch(self) -> None:
-        """While we do not read we do not see the end of our input: look for it now and then."""
+        """Poll for the end of the input while reading is paused."""
         if self._watching is None and self._can_poll_in and hasattr(select, "poll"):  # not on Windows
             self._seen_bytes, self._seen_at = self._taken_bytes, self._loop.time()
             self._watching = self._loop.call_later(_LOOK_SECONDS, self._poll)
 
     def _poll(self) -> None:
-        """A peer that has hung up and takes nothing of what it asked for is gone, whatever it has not read."""
+        """Close if the peer has hung up and does not read its answers."""
         self._watching = None
         if not self.is_congested or self._has_ended:
             return
@@ -410,7 +409,7 @@ class StdioChannel:
         self._watching = self._loop.call_later(_LOOK_SECONDS, self._poll)
 
     async def drain(self) -> None:
-        """Wait until all that was sent is with the kernel."""
+        """Wait until the kernel has accepted everything that was sent."""
         if self._out:
             self._flush()
         if not self._unsent:
@@ -420,18 +419,18 @@ class StdioChannel:
         await asyncio.shield(self._drained)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The process at the other end."""
+        """Return the origin of all requests of this connection."""
         return Origin("stdio")
 
     async def aclose(self, reason: str = "") -> None:
-        """Stop reading, write what is queued for up to 2 s, and give the descriptor back as it was."""
+        """Stop reading, write the queue for up to 2 s, and restore the descriptor's blocking mode."""
         self._stop_reading()
         had_ended, self._has_ended = self._has_ended, True
         if not had_ended and self._receiver is not None:
             self._receiver.closed()
 
         try:
-            # Not wait_for: it forgets a cancellation that comes just as the work is done (Python 3.11).
+            # `wait_for` loses a cancellation that arrives just as the work is done (Python 3.11).
             async with asyncio.timeout(_LAST_SECONDS):
                 if self._apart is not None:
                     await self._apart.settle()
@@ -450,23 +449,23 @@ class StdioChannel:
 
 
 def claim() -> tuple[int, int]:
-    """Take stdin and stdout for the protocol and give their new descriptors (in, out).
+    """Take stdin and stdout for the protocol and return their new descriptors (in, out).
 
-    Afterwards descriptor 0 reads nothing and descriptor 1 is stderr, for Python, C and child processes alike.
-    Call it before any code of the user is imported. Raises ConfigurationError if one of them is closed.
+    Afterwards descriptor 0 is empty and descriptor 1 is stderr, for Python, C and child processes alike. Call this
+    before any code of the user is imported. Raises ConfigurationError if one of them is closed.
     """
     for fd, name in enumerate(("stdin", "stdout")):
         if not _is_open(fd):
             raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
 
     if not _is_open(2):
-        # Or the next file that is opened would be what programs take for stderr.
+        # Otherwise the next file that is opened would become stderr.
         _open_nothing(2, os.O_WRONLY)
 
     if sys.stdout is not None:
         sys.stdout.flush()
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # Who prints to find a mistake wants to read it now, not when the server ends.
+            # Prints for debugging must appear at once, not when the server ends.
             sys.stdout.reconfigure(line_buffering=True)
 
     fd_in, fd_out = os.dup(0), os.dup(1)
@@ -476,10 +475,10 @@ def claim() -> tuple[int, int]:
 
 
 def fill_gaps() -> None:
-    """See that the descriptors 0, 1 and 2 are open, if only to nothing, where stdio is not served.
+    """Open the descriptors 0, 1 and 2 on the null device if they are closed. Call this before an event loop is created.
 
-    Else the next sockets get their numbers: what prints writes into them, and libuv aborts when it is to close them.
-    Call it before an event loop is made.
+    Otherwise the next sockets get their numbers: prints would be written into them, and libuv aborts when it closes
+    them.
     """
     for fd, how in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
         if not _is_open(fd):
@@ -504,7 +503,7 @@ def _open_nothing(fd: int, how: int) -> None:
 
 
 class StdioListener:
-    """One client, over two descriptors: those that `claim` gave, or any pipes or sockets."""
+    """The listener of one client over two descriptors: those from `claim`, or any pipes or sockets."""
 
     url = ""
 
@@ -512,14 +511,14 @@ class StdioListener:
         self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
 
     async def start(self, accept: Accept) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._channel.start(accept(self._channel, is_only=True))
 
     def pause(self) -> None:
-        """What comes now is refused: a session that ends says so."""
+        """Do nothing: the session refuses new requests."""
 
     async def aclose(self) -> None:
-        """Send what is queued, within bounds, and give the descriptors back."""
+        """Write the queue for a limited time, and restore the descriptors."""
         await self._channel.aclose()
 
 
@@ -529,14 +528,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Taker(Protocol):
-        """Where what is read goes, on the event loop's thread."""
+        """Receives chunks in the event loop's thread."""
 
         def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
-            """Take it, b"" at the end; `read_on` lets the thread read more."""
+            """Process a chunk, b"" at the end; `read_on` lets the thread continue."""
 
 
 def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    """Begin to read: each piece is taken before the next is read. The thread ends with its input, or with the loop."""
+    """Start a thread that reads one chunk at a time. It ends with its input or with the loop."""
     turn = threading.Semaphore(0)
 
     def read() -> None:
@@ -548,12 +547,12 @@ def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> No
 
             try:
                 loop.call_soon_threadsafe(taker.take, chunk, turn.release)
-            except RuntimeError:  # the loop is gone, and nobody waits for this thread
+            except RuntimeError:  # the loop is closed
                 return
 
             if not chunk:
                 return
             turn.acquire()
 
-    # A daemon: a read that never ends must not keep the process.
+    # A daemon thread, because a blocked read must not keep the process alive.
     threading.Thread(target=read, name="mcpd-stdin", daemon=True).start()
