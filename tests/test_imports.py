@@ -43,7 +43,7 @@ EXTRAS: dict[str, set[str]] = {
     "rapidfuzz": {"sources"},
     "pytest": {"testing"},
     "redis": {"server"},
-    "ruamel": {"install"},
+    "ruamel": {"cli"},
     "selectolax": {"sources", "apps"},
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvloop": {"server"},
