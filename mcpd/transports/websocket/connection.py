@@ -1,20 +1,18 @@
 """One WebSocket connection, at either end: one JSON-RPC message per text frame.
 
-The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server costs a queue, a
-lock and a task's wake-up for each message (measured: 0.57 of the time without them). What arrives is pushed into the
-receiver; all that is sent while one read is worked on leaves in one write.
+The framing is the sans-I/O protocol of the websockets library, fed from an asyncio protocol. The library's own asyncio
+server needs a queue, a lock and a task switch per message, which takes 1.75 times as long. Received messages are pushed
+into the receiver. All frames that are sent while one read is processed are written together.
 
-How it opens is said by the server's handshake (`websocket_handshake`) and the client's (`websocket_client`). Nothing of
-listening lives here (that is `websocket_server`). No MCP rule does either: to the specification this is a custom
-transport, which keeps the JSON-RPC format and each version's lifecycle (S25-043, S26-045).
+The handshakes are in `server.py` and `client.py`. To the specification this is a custom transport, which keeps the
+JSON-RPC format and the lifecycle of each version (S25-043, S26-045).
 
-permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it holds up to
-316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that are compressed together
-with what an attacker chose.
+permessage-deflate is never accepted. It uses up to 316 KiB per connection and lets a small frame become a huge message.
+It also leaks secrets that are compressed together with text of an attacker.
 
-Close codes: 1000 a client is done; 1001 the server stops; 1002, 1007, 1009 frames that break RFC 6455, are no UTF-8, or
-are too large; 1003 a binary frame (RFC 6455 7.4.1 names this very case); 1008 a client that reads too slowly; 1011 a
-peer that no longer answers pings, or a bug of ours.
+Close codes: 1000 for a client that is done, 1001 for a server that stops, 1002, 1007 and 1009 for invalid, non-UTF-8
+and oversized frames. 1003 is for a binary frame (RFC 6455 7.4.1), 1008 for a client that reads too slowly, 1011 for a
+peer that does not answer pings and for internal errors.
 """
 
 from __future__ import annotations
@@ -55,27 +53,27 @@ A = TypeVarTuple("A")
 
 
 class Opening(Protocol):
-    """The handshake of one end. It takes what arrives until `opened` or `refuse` of the connection was called."""
+    """The handshake of one end. It receives all data until it calls `opened` or `refuse` of the connection."""
 
     @property
     def framing(self) -> Framing:
-        """The library's protocol of it."""
+        """The library's protocol object."""
 
     def begin(self, connection: WebSocketChannel) -> None:
         """The socket is connected."""
 
     def receive(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Process received data."""
 
     def eof(self) -> None:
-        """The peer sends no more."""
+        """The peer has closed its sending side."""
 
     def close(self) -> None:
         """The connection is lost."""
 
 
 class ConnectionOwner(Protocol):
-    """What the connections of one server share, see `websocket_server.Endpoint`."""
+    """The state that the connections of one server share, see `server.Endpoint`."""
 
     limits: WebSocketLimits
     connections: CountedConnections[WebSocketChannel]
@@ -83,18 +81,18 @@ class ConnectionOwner(Protocol):
     is_closed: bool
 
     def accept(self, channel: Channel, /) -> Receiver:
-        """The receiver of this connection's frames, once its handshake is done."""
+        """Return the receiver of a connection's frames, after its handshake."""
 
 
 class WebSocketChannel(asyncio.Protocol):
-    """One connection, from the handshake's first byte on. It knows nothing of listening: feed it any transport.
+    """One connection, from the first byte of its handshake.
 
-    Handshake, open, closing and lost follow each other; each phase but the last has one timer. A server's end has an
-    `owner`; a client's delivers what arrives from `start` on. `why` says what the receiver hears of the end: of both
-    close frames, and the reason of the system if there is one.
+    The phases are handshake, open, closing and lost; each but the last has one timer. A server's end has an `owner`. A
+    client's end delivers frames after `start`. `why` converts the close frames and the system's error into the error
+    that the receiver gets.
     """
 
-    # There may be thousands that wait.
+    # Slots, because thousands of connections may be idle.
     __slots__ = (
         "__weakref__", "_apart", "_asked", "_charge", "_drained", "_ended", "_events", "_expiry", "_fields",
         "_fragments", "_framing", "_handshake", "_has_ended", "_has_told", "_is_agreed", "_is_closing",
@@ -118,67 +116,67 @@ class WebSocketChannel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._handshake: Opening | None = handshake
-        """Takes what arrives until it is answered."""
+        """Receives all data until the handshake is done."""
         self._framing = handshake.framing
         self._why = why
         self._fields: HandshakeFields | None = None
         self._expiry: asyncio.TimerHandle | None = None
-        """Closes it when the token that it was opened with ends."""
+        """Closes the connection when its token expires."""
         self._timer: asyncio.TimerHandle | None = None
-        """For the handshake, then for pings, then for the time that it has to close."""
+        """The timer of the handshake, then of pings, then of closing."""
 
         self._events: list[Frame] = []
-        """What has arrived and was not handed on yet."""
+        """Received frames that were not delivered yet."""
         self._partial_bytes = 0
-        """How much has come of a frame that is not whole yet."""
+        """The received bytes of an incomplete frame."""
         self._fragments: bytearray | None = None
         self._charge: Charge | None = None
-        """What came of a message that is not whole yet."""
+        """Counts the bytes of an incomplete message."""
         self._unread: Charge | None = None
-        """What waits for a client that reads slowly."""
+        """Counts the bytes that wait for a slow client."""
         self._unflushed_bytes = self._written_bytes = 0
         self._is_pushing = self._is_flush_due = False
         self._apart: DelayedResults | None = None
         self._asked = 0
-        """How many pings were sent to learn whether all before them was read."""
+        """The number of pings sent to find out whether everything before them was read."""
 
         self.is_open = self._was_open = False
-        """The handshake is done, and nothing has ended yet."""
+        """Whether the handshake is done and the connection is not closing."""
         self.is_held = owner is None
-        """Nothing is read: nobody takes it."""
+        """Whether reading is paused."""
         self.is_congested = False
         self._was_heard = False
-        """Something came since the timer looked."""
+        """Whether data arrived since the last ping timer."""
         self._was_pinged = False
         self._taken_bytes = 0
-        """How much the peer had taken then."""
+        """The bytes that the peer had read at the last ping timer."""
 
         self._is_leaving = False
-        """We have sent a close frame in order, and wait for the peer's."""
+        """Whether a close frame was sent, and the peer's is awaited."""
         self._is_agreed = False
-        """The peer has sent a close frame."""
+        """Whether the peer has sent a close frame."""
         self._ended: McpdError | None = None
-        """Why it has ended, if it was not in order."""
+        """The error that ended the connection, if there was one."""
         self._is_closing = self._has_ended = self._has_told = self._is_lost = False
         self._lost: asyncio.Future[None] | None = None
-        """Done when the socket is no more; made when somebody waits for that."""
+        """Done when the socket is closed; created on demand."""
         self._drained: asyncio.Future[None] | None = None
 
     # -- who is at the other end -------------------------------------------------------------
 
     @property
     def path(self) -> str:
-        """What the handshake asked for, with its query; empty until it is accepted."""
+        """The requested path with its query; empty until the handshake is accepted."""
         return "" if self._fields is None else self._fields.path
 
     @property
     def user(self) -> Principal:
-        """Who opened it, as far as anybody asked."""
+        """The authenticated user of the connection."""
         return ANONYMOUS if self._fields is None else self._fields.user
 
     @property
     def peer(self) -> str:
-        """The address that the peer connects from, empty if it has none."""
+        """The address of the peer, "" if there is no address."""
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) and name else ""
 
@@ -278,11 +276,11 @@ class WebSocketChannel(asyncio.Protocol):
     # -- handshake ---------------------------------------------------------------------------
 
     def begin_authenticating(self) -> None:
-        """The handshake has come; to find out who sends it has a time-out of its own."""
+        """The handshake has arrived; authentication has its own timeout."""
         self._cancel_timer()
 
     def accept(self, fields: HandshakeFields) -> None:
-        """Make the receiver of a server's frames. May raise anything."""
+        """Create the receiver of a server's frames. May raise anything."""
         assert self._owner is not None
         self._fields = fields
         self._receiver = self._owner.accept(self)
@@ -290,7 +288,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._expiry = at_expiry(fields.user, lambda: self.fail(CloseCode.POLICY_VIOLATION, "token expired"))
 
     def opened(self, framing: Framing, frames: Sequence[Frame] = (), rest: bytes = b"") -> None:
-        """The handshake is done: from now on there are frames. What came behind it is in `frames`, or in `rest`."""
+        """The handshake is done. Data that arrived behind it is in `frames` or in `rest`."""
         self._flush()
         self._handshake = None
         self._framing = framing
@@ -306,30 +304,30 @@ class WebSocketChannel(asyncio.Protocol):
             self.data_received(rest)
 
     def refuse(self, farewell: bytes = b"") -> None:
-        """The handshake has failed, which its answer says, or `farewell` if that has to be written by us."""
+        """The handshake has failed; `farewell` is the answer, if the library has not written one."""
         self._handshake = None
         self._flush(farewell)
 
     def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
-        """Close it, if it was opened by one of these principals."""
+        """Close the connection if it belongs to one of these principals."""
         if self._fields is not None and is_meant(self._fields.user):
             self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
 
     # -- reading -----------------------------------------------------------------------------
 
     def start(self, receiver: Receiver) -> None:
-        """From now on hand what arrives to `receiver`; what has arrived is handed over soon."""
+        """Deliver frames to `receiver`, starting with those that have already arrived."""
         self._receiver = receiver
         self.resume()
 
     def pause(self) -> None:
-        """Read nothing until `resume`: what the peer sends waits with it. Calls that run may still be answered."""
+        """Stop reading until `resume`. Running calls can still be answered."""
         self.is_held = True
         if not self._is_closing and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self.is_held = False
         self._loop.call_soon(self._read_on)
 
@@ -345,7 +343,7 @@ class WebSocketChannel(asyncio.Protocol):
             transport.resume_reading()
 
     def _take_frames(self, frames: Sequence[Frame], read: int) -> None:
-        """Add frames to what has arrived; they are of a read of so many bytes."""
+        """Add the frames of one read, which had `size` bytes."""
         self._events += frames
         self._is_agreed = frames[-1].opcode is _CLOSE
         if read <= SMALL:
@@ -358,7 +356,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._partial_bytes = min(read, max(0, self._partial_bytes))
 
     def _count(self) -> None:
-        """What came of a message that is not whole yet takes of the budget."""
+        """Count the bytes of an incomplete message."""
         waits = self._partial_bytes + (0 if self._fragments is None else len(self._fragments))
         if waits <= SMALL or self._has_ended:
             self._charge = None
@@ -372,7 +370,7 @@ class WebSocketChannel(asyncio.Protocol):
             self.fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
     def _push(self) -> None:
-        """Hand on what arrived, until it is through, the receiver has enough, or the answers of a server pile up."""
+        """Deliver the received frames, until the receiver pauses or the answers of a server pile up."""
         if self._is_pushing:
             return
 
@@ -422,7 +420,7 @@ class WebSocketChannel(asyncio.Protocol):
             receiver.receive(data)
 
     def _take_control(self, opcode: Opcode, data: bytes) -> None:
-        """Take what is no text; a binary frame ends it."""
+        """Process a frame that is not text; a binary frame ends the connection."""
         if opcode is _BINARY:
             self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
         elif opcode is _CLOSE:
@@ -434,7 +432,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._set_timer(self._limits.ping_interval, self._look)
 
     def _is_text(self, message: bytes) -> bool:
-        """Whether it is UTF-8, which messages are (RFC 6455 8.1, S25-026, S26-043); one that is not ends it."""
+        """Return whether a message is UTF-8 (RFC 6455 8.1, S25-026, S26-043); otherwise end the connection."""
         try:
             str(message, "utf-8")
         except UnicodeDecodeError as error:
@@ -445,7 +443,7 @@ class WebSocketChannel(asyncio.Protocol):
     # -- writing -----------------------------------------------------------------------------
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
+        """Queue one text frame. The frames of one iteration are written together, unless they are many."""
         framing = self._framing
         if not self.is_open or framing.state is not OPEN:  # its close frame may wait behind what is worked on now
             return
@@ -459,7 +457,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._loop.call_soon(self._flush_later)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame that a client reads by itself: it leaves when a ping behind the others is answered."""
+        """Queue one text frame that is sent after the peer has answered a ping behind the frames before it."""
         if self._owner is None:
             self.send(frame, related_request_id, method)
             return
@@ -478,7 +476,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._flush()
 
     def _flush(self, farewell: bytes = b"") -> None:
-        """Write what waits; `farewell` first if nothing is to be written but the end."""
+        """Write the queue; `farewell` first, if only the end is left to be written."""
         transport = self._transport
         writes = self._framing.data_to_send()
         if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
@@ -504,7 +502,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._bound_unread(transport.get_write_buffer_size())
 
     def _bound_unread(self, waits: int) -> None:
-        """So much waits for a client that does not take it."""
+        """Count the bytes that wait for a client that does not read."""
         most = self._limits.max_queued_bytes
         if self._unread is None:
             self._unread = Charge(id(self), client_of(self.peer))
@@ -514,7 +512,7 @@ class WebSocketChannel(asyncio.Protocol):
             self.fail(CloseCode.POLICY_VIOLATION, "reads too slowly: no memory is left for what waits to be read")
 
     async def drain(self) -> None:
-        """Wait until the peer has taken most of what was queued, or is gone."""
+        """Wait until the peer has read most of the queue, or has disconnected."""
         self._flush()
         if self.is_congested:
             if self._drained is None:
@@ -529,7 +527,7 @@ class WebSocketChannel(asyncio.Protocol):
     # -- the timer ---------------------------------------------------------------------------
 
     def _set_timer(self, delay: float, action: Callable[[*A], object], *arguments: *A) -> None:
-        """Do that then, and not what was to be done before."""
+        """Replace the timer."""
         self._cancel_timer()
         self._timer = self._loop.call_later(delay, action, *arguments)
 
@@ -568,7 +566,7 @@ class WebSocketChannel(asyncio.Protocol):
     # -- closing -----------------------------------------------------------------------------
 
     def fail(self, code: CloseCode, reason: str) -> None:
-        """Close because of what the peer does or does not do; nothing more of it is read."""
+        """Close because the peer broke a rule or does not answer; stop reading."""
         if self._framing.state is OPEN:
             self._framing.fail(code, _shorten(reason))
             self._flush()
@@ -576,13 +574,13 @@ class WebSocketChannel(asyncio.Protocol):
         self._end()
 
     def abort(self) -> None:
-        """Cut the connection off."""
+        """Close the socket at once."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued and a close frame, and wait for the peer's; after the close time-out cut it off."""
+        """Send the queue and a close frame, and wait for the peer's close frame until the close timeout."""
         transport = self._transport
         if transport is None:
             return
@@ -610,7 +608,7 @@ class WebSocketChannel(asyncio.Protocol):
             raise
 
     async def _gone(self) -> None:
-        """Wait until the socket is no more."""
+        """Wait until the socket is closed."""
         if self._is_lost:
             return
 
@@ -619,7 +617,7 @@ class WebSocketChannel(asyncio.Protocol):
         await asyncio.shield(self._lost)
 
     def _begin_closing(self, transport: asyncio.Transport) -> None:
-        """A close frame, or the refusal of the handshake, was written: wait for the peer, but not for ever."""
+        """A close frame or a refusal was written: wait for the peer until the timeout."""
         if not self._is_closing:
             self._is_closing = True
             self.is_open = False
@@ -628,7 +626,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._resume_reading()
 
     def _end(self, cause: str = "") -> None:
-        """No more will come of a connection that was open: find out why, and tell the receiver."""
+        """An open connection has ended: find out why, and notify the receiver."""
         self.is_open = False
         if not self._was_open:
             return
@@ -650,7 +648,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._tell()
 
     def _tell(self) -> None:
-        """Tell the receiver, once, that no more will come, behind what has come before."""
+        """Notify the receiver of the end, once, after all received frames."""
         receiver = self._receiver
         if not self._has_ended or receiver is None or self._has_told:
             return
@@ -665,13 +663,13 @@ class WebSocketChannel(asyncio.Protocol):
 
 
 def _unread_asks(asked: int, pong: bytes) -> int:
-    """How many of so many pings of that kind are not answered yet, given the pong to one: it may stand for several."""
+    """Return how many pings are still unanswered after this pong, which may answer several."""
     number = pong[len(_ASK) :]
     return max(0, asked - int(number)) if number.isdigit() and len(number) < 10 else asked
 
 
 def _hang_up(transport: asyncio.Transport, *, is_agreed: bool) -> None:
-    """All is written: end our side. `is_agreed` if the peer has said that it closes, too."""
+    """Close the sending side after everything is written. `is_agreed` means that the peer closes, too."""
     if is_agreed or not transport.can_write_eof():
         transport.close()
         return
