@@ -156,7 +156,7 @@ async def test_an_embedded_application_is_told_of_its_own_options_and_path() -> 
     ("options", "remedy"),
     [
         ({"auth": lambda: Jwt("https://idp.example")}, r"Jwt\(…, public_url='https://example.com/mcp'\)"),
-        ({"auth": lambda: LoginServer("dev")}, r"who may log in \(LoginServer\('auth.toml'\)\)"),
+        ({"auth": lambda: LoginServer("dev")}, r"configure users in a file \(LoginServer\('auth.toml'\)\)"),
         ({"auth": lambda: LoginServer("none.toml")}, "none.toml: No such file"),
         ({"auth": lambda: StaticTokens.from_file("none.toml")}, "tokens file none.toml: No such file"),
         ({"allowed_hosts": lambda: ["*"]}, "allowed_hosts '\\*'"),
