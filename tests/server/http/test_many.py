@@ -18,7 +18,7 @@ from support.http_peer import Peer, initialize, modern, post, request
 MANY = 2000
 MORE = 500
 """Those that come after the many."""
-TESTS = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent.parent.parent
 
 SERVER = """
 import ctypes  # mcpd loads it itself, a moment after the start: not while blocks are counted
