@@ -29,7 +29,7 @@ PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip -qq --disable-pip-version-check
 INSTALL := $(PY) .ci/install.py
 NODE_VERSION := 22.23.3
-NPM_FOLDERS  := $(patsubst %/package-lock.json,%,$(wildcard tests/*/package-lock.json conformance/package-lock.json))
+NPM_FOLDERS  := $(patsubst %/package-lock.json,%,$(wildcard tests/*/package-lock.json tests/apps/*/package-lock.json conformance/package-lock.json))
 ADDR  ?= :8080
 
 # The first Python that is new enough; PYTHON=... names another.

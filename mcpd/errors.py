@@ -297,7 +297,7 @@ class HttpError(TransportError):
 class AuthorizationRequired(HttpError):
     """The server requires a login, and no stored login is sufficient.
 
-    `url` is the URL of the server, `scopes` are the scopes that it requires, if it names them. `mcpd login URL` logs in.
+    `url` is the URL of the server, `scopes` the scopes that it requires, if it names them. `mcpd login URL` logs in.
     """
 
     def __init__(self, url: str, scopes: Sequence[str] = (), message: str = "", status: int = 401) -> None:

@@ -53,8 +53,8 @@ class StdioChannel:
     """A channel over two file descriptors: pipes, sockets, a terminal, or files, which a thread reads.
 
     While more than 1 MiB waits to be written, a server's end does not read either, so that a client which does not
-    read cannot fill the memory. A client's end (`always_reads`) keeps reading, because two ends that wait for each other
-    would wait forever.
+    read cannot fill the memory. A client's end (`always_reads`) keeps reading: two ends that wait for each other would
+    wait forever.
     """
 
     is_multiplexed = True
