@@ -372,7 +372,7 @@ def forget_frames(error: BaseException) -> None:
 def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, Any]:
     """Return `exc_info` for a log record, with a traceback that begins at the first frame outside of mcpd.
 
-    The frames of mcpd are always the same and do not help the author. If there are no others, all are shown.
+    The frames of mcpd are always the same and do not help the author. Without any others, all are shown.
     """
     place = error.__traceback__
     while place is not None and place.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:

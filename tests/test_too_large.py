@@ -201,7 +201,7 @@ async def test_other_messages_that_are_too_large_end_no_call() -> None:
 async def test_a_request_of_ours_that_is_too_large_is_not_sent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Client(server) as client:
         monkeypatch.setattr(client_session, "MAX_FRAME_BYTES", LIMIT)
-        with pytest.raises(LocalProtocolError, match=f"a message may have {LIMIT}"):
+        with pytest.raises(LocalProtocolError, match=f"the maximum is {LIMIT}"):
             await client.call_tool("large", {"size": 1, "more": "x" * LIMIT})
         await client.call_tool("large", {"size": 1})
 

@@ -291,7 +291,7 @@ def test_an_application_has_to_be_told_its_url() -> None:
         watching().asgi_app(auth=protected(public_url=""))
     with pytest.raises(ConfigurationError, match="https"):
         watching().asgi_app(auth=protected(public_url="http://tools.example.com/mcp"))
-    with pytest.raises(ConfigurationError, match="give one of them"):
+    with pytest.raises(ConfigurationError, match="exclude each other"):
         watching().asgi_app(auth=protected(), authenticate=lambda headers: ADA)
     assert watching().asgi_app(auth=protected()).guard.protection is not None
 

@@ -1,4 +1,4 @@
-"""The servers whose tools are judged: the starter, the conformance server, and the garden of the README."""
+"""The servers whose tools are judged: the starter, the conformance server, and the garden of the tour."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _everything(folder: Path) -> Server:
 
 
 def _garden(folder: Path) -> Server:
-    """What the blocks of the README that belong to server.py make, one after another."""
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    """What the blocks of the tour that belong to server.py make, one after another."""
+    readme = (REPOSITORY / "docs" / "first-server.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(# server\.py\b.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     assert blocks
     (folder / "apps").mkdir(exist_ok=True)

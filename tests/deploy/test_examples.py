@@ -66,9 +66,9 @@ def resolved(text: str) -> str:
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    """The variables that `mcpd serve --help` names."""
+    """The variables that `mcpd serve --help-all` names."""
     done = subprocess.run(
-        [sys.executable, "-m", "mcpd", "serve", "--help"],
+        [sys.executable, "-m", "mcpd", "serve", "--help-all"],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "120"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return set(re.findall(r"MCPD_[A-Z_]+", done.stdout))

@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there_is_named_with_what_to_write(tmp_path: Path) ->
         RegistrationError, match=r'chart\.html: No such file.*Path\(__file__\)\.with_name\("chart\.html"\)'
     ):
         server.app("chart", tmp_path / "chart.html")
-    with pytest.raises(RegistrationError, match=r"'chart\.html' is no HTML; .* give Path\('chart\.html'\)"):
+    with pytest.raises(RegistrationError, match=r"'chart\.html' is not HTML; .* pass Path\('chart\.html'\)"):
         server.app("chart", "chart.html")
 
 

@@ -12,6 +12,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.source_code import parsed
+
 RULES: list[tuple[str, str, str]] = [
     # name, pattern, advice
     (
@@ -91,10 +93,7 @@ SENTENCE = re.compile(r"(?<=[.!?:])\s+|\n\s*\n|\n\s*[-*|]\s")
 def _python_texts(path: Path) -> Iterator[tuple[int, str]]:
     """(line, text) of each docstring, comment and longer string of a file."""
     source = path.read_text(encoding="utf-8")
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value.split()) >= 4:
             yield node.lineno, node.value
