@@ -82,14 +82,14 @@ def counting() -> Iterator[Counts]:
 # (the wire, version, tool, how many at a time): the most for 64 calls. Of an end in the same process some turns, and
 # half of what sockets are asked, are the client's.
 ROWS: list[tuple[OpenWire, str, str, int, Most]] = [
-    (stdio_wire, LEGACY[-1], "echo", 1, (27.5, 2, 5.5, 0)),
-    (stdio_wire, LEGACY[-1], "echo", 64, (23.5, 0.1, 0.1, 0)),
-    (stdio_wire, MODERN, "echo", 1, (31.5, 2, 5.5, 0)),
-    (stdio_wire, MODERN, "echo", 64, (27.5, 0.1, 0.1, 0)),
+    (stdio_wire, LEGACY[-1], "echo", 1, (29.5, 2, 5.5, 0)),
+    (stdio_wire, LEGACY[-1], "echo", 64, (25.5, 0.1, 0.1, 0)),
+    (stdio_wire, MODERN, "echo", 1, (32.5, 2, 5.5, 0)),
+    (stdio_wire, MODERN, "echo", 64, (28.5, 0.1, 0.1, 0)),
     (stdio_wire, LEGACY[-1], "plain", 1, (67.5, 4, 8.5, 2.5)),
     (stdio_wire, LEGACY[-1], "plain", 64, (43, 0.2, 0.5, 0.5)),
-    (websocket_wire, LEGACY[-1], "echo", 1, (29.5, 0, 6.5, 4)),
-    (websocket_wire, LEGACY[-1], "echo", 64, (25.5, 0, 0.2, 1.5)),
+    (websocket_wire, LEGACY[-1], "echo", 1, (32.5, 0, 6.5, 4)),
+    (websocket_wire, LEGACY[-1], "echo", 64, (26.5, 0, 0.2, 1.5)),
 ]
 
 
@@ -123,12 +123,12 @@ async def test_a_call_takes_no_more_than_recorded(
 
 # (in a session, what the client sends beside a call): what is counted of one POST.
 POSTS: list[tuple[bool, str, Most]] = [
-    (True, "nothing", (73.5, 0, 4.5, 4)),
-    (False, "nothing", (74.5, 0, 4.5, 4)),
-    (True, "a token", (81.5, 0, 4.5, 4)),
-    (False, "a token", (82.5, 0, 4.5, 4)),
-    (True, "a wish for progress", (113.5, 0, 4.5, 4)),
-    (False, "a wish for progress", (102.5, 0, 4.5, 4)),
+    (True, "nothing", (77.5, 0, 4.5, 4)),
+    (False, "nothing", (77.5, 0, 4.5, 4)),
+    (True, "a token", (85.5, 0, 4.5, 4)),
+    (False, "a token", (85.5, 0, 4.5, 4)),
+    (True, "a wish for progress", (115.5, 0, 4.5, 4)),
+    (False, "a wish for progress", (103.5, 0, 4.5, 4)),
 ]
 
 
