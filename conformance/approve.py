@@ -10,13 +10,12 @@ import html
 import os
 import re
 import sys
+from http.client import HTTPMessage
+from http.cookiejar import CookieJar
 from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode, urljoin
 from urllib.request import HTTPCookieProcessor, HTTPRedirectHandler, ProxyHandler, Request, build_opener
-
-from server.http.client import HTTPMessage
-from server.http.cookiejar import CookieJar
 
 
 class _Here(HTTPRedirectHandler):

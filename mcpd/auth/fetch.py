@@ -19,19 +19,15 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Literal, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
+from yarl import URL
 
 from mcpd import __version__
-from mcpd.errors import ConfigurationError, McpdError, missing_extra
+from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
-
-try:
-    import aiohttp
-    from aiohttp.abc import AbstractResolver, ResolveResult
-    from yarl import URL
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "fetching documents for authorization", "auth") from None
 
 Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
 """Where an address is. Requests never go to `never`."""

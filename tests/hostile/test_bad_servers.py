@@ -42,7 +42,7 @@ async def said(client: Client, **options: Any) -> str:
 async def held(client: Client) -> None:
     """The client reads its server no longer, and has had the time to take what was on its way."""
     assert client._open is not None
-    await until(lambda: client._open._inbox.is_paused)
+    await until(lambda: client._open._notifications.is_paused)
     for _ in range(100):
         await asyncio.sleep(0.001)
 
@@ -84,7 +84,7 @@ async def test_log_messages_wait_with_the_server_while_callbacks_are_slow() -> N
                 if told % 100 == 0:
                     await asyncio.sleep(0)
 
-            client._callbacks = client._open._inbox._callbacks = Callbacks(log=count)  # type: ignore[union-attr]
+            client._callbacks = client._open._notifications._callbacks = Callbacks(log=count)  # type: ignore[union-attr]
             gate.opened.set()
             assert await calling == "done"
         assert told > 58_000
@@ -180,8 +180,8 @@ async def test_a_request_waits_as_long_as_callbacks_get_on() -> None:
     async def slow(params: LogMessageParams) -> None:
         nonlocal waited
         if not waited:
-            await until(lambda: client._open._inbox.is_paused)  # type: ignore[union-attr]
-        if waited < 1500 and client._open._inbox.is_paused:  # type: ignore[union-attr]
+            await until(lambda: client._open._notifications.is_paused)  # type: ignore[union-attr]
+        if waited < 1500 and client._open._notifications.is_paused:  # type: ignore[union-attr]
             waited += 150
             await clock.advance(150)
 

@@ -357,7 +357,7 @@ def test_the_option_and_the_variable_set_it(child: Child, words: tuple[str, ...]
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert answers[2]["error"] == {"code": -32603, "message": OVER}
     assert [len(answers[n]["result"]["content"][0]["text"]) for n in (1, 3)] == [10, MIB]
-    assert b"of the 8388608 that may wait" in done.stderr
+    assert b"of at most 8388608 bytes" in done.stderr
     assert b"--max-memory" in done.stderr
 
 

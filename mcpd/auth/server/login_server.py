@@ -18,19 +18,23 @@ from msgspec.structs import replace
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
 from mcpd.auth.dpop import ALGORITHMS, BadProof, normalized
-from mcpd.auth.fetch import Reach
-from mcpd.auth.issuers import IssuerKeys, VerifyingKey, usable_keys
-from mcpd.auth.jwt import Issuer, Jwt
-from mcpd.auth.server.authorize import Authorize, Registration
-from mcpd.auth.server.clients import METHODS
-from mcpd.auth.server.core import Core
-from mcpd.auth.server.interaction import Interaction
 from mcpd.auth.server.replies import OAuthError
-from mcpd.auth.server.settings import Settings, development, read
-from mcpd.auth.server.token_endpoint import CheckProof, TokenEndpoint
-from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.errors import AccessDenied, ConfigurationError, missing_extra
 from mcpd.transports.authentication import RequestHeaders
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
+
+try:
+    from mcpd.auth.fetch import Reach
+    from mcpd.auth.issuers import IssuerKeys, VerifyingKey, usable_keys
+    from mcpd.auth.jwt import Issuer, Jwt
+    from mcpd.auth.server.authorize import Authorize, Registration
+    from mcpd.auth.server.clients import METHODS
+    from mcpd.auth.server.core import Core
+    from mcpd.auth.server.interaction import Interaction
+    from mcpd.auth.server.settings import Settings, development, read
+    from mcpd.auth.server.token_endpoint import CheckProof, TokenEndpoint
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "logging people in", "auth") from None
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"

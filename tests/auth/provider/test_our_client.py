@@ -210,7 +210,7 @@ async def test_a_code_on_another_device() -> None:
 
 def typed(page: str, code: str) -> None:
     """Type a code into the page that asks for it, and confirm it."""
-    from server.http.cookiejar import CookieJar
+    from http.cookiejar import CookieJar
 
     jar = urllib.request.HTTPCookieProcessor(CookieJar())
     browser = urllib.request.build_opener(jar, urllib.request.ProxyHandler({}))

@@ -193,7 +193,7 @@ async def test_a_whole_login_by_keyboard(chromium: Chromium, tmp_path: Path) -> 
         await shown(page, there.there, "There")
 
         # The way back leads to a question that was answered, and to no second code.
-        assert "cannot go on" in await (await page.goto(asked)).text("h1")
+        assert "cannot continue" in await (await page.goto(asked)).text("h1")
         assert page.violations == []
         assert [line for line in page.console if "status of 403" not in line and "status of 400" not in line] == []
 
