@@ -78,8 +78,8 @@ async def test_a_tree_with_everything(tmp_path: Path, child: Child) -> None:
         peak = int(status.partition("VmHWM:")[2].split()[0])
         assert peak < 300_000, f"{peak} kB"
         # The log thins what is alike: `mcpd check` names all of it.
-        for said in ("exits.py, line 2: it ends by itself", "hangs.py, line ", "link.py: is a link that leads out",
-                     "pipe.py: is no regular file"):  # fmt: skip
+        for said in ("exits.py, line 2: it exits on import", "hangs.py, line ", "link.py: is a link that leads out",
+                     "pipe.py: is not a regular file"):  # fmt: skip
             await wire.said(said)
     assert wire.code == 0
     assert all(line.isprintable() for line in wire.stderr.splitlines())

@@ -223,9 +223,9 @@ class Watching(Site):
 
     def add(self, listener: object) -> None:
         """Include the status of a listener's HTTP application."""
-        facts = getattr(getattr(listener, "app", None), "facts", None)
-        if facts is not None:
-            self.report.services.append(facts)
+        status = getattr(getattr(listener, "app", None), "status", None)
+        if status is not None:
+            self.report.services.append(status)
 
     def ready(self, urls: list[str]) -> None:
         """The server is ready, at these URLs."""
