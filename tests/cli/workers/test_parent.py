@@ -111,7 +111,7 @@ class TestDeaths:
             assert (await session.ask("logging/setLevel", {"level": "error"})).status == 200
 
             os.kill(before[1], signal.SIGKILL)
-            await served.until(f"Worker 1 (pid {before[1]}) ended by signal 9; it is started again")
+            await served.until(f"Worker 1 (pid {before[1]}) ended by signal 9; restarting it")
             await until_ready(served, 2)
             after = await served.workers()
             assert after[2] == before[2]
@@ -223,7 +223,7 @@ class TestNewCode:
             before = await served.workers()
             (tmp_path / "server.py").write_text("import nothing_of_the_kind\n")
             served.process.send_signal(signal.SIGHUP)
-            await served.until("Not reloaded: a new worker ended before it served; 0 of 2 are new")
+            await served.until("Not reloaded: a new worker ended before it was ready; 0 of 2 are new")
             assert "nothing_of_the_kind" in served.log
             assert await served.workers() == before
             assert "it is started again" not in served.log
@@ -420,7 +420,7 @@ class TestTheStart:
         crash = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
         async with daemon(child, tmp_path, server=crash, is_ready=False) as served:
             assert await served.wait() == 1
-            await served.until("the first worker was ended by signal 9 before it served")
+            await served.until("the first worker was ended by signal 9 before it was ready")
 
     async def test_a_signal_meanwhile_ends_it(self, child: Child, tmp_path: Path) -> None:
         slow = "import pathlib, time\npathlib.Path('begun').touch()\ntime.sleep(600)\n"
@@ -481,4 +481,4 @@ class TestTheStart:
 
         other = Daemon(child.mcpd("serve", str(tmp_path)), {**env, "_MCPD_WORKER": "77"}, tmp_path)
         assert await other.wait() == 1
-        await other.until("_MCPD_WORKER is for what mcpd serve --workers starts")
+        await other.until("_MCPD_WORKER is set by mcpd serve --workers")

@@ -49,7 +49,7 @@ class TestSeenFromOutside:
 
             await more()
             os.kill((await served.workers())[2], signal.SIGKILL)
-            await served.until("it is started again")
+            await served.until("restarting it")
             await agree()
             await until_ready(served, 2)
             await more()
@@ -91,7 +91,7 @@ class TestSeenFromOutside:
                 stdout=asyncio.subprocess.PIPE,
             )
             lines = (await shown.communicate())[0].decode()
-            assert re.search(r"worker 2: pid \d+, ready, up .*, \d calls run\n", lines), lines
+            assert re.search(r"worker 2: pid \d+, ready, up .*, \d running calls\n", lines), lines
             stopping = await asyncio.create_subprocess_exec(
                 *child.mcpd("stop", "--timeout", "60"), env={**child.env, "XDG_RUNTIME_DIR": str(tmp_path / "run")}
             )
