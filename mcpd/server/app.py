@@ -438,9 +438,9 @@ class Server(ServerCore, BuiltInMethods):
     ) -> None:
         """Serve until stopped, over stdio, WebSocket, HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings` such as `grace=10`, and options of extensions, which replace options
-        of the constructor; `extensions` has them by the extension's id. If an event loop is running already, await
-        `serving.serve` instead. Raises ConfigurationError for an address that cannot be used.
+        `settings` are those of `server.settings.Settings`, such as `grace=10`, and options of extensions, which replace
+        options of the constructor; `extensions` has them by the extension's id. If an event loop is already running,
+        await `serving.serve` instead. Raises ConfigurationError for an address that cannot be used.
         """
         from mcpd.server.serving import run, settings_for
 

@@ -2,7 +2,7 @@
 
 The browser reports each violation of the policy of a View, whatever caused it: an element, a style sheet or a script.
 `refusal` also answers for an address that has not been loaded. The matching of sources is that of CSP Level 3, section
-6.7.2, for the sources that `csp_sources` accepts; the policy is the strict one of `host.documents.csp`.
+6.7.2, for the sources that `csp_sources` accepts; the policy is the strict one of `apps.host.document`.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ extra is not installed).
 _EPILOG = """\b
 Further environment variables:
   MCPD_TOKEN              the bearer token; --token-file takes precedence
-  MCPD_STATE_KEY          a secret of 16 bytes or more that encrypts data which clients carry: session ids, and the
-                          state of a request between its rounds. Use the same secret in all processes that serve the
-                          same clients. Of several secrets, separated by commas, the first encrypts and all decrypt
+  MCPD_STATE_KEY          a secret of 16 bytes or more that signs data which clients carry and can read: session ids,
+                          and the state of a request between its rounds. Use the same secret in all processes that
+                          serve the same clients. Of several secrets, separated by commas, the first signs
 {extensions}
 The environment variable of an option that can be repeated holds its values separated by spaces.
 

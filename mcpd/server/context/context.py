@@ -413,7 +413,7 @@ class Context(RequestInfo):
     ) -> Awaitable[CreateMessageResult]:
         """Ask the client's model. `messages` is a text or a conversation.
 
-        `options` are further members of `types.sampling.CreateMessageParams`: system_prompt, temperature,
+        `options` are further members of `mcpd.types.CreateMessageParams`: system_prompt, temperature,
         stop_sequences, model_preferences, tools, tool_choice and so on. Spec: 2026-07-28 client/sampling.
         """
         from mcpd.server.context import questions

@@ -47,7 +47,7 @@ __all__ = [
 
 
 class SamplingOptions(TypedDict, total=False):
-    """The members of `types.sampling.CreateMessageParams` except the messages and the maximum length."""
+    """The members of `mcpd.types.CreateMessageParams` except the messages and the maximum length."""
 
     model_preferences: ModelPreferences | None
     system_prompt: str | None
