@@ -51,6 +51,8 @@ class LogHandler(logging.Handler):
         log_format: str,
     ) -> None:
         super().__init__()
+        if log_format == "json":
+            import json  # noqa: F401 - when the first record comes, no file descriptor may be free to load it
         self.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter(_FORMAT))
         if level != "debug":
             self.addFilter(_OwnRecords(target))

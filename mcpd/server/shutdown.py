@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread  # documented; `threading` could wait in a signal handler for a lock of the interrupted code
 import asyncio
-import ctypes
 import logging
 import os
 import select
@@ -317,6 +316,8 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 def leave_once(number: int) -> None:
     """Let the handler of a signal run once. Raises OSError if that is not supported."""
+    import ctypes  # not needed before the start, and some Pythons are built without it
+
     library = ctypes.CDLL(None)  # all loaded libraries
     action = (ctypes.c_void_p * 128)()  # a `struct sigaction`, which is smaller; the handler comes first
     if library.sigaction(number, None, action) == 0:

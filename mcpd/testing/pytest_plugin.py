@@ -122,7 +122,7 @@ def mcpd_apps() -> Callable[..., AppsReport]:
     """Tests the apps of a server as `mcpd apps test` does: `mcpd_apps(server)` returns the report.
 
     The argument is a `Server` or any other target of a client. The keywords are those of
-    `mcpd.verdict.options.TryOptions`: `static`, `app`, `calls`, `screenshots`, `browser`, `timeout` (seconds).
+    `mcpd.apps.verdict.report.TryOptions`: `static`, `app`, `calls`, `screenshots`, `browser`, `timeout` (seconds).
     `report.failures` is empty if all apps pass.
     """
 

@@ -125,10 +125,10 @@ _ADVICE = (
     ),
     (re.compile("no servers in its"), "to add a server: mcpd install HOST SERVER"),
     (
-        re.compile('no servers in it|no mcpServers|no "mcpServers"|contains no servers'),
+        re.compile("no mcpServers|contains no servers"),
         f"add servers to the file: {_ENTRY}",
     ),
-    (re.compile("this is no URL|is not a URL"), "write http://HOST:PORT/mcp"),
+    (re.compile("is not a URL"), "write http://HOST:PORT/mcp"),
 )
 
 

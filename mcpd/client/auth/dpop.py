@@ -33,7 +33,7 @@ def _library() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "joserfc":
             raise
-        raise ConfigurationError("DPoP and key assertions require pip install 'mcpd-server[auth]'") from None
+        raise ConfigurationError("DPoP and key assertions need a package: pip install 'mcpd-server[auth]'") from None
     return joserfc
 
 

@@ -395,5 +395,5 @@ def _installed() -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "keyring":
             raise
-        raise ConfigurationError("the system's keyring requires pip install 'mcpd-server[keyring]'") from None
+        raise ConfigurationError("the system's keyring needs a package: pip install 'mcpd-server[keyring]'") from None
     return keyring

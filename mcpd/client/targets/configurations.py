@@ -103,7 +103,7 @@ def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
     try:
         ruamel: Any = import_module("ruamel.yaml")
     except ImportError:
-        raise ConfigurationError(f"{path}: reading YAML requires pip install 'mcpd-server[install]'") from None
+        raise ConfigurationError(f"{path}: YAML needs a package: pip install 'mcpd-server[install]'") from None
     return ruamel.YAML(typ="safe", pure=True).load, ruamel.error.YAMLError
 
 

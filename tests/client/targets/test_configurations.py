@@ -272,7 +272,7 @@ def test_yaml_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConfigurationError, match=r"config\.yaml, line \d+, column \d+: "):
         parse("goose:g")
     monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
-    with pytest.raises(ConfigurationError, match=r"reading YAML requires pip install 'mcpd-server\[install\]'"):
+    with pytest.raises(ConfigurationError, match=r"YAML needs a package: pip install 'mcpd-server\[install\]'"):
         parse("goose:g")
 
 
