@@ -389,6 +389,6 @@ def refusal_of(protection: Protection | None, denied: AccessDenied, user: Princi
 
 
 def challenges_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> list[str]:
-    """The challenges alone, where there is no status left to give."""
+    """Return the challenges of a refusal, for responses whose status is already sent."""
     headers = refusal_of(protection, denied, user).headers
     return [value for name, value in headers if name == "WWW-Authenticate"]

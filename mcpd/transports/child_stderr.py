@@ -1,8 +1,8 @@
-"""What a child process writes to its stderr, passed on to ours: at a bounded rate, and without waiting for anybody.
+"""Copies the stderr of a child process to this process's stderr, at a limited rate and without blocking.
 
-It is meant for people (2025-11-25 basic/transports, stdio: "the client MAY capture, forward, or ignore"), so that it
-goes where our own stderr goes. A child that writes without end fills neither a log nor memory; one whose stderr
-nobody reads is not held up by it. What commands a terminal is shown there by its code, and colours are left out.
+The output is for people (2025-11-25 basic/transports, stdio: "the client MAY capture, forward, or ignore"). A child
+that writes without end fills neither a log nor the memory, and is never blocked. Control characters are escaped, and
+colours are removed.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from codecs import getincrementaldecoder
 from mcpd.protocol.printable import printable, printable_lines
 
 BURST_SECONDS = 16.0
-"""How many seconds' worth may come at once: a traceback or a long greeting is passed on whole."""
+"""The rate limit allows bursts of this many seconds, so that tracebacks are copied whole."""
 
 LAST_BYTES = 4096
 LAST_LINES = 5
 LAST_CHARACTERS = 800
-"""So much of the end is kept, and so much of that is said in an error."""
+"""The size of the end that is kept, and the part of it that an error message quotes."""
 
 _STDERR = 2
 _READ_BYTES = 65536
 _PIECE_BYTES = 4096
-"""What a pipe that is ready takes without blocking (PIPE_BUF)."""
+"""The bytes that a ready pipe accepts without blocking (PIPE_BUF)."""
 _LAST_READS = 16
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class StderrCopy:
-    """Copies from the descriptor `source`, which it closes, to stderr; `name` is what the child is called there.
+    """Copies from the descriptor `source`, which it closes, to stderr. `name` is the name of the child there.
 
     The end of it is kept: it is the best there is to say of a child that has died.
     """

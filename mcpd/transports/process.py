@@ -71,7 +71,7 @@ class ProcessChannel:
     def start(self, receiver: Receiver) -> None:
         """Begin to read. How the child has ended is said at the end."""
         self._receiver = receiver
-        self._channel.start(_Ear(receiver, self._output_ended))
+        self._channel.start(_ChildReceiver(receiver, self._output_ended))
         self._watching = asyncio.create_task(self._watch())
 
     def _output_ended(self, error: McpdError | None) -> None:
@@ -111,7 +111,7 @@ class ProcessChannel:
         return unread(self._descriptors[1]) + self._channel.untaken_bytes == self._sent
 
     async def _watch(self) -> None:
-        """What the child started may hold its output open for long; with the child itself the connection ends."""
+        """End the connection with the child: its own child processes may keep its output open."""
         await self.process.wait()
         self._channel.end()
         await self.process.end_group()
@@ -131,7 +131,7 @@ class ProcessChannel:
         self._channel.send(frame)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one line that the child reads by itself."""
+        """Queue one line that is written after the child has read the lines before it."""
         self._channel.send_apart(frame)
 
     async def drain(self) -> None:
@@ -197,10 +197,10 @@ async def open_process(
     max_frame_bytes: int = MAX_FRAME_BYTES,
     stderr_bytes_per_second: float | None = STDERR_BYTES_PER_SECOND,
 ) -> ProcessChannel:
-    """Start a command and give the channel to it. Raises ConfigurationError if it cannot be started.
+    """Start a command and return the channel to it. Raises ConfigurationError if it cannot be started.
 
-    `name` is what errors call it, else the command. What it writes to stderr goes to ours, `stderr_bytes_per_second` of
-    it in the long run; None gives it our own.
+    `name` is its name in error messages, by default the command. Its stderr is copied to this process's, at
+    `stderr_bytes_per_second` on average; None lets the child write to it directly.
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
@@ -227,8 +227,8 @@ async def open_process(
     )
 
 
-class _Ear:
-    """What a child says goes straight to who listens; that it says no more goes another way."""
+class _ChildReceiver:
+    """Passes frames to the receiver, and the end of the connection to `closed`."""
 
     def __init__(self, receiver: Receiver, closed: Callable[[McpdError | None], None]) -> None:
         self._receiver = receiver

@@ -69,7 +69,7 @@ def test_words_are_spelled_as_in_dictionaries() -> None:
 
 MOST_PER_1000_WORDS = 1.5
 
-# The pages that are written in plain English by now. `transports` has modules that are not.
+# The pages that are written in plain English by now.
 PLAIN = ("index.md", "first-server.md", "context.md", "results.md", "writing-apps.md")
 
 
@@ -79,7 +79,7 @@ def test_english_is_plain() -> None:
     allowed = {line.partition("#")[0].strip() for line in lines} - {""}
     too_many = []
     for path in [*sorted((REPOSITORY / "mcpd").iterdir()), *(DOCS / page for page in PLAIN), REPOSITORY / "README.md"]:
-        if path.name not in ("__pycache__", "transports"):
+        if path.name != "__pycache__":
             words, found = findings(path, allowed)
             if len(found) > max(1, MOST_PER_1000_WORDS * words / 1000):
                 too_many.append(f"{path.name}: {len(found)} in {words} words: {found[:3]}")

@@ -1,8 +1,8 @@
 """A server at a `ws` or `wss` URL: the client's end of a WebSocket, one JSON-RPC message per text frame.
 
-What follows the handshake is in `websocket`, as for the server's end. The subprotocol `mcp` is offered, and a server
-that takes none is taken too; compression never is. Redirects are not followed: the headers of the handshake are
-secrets, and whom they go to was said.
+After the handshake, `connection.py` takes over, as at the server's end. The subprotocol `mcp` is offered, but a server
+need not accept it. Compression is not offered. Redirects are not followed, because the headers may contain secrets for
+the named server only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REFUSED = ("Connection refused", "No such file or directory")
 
 
 class Dialed(Struct, frozen=True):
-    """What is connected to: a URL of scheme ws or wss, and how. `name` is what errors call it."""
+    """A `ws` or `wss` URL and how to connect to it. `name` is its name in error messages."""
 
     url: SplitResult
     name: str
@@ -57,22 +57,22 @@ class Dialed(Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port of the URL, or that of its scheme."""
+        """The port of the URL, or the default port of its scheme."""
         return self.url.port or _PORTS[self.url.scheme]
 
     @property
     def is_secure(self) -> bool:
-        """Whether there is TLS below the WebSocket."""
+        """Whether the connection uses TLS."""
         return self.url.scheme == "wss"
 
     @property
     def authority(self) -> str:
-        """Host and port, as CONNECT takes them."""
+        """Host and port, as written in CONNECT requests."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 async def dial(to: Dialed, factory: Callable[[], asyncio.Protocol]) -> None:
-    """Connect a protocol that `factory` makes. Raises TransportError; ConfigurationError for a file or proxy."""
+    """Connect a protocol that `factory` creates. Raises TransportError; ConfigurationError for a file or proxy."""
     loop = asyncio.get_running_loop()
     context = _tls(to) if to.is_secure else None
     proxy = None if to.socket is not None else _proxy(to)
@@ -110,7 +110,7 @@ def _failed(to: Dialed, place: str, error: OSError) -> TransportError:
 
 
 def _tls(to: Dialed) -> SSLContext:
-    from ssl import SSLError, create_default_context  # what is on this machine needs none
+    from ssl import SSLError, create_default_context  # local servers need no TLS
 
     try:
         return create_default_context(cafile=to.ca_file)
@@ -124,7 +124,7 @@ def _tls(to: Dialed) -> SSLContext:
 
 
 def _proxy(to: Dialed) -> SplitResult | None:
-    """The proxy for this URL, as the environment or the system has it."""
+    """Return the proxy for this URL from the environment or the system's settings."""
     if is_loopback(to.host):
         return None
     from urllib.request import getproxies, proxy_bypass  # it loads an HTTP client
@@ -153,7 +153,7 @@ def _proxy(to: Dialed) -> SplitResult | None:
 async def _tunnel(
     to: Dialed, proxy: SplitResult, factory: Callable[[], asyncio.Protocol], context: SSLContext | None
 ) -> None:
-    """Ask the proxy for a tunnel, and speak TLS through it where there is any."""
+    """Open a tunnel through the proxy, with TLS inside it for `wss`."""
     loop = asyncio.get_running_loop()
     transport, connect = await loop.create_connection(
         lambda: _Connect(to, proxy), proxy.hostname or "", proxy.port or 80
@@ -176,7 +176,7 @@ async def _tunnel(
 
 
 class _Connect(asyncio.Protocol):
-    """A CONNECT request, and the answer to it: `answered` gives what came behind its head."""
+    """A CONNECT request and its response; `answered` returns the data behind the head of the response."""
 
     def __init__(self, to: Dialed, proxy: SplitResult) -> None:
         self._to = to
@@ -215,7 +215,7 @@ class _Connect(asyncio.Protocol):
 
 
 OPEN_SECONDS = 10.0
-"""How long connecting and the handshake may take together."""
+"""Seconds that connecting and the handshake may take together."""
 CLOSE_SECONDS = 2.0
 LIMITS = WebSocketLimits(close_timeout=CLOSE_SECONDS)
 
@@ -232,12 +232,21 @@ async def open_websocket(
     name: str = "",
     max_frame_bytes: int = MAX_FRAME_BYTES,
 ) -> WebSocketChannel:
-    """Connect to a `ws` or `wss` URL: the channel, its handshake done. `name` is what errors call the server.
+    """Connect to a `ws` or `wss` URL and return the channel after the handshake.
 
-    `headers` go with the handshake, `socket` is the path of a unix socket that is connected to in place of the URL's
-    host, `ca_file` a PEM file of authorities in place of the system's. A larger message than `max_frame_bytes` ends the
-    connection. Raises CannotConnect if there is no server, HttpError if it refuses;
-    TransportError, ConfigurationError.
+    Args:
+        url: The URL.
+        headers: Further headers of the handshake.
+        socket: The path of a unix socket to connect to, instead of the URL's host.
+        ca_file: A PEM file of certificate authorities, instead of the system's.
+        name: The name of the server in error messages.
+        max_frame_bytes: The largest message; a larger one ends the connection.
+
+    Raises:
+        CannotConnect: The server cannot be reached.
+        HttpError: The server refuses the handshake.
+        TransportError: The connection failed.
+        ConfigurationError: An argument is invalid.
     """
     parts = urlsplit(url)
     to = Dialed(parts, name or url.partition("?")[0], socket, ca_file)
@@ -271,7 +280,7 @@ def _is_latin(text: str) -> bool:
 
 
 class RefusedHandshake(HttpError):
-    """The server answered the handshake by a status: with what it says of how to be let in."""
+    """Return the error for a status other than 101, with advice about authorization."""
 
     def __init__(self, message: str, status: int, headers: Mapping[str, str], challenges: tuple[str, ...]) -> None:
         self.headers = headers
@@ -280,7 +289,7 @@ class RefusedHandshake(HttpError):
 
 
 class ClientHandshake:
-    """The opening handshake of a client's end, `channel`: a request of ours, and the server's answer."""
+    """The opening handshake of a client's end: the request, and the server's response."""
 
     def __init__(
         self, to: Dialed, url: str, headers: Mapping[str, str], max_frame_bytes: int = MAX_FRAME_BYTES
@@ -292,7 +301,7 @@ class ClientHandshake:
         self._headers = headers
         self._most = max_frame_bytes
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the handshake is; its exception says why there was none."""
+        """Done when the handshake is complete, or failed with the reason."""
         self.channel = WebSocketChannel(self, LIMITS, self._why)
 
     def begin(self, connection: WebSocketChannel) -> None:
@@ -305,12 +314,12 @@ class ClientHandshake:
         self.framing.send_request(request)
 
     def receive(self, data: bytes) -> None:
-        """Take what arrived: the answer, and frames behind it."""
+        """Process received data: the response, and frames behind it."""
         self.framing.receive_data(data)
         self._take_events()
 
     def eof(self) -> None:
-        """The server sends no more: that was no answer."""
+        """The server closed the connection before the response was complete."""
         self.framing.receive_eof()
         self._take_events()
 
@@ -325,20 +334,20 @@ class ClientHandshake:
         if self.framing.handshake_exc is not None:
             self._fail(self._refused(self.framing.handshake_exc))
             self.channel.abort()
-        elif events:  # the answer, and frames
+        elif events:  # the response, and frames
             self.channel.opened(self.framing, cast("list[Frame]", events[1:]))
             if self.opened.done():
-                self.channel.abort()  # whoever wanted it has given up
+                self.channel.abort()  # the caller has given up
             else:
                 self.opened.set_result(None)
 
     def _fail(self, error: TransportError) -> None:
         if not self.opened.done():
             self.opened.set_exception(error)
-            self.opened.exception()  # who opened it may have given up
+            self.opened.exception()  # the caller may have given up
 
     def _refused(self, error: Exception) -> TransportError:
-        """What a handshake that failed says: the status, and the first line of the body."""
+        """Return the text of a failed handshake: the status and the first line of the body."""
         name = self._to.name
         if not isinstance(error, InvalidStatus):
             cause = error.__cause__ or error
@@ -362,7 +371,7 @@ class ClientHandshake:
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     def _why(self, ended: ConnectionClosed, cause: str) -> ConnectionLost:
-        """What the receiver hears of the end of a connection that was open."""
+        """Return the error that the receiver gets when an open connection ends."""
         return ConnectionLost(f"{self._to.name}: {self._how_it_ended(ended, cause)}")
 
     def _how_it_ended(self, ended: ConnectionClosed, cause: str) -> str:

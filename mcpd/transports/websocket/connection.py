@@ -238,7 +238,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._expiry.cancel()
             self._expiry = None
 
-        # What waits takes of the memory of all: it goes back before anybody hears of the end.
+        # Waiting frames are counted in the budget. They are released before the owner is notified.
         if self._owner is not None:
             self._owner.connections.discard(self)
         self._charge = self._unread = None
@@ -634,8 +634,8 @@ class WebSocketChannel(asyncio.Protocol):
         if not self._has_ended:
             self._has_ended = True
             self._flush()
-            # The library tells of both close frames once nothing more is to be read. Who ends the socket first is not
-            # changed by that (RFC 6455 7.1.1).
+            # The library reports both close frames only after the end of the input. This does not change which side
+            # closes the socket first (RFC 6455 7.1.1).
             self._framing.receive_eof()
             self._framing.data_to_send()
             self._ended = self._why(self._framing.close_exc, cause)

@@ -1,6 +1,6 @@
-"""WebSocket on a port of its own: the listening sockets, who may connect, how many, and to what path.
+"""WebSocket on a port of its own: listening sockets, access, limits, paths and handshakes.
 
-Each connection has its own session; what goes on in it is `websocket`'s.
+Each connection has its own session. `connection.py` implements an open connection.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
 
 wire_log = logging.getLogger("mcpd.websocket.wire")
-"""The library's log of our connections."""
+"""The logger that the library uses for these connections."""
 
-# Whose values say how the handshake went, and carry no secret. The subprotocol is not among them: browsers, which
-# cannot set headers, put tokens there.
+# Headers that are useful in logs and contain no secret. The subprotocol may contain one: browsers, which cannot set
+# headers, put tokens there.
 _SHOWN = frozenset(
     [
         "connection",
@@ -56,7 +56,7 @@ _SHOWN = frozenset(
 
 
 def _says_something(record: logging.LogRecord) -> bool:
-    """At level info the library says "connection open", and not whose: without the lines around it that is nothing."""
+    """Drops the library's "connection open" at level info, which does not say whose connection it is."""
     return record.levelno != logging.INFO or wire_log.isEnabledFor(logging.DEBUG)
 
 
@@ -70,7 +70,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
             record.args = tuple(_shown(arg) for arg in args)
 
     if record.exc_info and record.levelno <= logging.DEBUG:
-        # Its text may quote the request line. What was wrong the client is told, and our own line says.
+        # The text may quote the request line. The client receives the reason, and another log line has it.
         kind = record.exc_info[0]
         record.exc_info = None
         record.msg = f"{record.msg} ({'' if kind is None else kind.__name__})"
@@ -97,29 +97,29 @@ _Known: TypeAlias = Principal | Refusal
 
 
 class _ServerProtocol(ServerProtocol):
-    """One connection until it is open; takes the subprotocol `mcp` if it is offered, and none otherwise."""
+    """The library's protocol of one handshake; accepts the subprotocol `mcp` if it is offered."""
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
 class Admission(ConnectionOwner, Protocol):
-    """Who may connect, see `websocket_server.Endpoint`."""
+    """Decides which handshakes are accepted; implemented by `Endpoint`."""
 
     authenticating: int
 
     def check(self, headers: RequestHeaders) -> _Known | Coroutine[Any, Any, _Known]:
-        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+        """Return the user of a handshake or a refusal, or a coroutine of one."""
 
     def refuse(self, request: Request) -> Refusal | None:
-        """Why this handshake, of somebody who may come in, gets no WebSocket."""
+        """Return the reason to refuse a handshake of an authenticated user, or None."""
 
     def refused(self, status: int) -> None:
         """A handshake was refused with this status."""
 
 
 class Handshake:
-    """Fed by a connection until it is answered. `close` is for one that was lost before."""
+    """The server's end of a handshake. `close` is called if the connection is lost before the answer."""
 
     __slots__ = ("_admission", "_connection", "_early", "_task", "framing")
 
@@ -129,15 +129,15 @@ class Handshake:
         self._admission = admission
         self.framing = _ServerProtocol(max_size=admission.limits.max_frame_bytes, logger=wire_log)
         self._task: asyncio.Task[_Known] | None = None
-        """Finds out who sends the handshake; meanwhile nothing is read on, and little is kept."""
+        """Authenticates the handshake. Meanwhile reading stops, and little data is kept."""
         self._early = b""
 
     def begin(self, connection: WebSocketChannel) -> None:
-        """The request is awaited."""
+        """Wait for the request."""
         self._connection = connection
 
     def eof(self) -> None:
-        """The client sends no more: there is nobody to hear what came of its handshake."""
+        """The client has closed the connection."""
         if self._task is not None:
             self._connection.abort()
         else:
@@ -146,7 +146,7 @@ class Handshake:
     def receive(self, data: bytes) -> None:
         """Feed the request line by line and answer it.
 
-        The library parses on without waiting for the answer: a ping sent too early would be answered before it.
+        The library would continue to parse without waiting for the answer, and answer a ping before it.
         """
         if self._task is not None:
             self._keep_early(data)
@@ -155,7 +155,7 @@ class Handshake:
         protocol = self.framing
         start = 0
         if is_tls(data, self._peer()):
-            data += b"\n"  # a whole line, which is refused at once
+            data += b"\n"  # ends the line, which is refused at once
 
         while start < len(data) and protocol.handshake_exc is None:
             end = data.find(b"\n", start) + 1 or len(data)
@@ -167,21 +167,21 @@ class Handshake:
 
         error = protocol.handshake_exc
         if error is not None:
-            # Not HTTP, or a POST: where the library would only hang up, say why.
+            # Not HTTP, or a POST: the library would close the connection without a reason.
             text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
             self._admission.refused(400)
             farewell = _reject(protocol, Refusal(400, text), None).serialize()
             self._connection.refuse(farewell)
 
     def close(self) -> None:
-        """The connection is lost: nobody is there to be answered."""
+        """The connection is lost."""
         task, self._task = self._task, None
         self._early = b""
         if task is not None:
             task.cancel()
 
     def _take(self, request: Request, rest: bytes) -> None:
-        """Answer the handshake, or begin to find out who sends it."""
+        """Answer the handshake, or start its authentication."""
         found = self._admission.check(RequestHeaders.of(_raw_fields(request)))
         if isinstance(found, Principal | Refusal):
             self._answer(request, found, rest)
@@ -207,7 +207,7 @@ class Handshake:
         self._answer(request, task.result(), early)
 
     def _keep_early(self, data: bytes) -> None:
-        """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
+        """Keep data that arrives before the answer; RFC 6455 4.1 requires the client to wait."""
         self._early += data
         if len(self._early) > _MOST_EARLY:
             log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
@@ -250,7 +250,7 @@ class Handshake:
             self._admission.refused(response.status_code)
             self._connection.refuse()
         else:
-            # Of the library's protocol of a handshake some 3 KiB would stay.
+            # Otherwise 3 KiB of the library's handshake object would stay in memory.
             framing = Framing(SERVER, max_size=self._admission.limits.max_frame_bytes, logger=wire_log)
             self._connection.opened(framing, rest=rest)
 
@@ -259,7 +259,7 @@ class Handshake:
 
 
 def _raw_fields(request: Request) -> list[tuple[bytes, bytes]]:
-    """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
+    """Return the raw headers; older versions of the library return bytes beyond ASCII as lone surrogates."""
     return [
         (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
         for name, value in request.headers.raw_items()
@@ -281,17 +281,17 @@ _PATHS = ("/mcp", "/")
 _IN_ORDER = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD)
 
 Limits = WebSocketLimits
-"""Its first name, for programs that were written with it."""
+"""The old name, for existing programs."""
 
 _DEFAULT_ACCESS = Access()
 _DEFAULT_LIMITS = WebSocketLimits()
 
 
 class Endpoint:
-    """What the connections of one server share: who may connect, the limits, and who takes their frames.
+    """The state that the connections of one server share: access, limits and the receiver of their frames.
 
-    `accept` is called for each connection after its handshake and gives the receiver of its frames. Of `paths`
-    the first is the one that is told to who asks for another. `on_refused` hears the status of each refusal.
+    `accept` is called after each handshake and returns the receiver of the frames. The first of `paths` is named in
+    refusals of other paths. `on_refused` is called with the status of each refusal.
     """
 
     def __init__(
@@ -311,7 +311,7 @@ class Endpoint:
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
         self.authenticating = 0
-        """How many handshakes wait to hear who they come from."""
+        """The number of handshakes that are being authenticated."""
         self.is_closed = False
         if guard.protection is not None:
             guard.protection.on_forget.append(self.turn_out)
@@ -322,11 +322,11 @@ class Endpoint:
             channel.turn_out(is_meant)
 
     def connect(self) -> WebSocketChannel:
-        """An asyncio protocol for one connection, which may have its handshake before it."""
+        """Create the asyncio protocol of one connection."""
         return WebSocketChannel(Handshake(self), self.limits, _why_it_ended, self)
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
-        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+        """Return the user of a handshake or a refusal, or a coroutine of one."""
         refusal = self.guard.check_source(headers.get("host"), headers.get("origin"))
         if refusal is not None:
             return refusal
@@ -339,7 +339,7 @@ class Endpoint:
         return found
 
     def refuse(self, request: Request) -> Refusal | None:
-        """Why this handshake, of somebody who may come in, gets no WebSocket; RFC 6455 is checked elsewhere."""
+        """Return the reason to refuse a handshake of an authenticated user, or None. Others check RFC 6455."""
         if self.is_closed:
             return Refusal(503, "The server is shutting down.\n")
         path = request.path.partition("?")[0]
@@ -360,27 +360,27 @@ class Endpoint:
             self._on_refused(str(status))
 
     def pause(self) -> None:
-        """Read nothing more from anyone; calls that run may still be answered. `aclose` comes next."""
+        """Stop reading from all clients. Running calls can still be answered; `aclose` follows."""
         self.is_closed = True
         for channel in self.connections:
             channel.pause()
 
     async def aclose(self, reason: str = "") -> None:
-        """Close all connections with 1001, all at the same time and within the close time-out."""
+        """Close all connections with 1001 at the same time, within the close timeout."""
         self.is_closed = True
         await asyncio.gather(*(channel.aclose(reason) for channel in list(self.connections)))
 
 
 class WebSocketListener:
-    """WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is what to give to a client, once it has started.
+    """The listener of WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is set once it has started.
 
-    `connection_limit` counts all connections of the process. `sockets` are bound to that address already.
-    `on_refused` hears the status of each handshake that is refused. Raises ConfigurationError for a host or origin that
-    is none.
+    `connection_limit` counts all connections of the process. `sockets` are already bound to the address.
+    `on_refused` is called with the status of each refused handshake. Raises ConfigurationError for an invalid host or
+    origin.
     """
 
     endpoint: Endpoint
-    """Who may connect, and who has; from the start on."""
+    """The access rules and the connections; set by `start`."""
 
     def __init__(
         self,
@@ -402,9 +402,10 @@ class WebSocketListener:
         self._acceptor: Acceptor | None = None
 
     async def start(self, accept: Callable[[Channel], Receiver]) -> None:
-        """Begin to accept; `accept` gives the receiver of each connection.
+        """Start accepting connections; `accept` returns the receiver of each.
 
-        Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
+        Raises ConfigurationError for an address that cannot be used, or that other machines can reach without
+        authentication (D9).
         """
         sockets = self._given or await bind(self._address, is_guarded=self._access.is_guarded)
         if not self._access.is_guarded:
@@ -423,20 +424,20 @@ class WebSocketListener:
         await self._acceptor.start()
 
     def pause(self) -> None:
-        """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
+        """Stop accepting and reading. Running calls can still be answered; `aclose` follows."""
         if self._acceptor is not None:
             self._acceptor.close()
             self.endpoint.pause()
 
     async def aclose(self) -> None:
-        """Accept no more, let what is queued be sent, and close every connection with 1001."""
+        """Stop accepting, send the queues, and close every connection with 1001."""
         if self._acceptor is not None:
             self.pause()
             await self.endpoint.aclose("the server is shutting down")
 
 
 def _why_it_ended(ended: ConnectionClosed, cause: str) -> McpdError | None:
-    """What went wrong with a connection that is over; None if its client has closed it in order."""
+    """Return the error of a connection that has ended; None if the client closed it properly."""
     said, sent = ended.rcvd, ended.sent
     if said is None:
         return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
