@@ -29,7 +29,7 @@ def command_line() -> str:
         usage = " ".join(command.collect_usage_pieces(context))
         lines += ["```text", f"{path} {usage}", "```", ""]
         rows = [param.get_help_record(context) for param in command.get_params(context)]
-        found = [row for row in rows if row is not None and row[0] != "--help"]
+        found = [row for row in rows if row is not None and row[1] and row[0] != "--help"]
         if found:
             lines += ["| Option | Meaning |", "| --- | --- |"]
             lines += [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in found]
