@@ -127,6 +127,12 @@ def pytest_runtest_setup() -> None:
 # ------------------------------------------------------------------------------------- fixtures
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short path, whatever the test is called: an address of a Unix socket has at most 107 characters."""
+    return tmp_path_factory.mktemp("t")
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The top folder of the checkout."""
