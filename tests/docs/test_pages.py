@@ -6,8 +6,6 @@ are laid in a folder of their own, in which each is imported and those that begi
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 import os
 import re
@@ -15,21 +13,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import REPOSITORY
+from support.documentation import blocks, files_of
 from support.our_plugin import OUR_PLUGIN
-from websockets.asyncio.client import connect
 
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"(?:# |<!-- )([\w./]+\.(?:py|html))")
-
-
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return [(found[1], found[2]) for found in _FENCE.finditer(page.read_text(encoding="utf-8"))]
-
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
@@ -47,16 +37,12 @@ def test_it_can_be_read(page: Path) -> None:
 
 @each_page
 def test_its_code_runs(page: Path, tmp_path: Path) -> None:
-    files: dict[str, str] = {}
     for language, text in blocks(page):
         if language == "json":
             json.loads(text)
         elif language == "toml":
             tomllib.loads(text)
-        elif language in ("python", "html"):
-            named = _FILE.match(text)
-            assert named is not None, f"a block of {language} begins with the name of its file: {text[:60]!r}"
-            files[named[1]] = files.get(named[1], "") + text
+    files = files_of(page)
     if not files:
         return
     for name, text in files.items():
@@ -80,57 +66,3 @@ def _run(arguments: list[str], folder: Path, environment: dict[str, str]) -> Non
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-
-
-async def test_the_agent_of_the_page_on_hosting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that picks the app's tool, and a page whose View asks for a link and leaves a message."""
-    for _, text in blocks(REPOSITORY / "docs" / "hosting-apps.md"):
-        (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in ("server", "agent"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    turn, bed = importlib.import_module("agent").turn, importlib.import_module("server").BED
-    shown: list[tuple[str, str]] = []
-    answers: dict[int, Any] = {}
-    watching: list[asyncio.Task[None]] = []
-
-    async def ask_model(tools: list[Any]) -> tuple[str, dict[str, Any]]:
-        assert "show_bed" in [tool.name for tool in tools]
-        return "show_bed", {"bed": "south"}
-
-    async def show(html: str, policy: str, address: str) -> None:
-        shown.append((html, policy))
-        watching.append(asyncio.ensure_future(watch(address)))
-
-    async def watch(address: str) -> None:
-        text = [{"type": "text", "text": "more beans"}]
-        requests = [
-            (
-                "ui/initialize",
-                {"appInfo": {"name": "p", "version": "1"}, "appCapabilities": {}, "protocolVersion": "x"},
-            ),
-            ("ui/open-link", {"url": "https://garden.example/beans"}),
-            ("ui/open-link", {"url": "https://elsewhere.example/"}),
-            ("ui/message", {"role": "user", "content": text}),
-            ("ui/update-model-context", {"structuredContent": {"selected": "beans"}}),
-        ]
-        async with connect(address, origin="http://localhost:8000", proxy=None) as page:  # type: ignore[arg-type]
-            for number, (method, params) in enumerate(requests):
-                await page.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
-                if number == 0:
-                    await page.send('{"jsonrpc": "2.0", "method": "ui/notifications/initialized"}')
-                while number not in answers:
-                    told = json.loads(await page.recv())
-                    answers[told.get("id", told.get("method"))] = told
-
-    result, messages, context = await turn(ask_model, show)
-    await watching[0]
-    for name in ("server", "agent"):
-        monkeypatch.delitem(sys.modules, name)
-    assert result.structured_content["plants"] == ["beans"]
-    assert shown[0][0] == bed
-    assert shown[0][1].startswith("default-src 'none'; ")
-    assert answers[1]["result"] == {}
-    assert answers[2]["error"]["code"] == -32000
-    assert [message.content[0].text for message in messages] == ["more beans"]
-    assert [one.structured_content for one in context] == [{"selected": "beans"}]
