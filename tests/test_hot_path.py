@@ -121,7 +121,7 @@ async def test_an_observed_echo_takes_the_same_path(caplog: pytest.LogCaptureFix
         caplog.set_level(logging.DEBUG)
         observer = Everything()
         server = Server("observed", observers=[observer])
-        meter = Meter(server.catalog.tools.offered)
+        meter = Meter(server.catalog.tools.find_enabled)
         server.add_observer(meter)
         observed = await path_of_an_echo(server, PathWithoutHooks(), version)
         added = {code.co_qualname for code in observed.functions} - {code.co_qualname for code in plain.functions}

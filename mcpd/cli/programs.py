@@ -58,11 +58,11 @@ def list_offers(server: Server) -> None:
 
     These functions run without a client and without the lifespan. Raises ConfigurationError if they fail.
     """
-    offered: Callable[[], Any] | None = getattr(server, "offered", None)
-    if offered is None:
+    find_entries: Callable[[], Any] | None = getattr(server, "find_entries", None)
+    if find_entries is None:
         return
     try:
-        entries = asyncio.run(offered())
+        entries = asyncio.run(find_entries())
     except Exception as error:
         text = f"{type(error).__name__}: {printable(error)}"
         raise ConfigurationError(f"{server.name}: its lists cannot be read without serving it: {text}") from error

@@ -106,9 +106,9 @@ class _Watched:
         self._watcher.sent(frame)
         self._channel.send(frame, related_request_id, method)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         self._watcher.sent(frame)
-        self._channel.send_apart(frame, related_request_id, method)
+        self._channel.send_separately(frame, related_request_id, method)
 
     async def drain(self) -> None:
         await self._channel.drain()

@@ -38,7 +38,7 @@ class Channel(Protocol):
             method: The method of the frame, or of the request that it answers. None for a batch and if it is unknown.
         """
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue an answer whose request sent notifications, so that it does not share a packet with the last of them.
 
         Some clients reorder messages that arrive together. Answers keep their order.
@@ -169,10 +169,10 @@ class HasConnections(Protocol):
 
 
 @runtime_checkable
-class Lingers(Protocol):
+class ServesLateRequests(Protocol):
     """A listener whose clients reuse connections, so that requests may be on their way when it pauses (HTTP)."""
 
-    async def linger(self) -> None:
+    async def serve_late_requests(self) -> None:
         """After `pause`, serve the requests that were already on their way, for about one second."""
 
 

@@ -170,7 +170,7 @@ class ServerCore:
     async def aclose(self) -> None:
         """End the lifespan and wait for its end, unless a transport still uses it. Safe to call twice."""
         if self.lifespan is not None:
-            await self.lifespan.let_go(self)
+            await self.lifespan.release(self)
 
     # -- connections -------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class ServerCore:
         return make(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
-        entry = self.catalog.tools.offered(tool)
+        entry = self.catalog.tools.find_enabled(tool)
         return () if entry is None else entry.mirrors
 
     def _get_state_codec(self) -> RequestStateCodec:

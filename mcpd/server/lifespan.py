@@ -80,7 +80,7 @@ class Lifespan:
         if life.failure:
             raise ConfigurationError(life.failure)
 
-    async def let_go(self, holder: object) -> None:
+    async def release(self, holder: object) -> None:
         """Release it; the last holder's call closes it and waits for that. Safe to call twice.
 
         It closes even if this call is cancelled.
@@ -106,7 +106,7 @@ class Lifespan:
                 await asyncio.wait([connection.ended], timeout=_CALLS_SECONDS)
                 await connection.finish(_CALLS_SECONDS)
             finally:
-                await self.let_go(connection)
+                await self.release(connection)
 
         return close
 

@@ -286,9 +286,9 @@ class _Clients:
             if self.on_state is not None:
                 self.on_state("stopping")
 
-    async def linger(self) -> None:
-        lingering = [getattr(listener, "linger", None) for listener in self._listeners]
-        await asyncio.gather(*(linger() for linger in lingering if linger is not None))
+    async def serve_late_requests(self) -> None:
+        serving = [getattr(listener, "serve_late_requests", None) for listener in self._listeners]
+        await asyncio.gather(*(serve() for serve in serving if serve is not None))
 
     @property
     def connections(self) -> list[Ending]:
@@ -353,7 +353,7 @@ async def _open(lifespan: Lifespan, stop: Stop) -> bool:
 
 async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
     """Close the lifespan after all calls; cancelled after `grace` seconds or a second stop."""
-    closing = asyncio.ensure_future(lifespan.let_go(stop))
+    closing = asyncio.ensure_future(lifespan.release(stop))
     hurry = asyncio.ensure_future(stop.wait_again())
     await asyncio.wait([closing, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
@@ -367,7 +367,7 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + grace
     hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
-    lingering = asyncio.ensure_future(clients.linger())
+    lingering = asyncio.ensure_future(clients.serve_late_requests())
     await asyncio.wait([lingering, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
     lingering.cancel()
 

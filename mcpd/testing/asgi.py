@@ -52,7 +52,7 @@ class AsgiChannel:
             try:
                 await lifespan.open()
             except ConfigurationError:
-                await lifespan.let_go(self)
+                await lifespan.release(self)
                 raise
 
     def start(self, receiver: Receiver) -> None:
@@ -65,7 +65,7 @@ class AsgiChannel:
         if not self._is_closed:
             self._outbox.put_nowait(frame)
 
-    send_apart = send
+    send_separately = send
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The server at the other end."""
@@ -94,7 +94,7 @@ class AsgiChannel:
                     task.cancel()
         finally:
             if self._server.lifespan is not None:
-                await self._server.lifespan.let_go(self)
+                await self._server.lifespan.release(self)
 
     # -- sending -----------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ async def _end(server: Server, connection: ServerConnection) -> None:
         await connection.finish(_CALLS_SECONDS)
     finally:
         if server.lifespan is not None:
-            await server.lifespan.let_go(connection)
+            await server.lifespan.release(connection)
 
 
 # ------------------------------------------------------------------------------------- in memory
@@ -180,7 +180,7 @@ class _EndingChannel:
         self.is_multiplexed = channel.is_multiplexed
         self.start = channel.start
         self.send = channel.send
-        self.send_apart = channel.send_apart
+        self.send_separately = channel.send_separately
         self.origin = channel.origin
         self.drain = channel.drain
 

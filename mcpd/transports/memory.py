@@ -44,7 +44,7 @@ class MemoryChannel:
             self.other._waiting_bytes += len(frame)
             self.other._schedule()
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Send a frame, as `send`: frames are always delivered one by one."""
         self.send(frame, related_request_id, method)
 

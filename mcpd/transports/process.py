@@ -130,9 +130,9 @@ class ProcessChannel:
         self._sent += len(frame) + 1
         self._channel.send(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line that is written after the child has read the lines before it."""
-        self._channel.send_apart(frame)
+        self._channel.send_separately(frame)
 
     async def drain(self) -> None:
         """Wait until the child has taken what was queued."""

@@ -254,7 +254,7 @@ class StdioChannel:
         """Bytes that were sent but are not in the pipe: they wait here, or were lost with the reader."""
         return self._lost_bytes + self._unsent_bytes + sum(len(frame) + 1 for frame in self._out)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line that is written after the peer has read the lines before it."""
         if self._is_broken:
             self._lost_bytes += len(frame) + 1

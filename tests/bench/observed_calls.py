@@ -50,7 +50,7 @@ COUNTED = (
     SERVER
     + """
 from mcpd.server.observe.meter import Meter
-server.add_observer(Meter(server.catalog.tools.offered))
+server.add_observer(Meter(server.catalog.tools.find_enabled))
 """
 )
 

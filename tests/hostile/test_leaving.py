@@ -86,7 +86,7 @@ def settled(server: Served, descriptors: int) -> str:
 @pytest.mark.parametrize("how", ["reset", "close frame", "half closed"])
 @pytest.mark.parametrize("transport", ["--ws", "--http"])
 def test_a_websocket_that_ends_while_calls_report(child: Child, target: str, transport: str, how: str) -> None:
-    """Results are held back behind progress (`send_apart`), and others are queued, when the connection goes."""
+    """Results are held back behind progress (`send_separately`), and others are queued, when the connection goes."""
     calls = b"".join(frame(1, dumps(call(number, "steps", count=2, pause=0))) for number in range(1, 21))
     hello = frame(1, dumps(initialize())) + frame(1, dumps(INITIALIZED))
     with served(child, transport, ":0", target) as server:

@@ -80,7 +80,7 @@ class PrefixedChannel(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(len(frame).to_bytes(4) + frame)
 
-    send_apart = send
+    send_separately = send
 
     async def drain(self) -> None:
         await self._writable.wait()

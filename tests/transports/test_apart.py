@@ -77,7 +77,7 @@ async def test_a_result_waits_until_what_went_before_it_was_read(ends: Pair) -> 
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
     channel.send(b"progress", related_request_id=1)
-    channel.send_apart(b"result", related_request_id=1)
+    channel.send_separately(b"result", related_request_id=1)
     channel.send(b"of another request", related_request_id=2)
     await turns(20)
     assert unread(fd_out) > 0
@@ -94,7 +94,7 @@ async def test_a_result_does_not_wait_for_ever(ends: Pair, monkeypatch: pytest.M
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
     channel.send(b"progress", related_request_id=1)
-    channel.send_apart(b"result", related_request_id=1)
+    channel.send_separately(b"result", related_request_id=1)
     before = unread(fd_out)
     await until(lambda: unread(fd_out) not in (0, before))
     assert os.read(reads, 1 << 20) == b"progress\nresult\n"
@@ -106,7 +106,7 @@ async def test_what_is_held_is_sent_before_the_end(ends: Pair) -> None:
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
     channel.send(b"progress", related_request_id=1)
-    channel.send_apart(b"result", related_request_id=1)
+    channel.send_separately(b"result", related_request_id=1)
     closing = asyncio.create_task(channel.aclose())
     assert await arrives(reads) == b"progress\n"
     assert await arrives(reads) == b"result\n"
@@ -131,9 +131,9 @@ async def test_over_websocket_a_result_waits_for_the_answer_to_a_ping() -> None:
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
     channel.send(b"progress 1", related_request_id=1)
-    channel.send_apart(b"result 1", related_request_id=1)
+    channel.send_separately(b"result 1", related_request_id=1)
     channel.send(b"progress 2", related_request_id=2)
-    channel.send_apart(b"result 2", related_request_id=2)
+    channel.send_separately(b"result 2", related_request_id=2)
     pings = [payload for opcode, payload in bare.frames() if opcode == PING]
     assert [payload for opcode, payload in bare.frames() if opcode == TEXT] == [b"progress 1", b"progress 2"]
     bare.channel.data_received(frame(PONG, b"mcpd-x") + frame(PONG, b"mcpd-") + frame(PONG, b"mcpd-999999999999"))
@@ -152,7 +152,7 @@ async def test_a_client_that_answers_no_ping_gets_its_result(monkeypatch: pytest
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
     channel.send(b"progress", related_request_id=1)
-    channel.send_apart(b"result", related_request_id=1)
+    channel.send_separately(b"result", related_request_id=1)
     await until(lambda: b"result" in [payload for _, payload in bare.frames()])
     bare.lose()
 
@@ -169,7 +169,7 @@ class Watched:
     def send(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         self.sent.append(("send", frame))
 
-    def send_apart(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         self.sent.append(("apart", frame))
 
     async def drain(self) -> None: ...

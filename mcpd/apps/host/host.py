@@ -20,7 +20,7 @@ from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
 from mcpd.apps.host.options import HostOptions, Treatment, default_context
-from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, offered, settle
+from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, host_capabilities, settle
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import View
 from mcpd.apps.host.view.context import HostContext, ToolInfo, merge
@@ -338,7 +338,7 @@ class Host:
         options = self.options
         settings = ViewSettings(
             host_info=options.info,
-            capabilities=offered(self._hooks, self.client.server_capabilities),
+            capabilities=host_capabilities(self._hooks, self.client.server_capabilities),
             denials=self._denials,
             limits=options.limits,
             has_proxy=proxy,

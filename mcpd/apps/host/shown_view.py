@@ -349,7 +349,7 @@ async def settle(value: _Maybe[T]) -> T:
     return await value if isawaitable(value) else value
 
 
-def offered(hooks: Hooks, server: ServerCapabilities) -> HostCapabilities:
+def host_capabilities(hooks: Hooks, server: ServerCapabilities) -> HostCapabilities:
     """Return the capabilities that a host with these hooks offers to the Views of a server."""
     tools, resources = server.tools, server.resources
     return HostCapabilities(

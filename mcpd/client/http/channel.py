@@ -256,7 +256,7 @@ class HttpChannel:
         elif related_request_id is not None and not self._is_closed:
             self._start(self.carry(frame, related_request_id, method, heading))
 
-    send_apart = send
+    send_separately = send
 
     def send_headed(
         self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None

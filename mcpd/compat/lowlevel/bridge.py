@@ -84,7 +84,7 @@ class CompatServer(McpdServer):
         """Call `listener` for a notification of clients."""
         self._listen(method, listener)
 
-    async def offered(self) -> Entries:
+    async def find_entries(self) -> Entries:
         """Return what the server's list functions return now, for commands that inspect a server."""
         return await _entries(self.original)
 

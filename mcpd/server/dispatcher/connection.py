@@ -429,7 +429,7 @@ class ServerConnection:
         elif response is not None:
             for hooks in self._frame_hooks:
                 hooks.frame_sent(response, call.id, call.method)
-            send = self.channel.send_apart if call.bytes_sent else self.channel.send
+            send = self.channel.send_separately if call.bytes_sent else self.channel.send
             send(response, call.id, call.method)
 
     # -- notifications of the client, and batches --------------------------------------------
@@ -488,7 +488,7 @@ class ServerConnection:
     def _send_batch(self, charge: Charge, frame: bytes | None) -> None:
         """Send the response to a batch. `charge` is held until all parts of it are there."""
         if frame is not None:
-            self.send(frame, apart=True)
+            self.send(frame, is_separate=True)
 
     def check_batches(self) -> None:
         """Raise InvalidRequest unless the version of the connection is 2025-03-26, the only one with batches."""
@@ -518,13 +518,18 @@ class ServerConnection:
     # -- messages to the client --------------------------------------------------------------
 
     def send(
-        self, frame: bytes, related_request_id: Id | None = None, method: str | None = None, *, apart: bool = False
+        self,
+        frame: bytes,
+        related_request_id: Id | None = None,
+        method: str | None = None,
+        *,
+        is_separate: bool = False,
     ) -> None:
-        """Send a frame, see `Channel.send`; with `apart` by `Channel.send_apart`."""
+        """Send a frame, see `Channel.send`; with `is_separate` by `Channel.send_separately`."""
         for hooks in self._frame_hooks:
             hooks.frame_sent(frame, related_request_id, method)
-        if apart:
-            self.channel.send_apart(frame, related_request_id, method)
+        if is_separate:
+            self.channel.send_separately(frame, related_request_id, method)
         else:
             self.channel.send(frame, related_request_id, method)
 

@@ -92,7 +92,7 @@ class Subscriptions:
         frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
             # After the result, which may be delayed too.
-            self._send_frame(frame, call.id, "notifications/cancelled", apart=True)
+            self._send_frame(frame, call.id, "notifications/cancelled", is_separate=True)
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Notify the client of a changed list or, if `uri` is given, of a changed resource, if it has subscribed."""

@@ -73,7 +73,7 @@ def _guarded(catalog: Catalog, method: str, handler: _Handler) -> _Handler:
         try:
             if is_call and not catalog.has_anonymous:
                 # Most calls need nothing and come from an admitted user.
-                entry = catalog.tools.offered(params.name)
+                entry = catalog.tools.find_enabled(params.name)
                 if entry is None or getattr(entry, "needs", None) is None:
                     result = handler(exchange, params)
                     return _finish(catalog, exchange, result, is_call) if result.__class__ is CoroutineType else result

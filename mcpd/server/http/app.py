@@ -223,7 +223,7 @@ class HttpApp:
             if message["type"] == "lifespan.shutdown":
                 await self.aclose(0)
                 if lifespan is not None:
-                    await lifespan.let_go(self)
+                    await lifespan.release(self)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -232,7 +232,7 @@ class HttpApp:
                 try:
                     await lifespan.open()
                 except ConfigurationError as error:
-                    await lifespan.let_go(self)
+                    await lifespan.release(self)
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
 

@@ -124,7 +124,7 @@ class ServerLifespan(Protocol):
     """The lifespan of the server behind an application, see `server.lifespan`."""
 
     def hold(self, holder: object) -> None:
-        """Keep it open until `holder` calls `let_go`."""
+        """Keep it open until `holder` calls `release`."""
 
     @property
     def value(self) -> Any:
@@ -133,7 +133,7 @@ class ServerLifespan(Protocol):
     async def open(self) -> None:
         """Enter it. Raises ConfigurationError if that fails."""
 
-    async def let_go(self, holder: object) -> None:
+    async def release(self, holder: object) -> None:
         """Exit it, unless it has another holder."""
 
 

@@ -188,5 +188,5 @@ class HostedApp(HttpApp):
         """Close everything. A later request starts the application again."""
         await self.aclose(0)
         if self._lifespan is not None:
-            await self._lifespan.let_go(self)
+            await self._lifespan.release(self)
         self._starting = None

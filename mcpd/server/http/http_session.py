@@ -159,7 +159,7 @@ class HttpSession:
                 return
         self._hold(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Same as `send`: on an event stream each message is an event of its own."""
         self.send(frame, related_request_id)
 

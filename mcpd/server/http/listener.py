@@ -105,9 +105,10 @@ class HttpListener:
         self._timer = loop.call_later(self.app.settings.idle_timeout / 4, self._close_idle)
 
     def pause(self) -> None:
-        """Stop accepting, and close idle connections; running calls may be answered. Call `linger` or `aclose` next.
+        """Stop accepting, and close idle connections; running calls may be answered.
 
-        Clients that wait in the queue of the socket are accepted first, unless another process continues to listen.
+        Call `serve_late_requests` or `aclose` next. Clients that wait in the queue of the socket are accepted first,
+        unless another process continues to listen.
         """
         self.app.drain()
         if self._acceptor is None:
@@ -133,7 +134,7 @@ class HttpListener:
             else:
                 connection.shutdown()
 
-    async def linger(self) -> None:
+    async def serve_late_requests(self) -> None:
         """After `pause`, answer requests that were already sent on connections in use; at most one second."""
         if self._acceptor is not None:
             await self._acceptor.taken()

@@ -191,7 +191,7 @@ class _NullChannel:
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Drop the frame."""
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Drop the frame."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:

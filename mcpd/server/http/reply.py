@@ -67,7 +67,7 @@ class Reply:
             # A tool that does not wait has finished before the next iteration, and needs no stream.
             asyncio.get_running_loop().call_soon(self.begin)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Same as `send`: the response to a POST is sent by `finish`, in an event of its own."""
         self.send(frame)
 

@@ -96,7 +96,7 @@ class AsgiWebSocket(Outbox):
         if self.is_open:
             self._put(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame a moment later: ASGI cannot report whether earlier frames were read."""
         if self._apart is None:
             self._apart = DelayedResults(asyncio.get_running_loop(), self.send, self._is_handed_on)

@@ -201,7 +201,7 @@ class Tracing:
         """Return the name of a registered tool or prompt, `_other` for any other name."""
         catalog = self._server.catalog
         entries = catalog.tools if method == "tools/call" else catalog.prompts
-        return name if entries.offered(name) is not None else "_other"
+        return name if entries.find_enabled(name) is not None else "_other"
 
     def _remote(self, parent: TraceContext) -> Any:
         """Return the context of a remote parent."""

@@ -201,7 +201,7 @@ class Watching(Site):
         settings = self._settings
         sockets: list[socket.socket] = []
         if settings.metrics is not None:
-            self.report.meter = Meter(self._server.catalog.tools.offered)
+            self.report.meter = Meter(self._server.catalog.tools.find_enabled)
             self._server.add_observer(self.report.meter)
             if settings.metrics == "http":
                 self._add_routes()
@@ -314,7 +314,7 @@ class Embedded:
             # Every user of the server could read the metrics, or everybody without authentication.
             raise ConfigurationError("asgi_app(metrics=True): pass token=, which protects the metrics and the server")
         self.report = Report(server.identity, self._connections)
-        self.report.meter = Meter(server.catalog.tools.offered)
+        self.report.meter = Meter(server.catalog.tools.find_enabled)
         server.add_observer(self.report.meter)
         self.routes: tuple[Route, ...] = routes_of(self.report)
         self._app: Any = None

@@ -207,7 +207,7 @@ class Catalog:
 
     def _is_resource_on(self, entry: ResourceEntry) -> bool:
         if entry.of_tool is not None:
-            return not entry.of_tool or self.tools.offered(entry.of_tool) is not None
+            return not entry.of_tool or self.tools.find_enabled(entry.of_tool) is not None
         return entry.is_enabled if self.switches is None else self.switches.is_on("resource", entry)
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:

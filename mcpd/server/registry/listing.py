@@ -123,7 +123,7 @@ class Listing(Generic[E]):
         """Return the entry with this key, even a disabled one."""
         return self._entries.get(key)
 
-    def offered(self, key: str) -> E | None:
+    def find_enabled(self, key: str) -> E | None:
         """Return the entry with this key, unless it is disabled."""
         return self._offered.get(key)
 

@@ -215,7 +215,7 @@ def _matches(template: TemplateEntry, uri: str) -> bool:
 
 
 def _found(listing: Listing[E], key: str) -> list[E]:
-    entry = listing.offered(key)
+    entry = listing.find_enabled(key)
     return [] if entry is None else [entry]
 
 

@@ -456,7 +456,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame that is sent after the peer has answered a ping behind the frames before it."""
         if self._owner is None:
             self.send(frame, related_request_id, method)

@@ -69,7 +69,7 @@ async def test_what_a_channel_can_shows(tmp_path: Path) -> None:
     assert not channel.is_congested
     assert channel.is_multiplexed
     assert channel.origin().transport == "stdio"
-    channel.send_apart(b"{}")
+    channel.send_separately(b"{}")
     await channel.drain()
     await channel.aclose()
     recorder.close()

@@ -21,7 +21,7 @@ PING = call("ping")
 async def stop(port: Port) -> asyncio.Task[Any]:
     """As serving does it: nobody comes in, what is on its way is answered, then everything ends."""
     port.listener.pause()
-    return asyncio.ensure_future(port.listener.linger())
+    return asyncio.ensure_future(port.listener.serve_late_requests())
 
 
 async def test_a_connection_in_use_ends_with_its_next_answer() -> None:

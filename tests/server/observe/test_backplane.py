@@ -43,7 +43,7 @@ def commands(meter: Meter) -> dict[tuple[str, str], Sample]:
 
 async def test_a_session_on_a_backplane_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("shared", state_key=b"k" * 32)
-    meter = Meter(server.catalog.tools.offered)
+    meter = Meter(server.catalog.tools.find_enabled)
     server.add_observer(meter)
     backplane = Leaving()
     async with serving(server, HttpSettings(backplane=backplane)) as port:

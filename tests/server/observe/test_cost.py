@@ -62,7 +62,7 @@ async def steps_of(
 
 def counted(name: str = "counted") -> Server:
     server = Server(name)
-    server.add_observer(Meter(server.catalog.tools.offered))
+    server.add_observer(Meter(server.catalog.tools.find_enabled))
     return server
 
 

@@ -39,7 +39,7 @@ HOSTILE = ['a"b', "back\\slash", "new\nline", "ünïcode ☃", "{x=1}", "a" * 30
 
 def metered(**options: Any) -> tuple[Server, Meter]:
     server = Server("counted", **options)
-    meter = Meter(server.catalog.tools.offered)
+    meter = Meter(server.catalog.tools.find_enabled)
     server.add_observer(meter)
 
     @server.tool

@@ -34,7 +34,7 @@ def said() -> dict[str, tuple[str, set[str], str]]:
 async def everything() -> list[Family]:
     """All families of a server that has done all that is counted."""
     server = Server("all", state_key=b"k" * 32)
-    meter = Meter(server.catalog.tools.offered)
+    meter = Meter(server.catalog.tools.find_enabled)
     server.add_observer(meter)
     server.tool(name="echo")(lambda: "x")
     async with stdio_wire(server, LEGACY[-1]) as wire:

@@ -27,7 +27,7 @@ UPGRADE = (
 
 def metered() -> tuple[Server, Meter]:
     server = Server("counted")
-    meter = Meter(server.catalog.tools.offered)
+    meter = Meter(server.catalog.tools.find_enabled)
     server.add_observer(meter)
     server.tool(name="echo")(lambda: "x")
     return server, meter
