@@ -38,30 +38,31 @@ KINDS = ["memory", "shared", pytest.param("redis", marks=NEEDS_REDIS)]
 
 
 class Counting(MemoryBackplane):
-    """Counts what it is asked, and can be away; what is said meanwhile is missed."""
+    """Counts what it is asked about sessions, and can be away; what is said meanwhile is missed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
         self.is_away = False
 
-    def note(self, what: str) -> None:
-        self.asked.append(what)
+    def note(self, command: str, key: str = "") -> None:
+        if not key.startswith(("n:", "c:")):  # nodes renew their own keys and read the marks of lists at any time
+            self.asked.append(f"{command} {key[-1:]}".rstrip())
         if self.is_away:
             self.away_since = 0.0
             raise BackplaneAway("nobody is there")
         self.away_since = None
 
     async def get(self, key: str) -> bytes | None:
-        self.note(f"get {key[-1]}")
+        self.note("get", key)
         return await super().get(key)
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        self.note(f"set {key[-1]}")
+        self.note("set", key)
         return await super().set(key, value, ttl, only_new=only_new)
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        self.note(f"swap {key[-1]}")
+        self.note("swap", key)
         return await super().swap(key, old, new, ttl)
 
     async def publish(self, channel: str, data: bytes) -> int:
@@ -154,7 +155,6 @@ class TestSessions:
         """SCALE-03, SCALE-04, SCALE-08: what the client said of itself is in the id."""
         async with start(kind) as service:
             one, other = service.ports
-            await turns()
             service.memory.asked.clear()
             session = await one.open(version, capabilities={"roots": {}, "extensions": {"a/b": {"c": [1]}}})
             assert len(session.id) < 300
