@@ -43,7 +43,7 @@ def _run(words: Sequence[str]) -> int:
         if words[:1] == ["serve"]:
             from mcpd.cli import launch, quick
 
-            options = quick.read(words, os.environ)
+            options = quick.stdio_options(words, os.environ)
             if options is not None:
                 return launch.launch(options)
         from mcpd.cli.group import run

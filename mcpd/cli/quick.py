@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NOT_OPTIONS = ("MCPD_TOKEN", "MCPD_STATE_KEY")
 
 
-def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None:
+def stdio_options(words: Sequence[str], environment: Mapping[str, str]) -> Options | None:
     """The options of `serve --stdio [TARGET…] [OPTIONS]`, in any order; None if click must read the line."""
     ours = words[: words.index("--")] if "--" in words else words
     if not words or words[0] != "serve" or "--stdio" not in ours:

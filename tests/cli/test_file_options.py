@@ -11,7 +11,7 @@ from support.folders import write
 from support.wires import MODERN, process_wire
 
 from mcpd.cli.launch import _take_file_options as take
-from mcpd.cli.quick import read
+from mcpd.cli.quick import stdio_options
 from mcpd.server.settings import Options
 from mcpd.sources.lookup import ServerFolder
 
@@ -55,7 +55,7 @@ def test_a_token_in_the_environment_goes_before_a_file(monkeypatch: pytest.Monke
 
 
 def test_what_a_line_read_without_click_gives() -> None:
-    options = read(["serve", "--stdio", "folder", "--insecure", "--log-level", "info"], {})
+    options = stdio_options(["serve", "--stdio", "folder", "--insecure", "--log-level", "info"], {})
     assert options is not None
     assert options.given == {"stdio", "insecure", "log_level"}
 

@@ -17,7 +17,7 @@ from mcpd.protocol.printable import printable
 
 _SYSTEM: str = sys.platform
 
-_HELP = """Open a page in the browser that shows everything a server offers, until Ctrl-C.
+_PREVIEW_HELP = """Open a page in the browser that shows everything a server offers, until Ctrl-C.
 
 The page has a form for each tool. It shows apps (MCP Apps) as a strict host does, each on its own origin, and reports
 what their content security policy blocks. It lists all messages of server, host and apps, and it can imitate the faults
@@ -41,7 +41,7 @@ _PERMISSIONS = {
 
 @client_command(
     "preview",
-    _HELP,
+    _PREVIEW_HELP,
     click.Argument(["target"], required=False),
     click.Option(
         ["--port"],
