@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from mcpd.cli import quick
-from mcpd.cli.announcement import pointers
+from mcpd.cli import launch
+from mcpd.cli.listening import pointers
 from mcpd.server.settings import Options
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "hosts.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def check(entry: dict[str, Any]) -> None:
 
 
 def test_the_command_is_one() -> None:
-    assert quick.read(COMMAND[1:], {}) == Options(stdio=True, given=frozenset({"stdio"}))
+    assert launch.read(COMMAND[1:], {}) == Options(stdio=True, given=frozenset({"stdio"}))
 
 
 def test_every_block_is_looked_at() -> None:

@@ -136,7 +136,7 @@ IMPORT_OF_APPS = re.compile(r"(?m)^ *from mcpd\.apps\..* import ")
 # these commands.
 APPS_ARE_WHAT_IT_IS_ABOUT = (
     ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/cli/install/", ":!mcpd/cli/bundle/",
-    ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/commands/preview.py", ":!mcpd/cli/group.py",
+    ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/group.py",
 )  # fmt: skip
 SEAMED = ("server/", "registry/", "handlers/", "dispatcher/", "protocol/session.py", "cli/", "context/")
 """What knows extensions by their interface only."""

@@ -1,8 +1,8 @@
 """The `mcpd` command: reads command lines, calls the other packages and prints; it decides nothing.
 
-`group` dispatches to `commands/`, one module per subject. `launch` serves what `target` loads; `quick` is the short way
-there for hosts. `talk/` is shared by the commands that are clients. `install/`, `doctor/`, `bundle/`, `trace/` and
-`workers/` do the work of the commands of these names. Start reading in `group`, for `mcpd serve` in `launch`.
+`group` dispatches to `commands/`, one module per subject. `launch` serves what `target` loads. `talk/` is shared by
+the commands that are clients. `install/`, `doctor/`, `bundle/`, `trace/` and `workers/` do the work of the commands of
+these names. Start reading in `group`, for `mcpd serve` in `launch`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _run(words: Sequence[str]) -> int:
 
     try:
         if words[:1] == ["serve"]:
-            from mcpd.cli import launch, quick
+            from mcpd.cli import launch
 
-            options = quick.stdio_options(words, os.environ)
+            options = launch.stdio_options(words, os.environ)
             if options is not None:
                 return launch.launch(options)
         from mcpd.cli.group import run

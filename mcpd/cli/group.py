@@ -19,13 +19,13 @@ from mcpd.protocol.printable import printable
 
 _SECTIONS = {
     "Write a server": {
-        "init": ("init", "Write a small server folder to start from."),
+        "init": ("check", "Write a small server folder to start from."),
         "check": ("check", "Load a server, list what it offers and report every problem."),
         "bundle": ("bundle", "Pack a server into one file that Claude Desktop installs on a double click."),
         "publish-info": ("bundle", "Write server.json for the MCP registry."),
     },
     "Try a server": {
-        "preview": ("preview", "Open a page in the browser that shows a server and its apps."),
+        "preview": ("apps", "Open a page in the browser that shows a server and its apps."),
         "list": ("list", "List the tools, resources and prompts of a server."),
         "call": ("call", "Call a tool."),
         "read": ("read", "Print a resource."),
@@ -40,7 +40,7 @@ _SECTIONS = {
         "install": ("install", "Add a server to a host's configuration."),
         "uninstall": ("install", "Remove a server from a host's configuration."),
         "trace": ("trace", "Record the messages between a host and a server."),
-        "completion": ("init", "Print a script that completes mcpd commands in your shell."),
+        "completion": ("check", "Print a script that completes mcpd commands in your shell."),
     },
     "Run a server": {
         "serve": ("serve", "Serve over stdio, HTTP or WebSocket."),

@@ -1,6 +1,8 @@
 """Serves a target with the options of `mcpd serve`, and prints messages for people on stderr.
 
 A host waits for this when it starts `mcpd serve --stdio`, so click and everything that is rarely needed is not loaded.
+`stdio_options` reads the command lines that hosts use; click reads all others: other commands and options, help,
+mistakes and environment variables.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpd.cli.stderr import configure
+from mcpd.cli.log import configure
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
-from mcpd.server.settings import Options, command_options
+from mcpd.server.settings import Option, Options, command_option, command_options
 
 if TYPE_CHECKING:
     from threading import Event
@@ -24,12 +26,77 @@ if TYPE_CHECKING:
     from mcpd.cli.target import Found, Watcher
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
+    from mcpd.server.extensions.serving import ServeOption
     from mcpd.server.http.core import HttpSettings
     from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
 
+
+# These variables are read later, not as options.
+_NOT_OPTIONS = ("MCPD_TOKEN", "MCPD_STATE_KEY")
+
+
+def stdio_options(words: Sequence[str], environment: Mapping[str, str]) -> Options | None:
+    """The options of `serve --stdio [TARGET…] [OPTIONS]`, in any order; None if click must read the line."""
+    ours = words[: words.index("--")] if "--" in words else words
+    if not words or words[0] != "serve" or "--stdio" not in ours:
+        return None
+    if any(name.startswith("MCPD_") and name not in _NOT_OPTIONS for name in environment):
+        return None
+
+    options = Options(stdio=True)
+    extensions: dict[str, dict[str, Any]] = {}
+    given = {"stdio"}
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "--stdio":
+            continue
+        if word == "--" and options.target is not None:
+            options.arguments = tuple(rest)
+            break
+        if word.startswith("-"):
+            name, found = _readable(word)
+            if found is None:
+                return None
+            option = found if isinstance(found, Option) else found.option
+            value = next(rest, "") if option.choices else True
+            if option.choices and value not in option.choices:
+                return None
+            if isinstance(found, Option):
+                setattr(options, name, value)
+                given.add(name)
+            else:
+                extensions.setdefault(found.id, {})[name] = value
+        elif not word:
+            return None
+        elif options.target is not None:
+            options.more_targets += (word,)
+        else:
+            options.target = word
+
+    options.extensions = extensions
+    options.given = frozenset(given)
+    return options
+
+
+def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
+    """The member that a flag sets, and its option, which may be one of an extension; None if it is not read here."""
+    name = flag.removeprefix("--").replace("-", "_")
+    found = command_option(name)
+    if found is not None:
+        option, kind = found
+        is_read = option.flag == flag and (kind is bool or bool(option.choices))
+        return name, option if is_read else None
+    from mcpd.server.extensions.serving import serve_options  # few command lines have such options
+
+    for each in serve_options():
+        if each.option.flag == flag and (each.kind is bool or each.option.choices):
+            return each.name, each
+    return name, None
+
+
 _WORKER = "_MCPD_WORKER"
-"""The same variable as in `workers.handover`, which few starts load."""
+"""The same variable as in `workers.process`, which few starts load."""
 
 _ADVICE_SECONDS = 1.0
 """The delay of advice after tools were listed, in which a host may expect its first answers."""
@@ -66,7 +133,7 @@ def launch(options: Options) -> int:
     if place is not None and target.configuration is not None:
         from_file = _take_file_options(options, target.configuration.serve, place)
         if target.configuration.auth is not None:
-            from mcpd.cli.access import settings_of_table
+            from mcpd.cli.listening import settings_of_table
 
             options.auth_table = settings_of_table(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
@@ -377,7 +444,7 @@ class _Messages:
 
     def announce(self, url: str) -> None:
         """Print the address of a listener; after the last one, how to connect hosts."""
-        from mcpd.cli.announcement import addresses, pointers
+        from mcpd.cli.listening import addresses, pointers
 
         for line in addresses(url, self._options):
             _print(line)
@@ -526,7 +593,7 @@ def _protection(options: Options, server: Server) -> Protection | None:
     flags = (options.auth_server, options.issuer, options.audience, options.scope, options.tokens_file)
     if not any(flags) and options.auth_table is None:
         return None
-    from mcpd.cli.access import protection_of
+    from mcpd.cli.listening import protection_of
 
     return protection_of(options, server)
 

@@ -15,8 +15,7 @@ from conftest import Child
 from mcpd import Principal, Server
 from mcpd.auth.jwt import Jwt
 from mcpd.auth.tokens import StaticTokens
-from mcpd.cli import access
-from mcpd.cli.access import settings_of_table
+from mcpd.cli.listening import protection_of as protection_of_options, settings_of_table
 from mcpd.errors import ConfigurationError
 from mcpd.server.listening import host_of, listeners_of
 from mcpd.server.serving import serve
@@ -46,7 +45,7 @@ def written(tmp_path: Path, text: str) -> dict[str, Any]:
 
 
 def protection_of(options: Options) -> Any:
-    return access.protection_of(options, Server("garden"))
+    return protection_of_options(options, Server("garden"))
 
 
 def test_flags_make_a_jwt() -> None:

@@ -17,7 +17,7 @@ from mcpd import Principal
 from mcpd.auth.base import TokenRequest
 from mcpd.auth.tokens import StaticTokens, TokenFunction
 from mcpd.cli import _run
-from mcpd.cli.announcement import addresses, pointers, stdio_entry
+from mcpd.cli.listening import addresses, pointers, stdio_entry
 from mcpd.server.settings import Options
 
 

@@ -10,8 +10,7 @@ from conftest import Child
 from support.folders import write
 from support.wires import MODERN, process_wire
 
-from mcpd.cli.launch import _take_file_options as take
-from mcpd.cli.quick import stdio_options
+from mcpd.cli.launch import _take_file_options as take, stdio_options
 from mcpd.server.settings import Options
 from mcpd.sources.lookup import ServerFolder
 

@@ -18,8 +18,7 @@ from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import MODERN, OpenWire, envelope, memory_wire
 
 from mcpd import Principal, Server, ToolError
-from mcpd.cli.log import _JsonFormatter, lines_as_json
-from mcpd.cli.stderr import DescriptorWriter
+from mcpd.cli.log import DescriptorWriter, _JsonFormatter, lines_as_json
 from mcpd.server.dispatcher.observing import MOST_ARGUMENT_CHARACTERS, CallLog
 
 TARGET = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.cli import quick
+from mcpd.cli import launch
 from mcpd.cli.commands.serve import options_of, serve_command as command
 from mcpd.server.extensions.serving import serve_options
 from mcpd.server.settings import Options, command_options
@@ -25,7 +25,7 @@ def by_click(words: list[str]) -> Options:
 
 @given(st.lists(st.sampled_from(WORDS), max_size=6))
 def test_it_reads_what_click_reads_or_nothing(words: list[str]) -> None:
-    read = quick.stdio_options(["serve", *words], {})
+    read = launch.stdio_options(["serve", *words], {})
     if read is not None:
         assert read == by_click(words)
 
@@ -41,7 +41,7 @@ def test_it_reads_what_click_reads_or_nothing(words: list[str]) -> None:
     ],
 )
 def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
-    read = quick.stdio_options(["serve", *words], {"MCPD_TOKEN": "t", "PATH": "/bin"})
+    read = launch.stdio_options(["serve", *words], {"MCPD_TOKEN": "t", "PATH": "/bin"})
     assert read == by_click(words)
 
 
@@ -65,12 +65,12 @@ def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
     ],
 )
 def test_all_else_is_left_to_click(words: list[str]) -> None:
-    assert quick.stdio_options(words, {}) is None
+    assert launch.stdio_options(words, {}) is None
 
 
 @pytest.mark.parametrize("name", ["MCPD_WS", "MCPD_APPS", "MCPD_LOG_LEVEL", "MCPD_GRACE", "MCPD_SOMETHING"])
 def test_settings_in_the_environment_are_left_to_click(name: str) -> None:
-    assert quick.stdio_options(["serve", "--stdio"], {name: "x"}) is None
+    assert launch.stdio_options(["serve", "--stdio"], {name: "x"}) is None
 
 
 def test_the_defaults_are_the_same() -> None:

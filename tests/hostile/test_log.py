@@ -21,8 +21,7 @@ from conftest import Child
 from support.wires import initialize
 
 from mcpd.cli import log as log_module
-from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, LogHandler
-from mcpd.cli.stderr import DescriptorWriter, configure, text_stream
+from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, DescriptorWriter, LogHandler, configure, text_stream
 from mcpd.protocol.printable import MOST_CHARACTERS, printable
 
 TARGET = """
@@ -284,10 +283,10 @@ def test_a_reader_that_has_gone_is_no_error(pipe: tuple[int, int]) -> None:
 
 
 def test_without_a_way_that_never_waits_a_thread_does(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    from mcpd.cli import stderr
+    from mcpd.cli import log
 
     out, into = pipe
-    monkeypatch.setattr(stderr, "_writer", lambda fd: (fd, None))
+    monkeypatch.setattr(log, "_writer", lambda fd: (fd, None))
     writer = DescriptorWriter(into, most=1000)
     for number in range(2000):
         writer.put(b"%d %s\n" % (number, b"x" * 100))

@@ -19,15 +19,6 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.json import encode
 
 from mcpd import __version__
-from mcpd.cli.bundle.files import (
-    Selection,
-    collect,
-    distributions_of,
-    ignored_here,
-    imported_names,
-    local_files,
-    matches_pattern,
-)
 from mcpd.cli.bundle.manifest import (
     Author,
     Compatibility,
@@ -42,7 +33,19 @@ from mcpd.cli.bundle.manifest import (
     checked,
     make_questions,
 )
-from mcpd.cli.bundle.project import Project, normalized, read_project, requirement_name
+from mcpd.cli.bundle.project import (
+    Project,
+    Selection,
+    collect,
+    distributions_of,
+    ignored_here,
+    imported_names,
+    local_files,
+    matches_pattern,
+    normalized,
+    read_project,
+    requirement_name,
+)
 from mcpd.cli.install.launch import Offers
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError

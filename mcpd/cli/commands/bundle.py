@@ -13,9 +13,8 @@ import click
 from msgspec import structs
 from msgspec.structs import replace
 
-from mcpd.cli.bundle.files import write_archive
 from mcpd.cli.bundle.pack import Bundle, BundleOptions, BundleSources, gather, make_bundle, unpack
-from mcpd.cli.bundle.project import Project
+from mcpd.cli.bundle.project import Project, write_archive
 from mcpd.cli.bundle.server_json import (
     SCHEMA,
     Package,
@@ -28,8 +27,8 @@ from mcpd.cli.bundle.server_json import (
     shortened,
     variables,
 )
-from mcpd.cli.client_options import json_option
 from mcpd.cli.install.launch import Offers, Verdict, verify_target
+from mcpd.cli.options import json_option
 from mcpd.cli.talk.terminal import json_text
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Raw, Struct
 
-from mcpd.cli.client_options import client_command, complete_names, json_option, server_options
-from mcpd.cli.talk.arguments import arguments_of, missing, read_words
+from mcpd.cli.options import client_command, complete_names, json_option, server_options
+from mcpd.cli.talk.arguments import Schema, arguments_of, missing, read_schema, read_words, type_text
 from mcpd.cli.talk.connecting import ServerOptions, open_client, run
 from mcpd.cli.talk.questions import LOG_LEVELS, InputCancelled, Questions, ask_members
-from mcpd.cli.talk.schemas import Schema, read_schema, type_text
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest, split_words
 from mcpd.errors import ProtocolError, RemoteError

@@ -1,9 +1,10 @@
-"""`mcpd check`."""
+"""`mcpd init` and `mcpd completion` write files to start from; `mcpd check` reports the problems of a server."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext, redirect_stdout
@@ -11,11 +12,11 @@ from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import get_completion_class
 from msgspec.json import encode, format
 
-from mcpd.cli.access import settings_of_table
-from mcpd.cli.client_options import or_demo
-from mcpd.cli.options import parameter, target_argument
+from mcpd.cli.listening import settings_of_table
+from mcpd.cli.options import or_demo, parameter, target_argument
 from mcpd.cli.target import find
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.defaults import DEMO
@@ -23,12 +24,57 @@ from mcpd.protocol.printable import printable
 from mcpd.server.checks import token_problems
 from mcpd.server.registry.entries import Problem
 from mcpd.server.settings import Option, command_options
+from mcpd.sources.scaffold import write_folder
 
 if TYPE_CHECKING:
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
     from mcpd.server.registry.entries import ToolEntry
     from mcpd.testing.approval import Change
+
+
+_INIT_HELP = """Write a small server into DIR to start from: tools, an app, a resource, a prompt and mcpd.toml.
+
+Existing files are not changed. Exit codes: 0 written, 1 not written, 2 wrong use.
+"""
+
+_COMPLETION_HELP = """Print a script that lets a shell complete commands, options and names of tools.
+
+\b
+  bash: mcpd completion bash > ~/.local/share/bash-completion/completions/mcpd
+  zsh:  mcpd completion zsh > ~/.zfunc/_mcpd       with fpath+=~/.zfunc before compinit in ~/.zshrc
+  fish: mcpd completion fish > ~/.config/fish/completions/mcpd.fish
+
+For the current shell only: eval "$(mcpd completion bash)"
+"""
+
+
+@click.command("init", help=_INIT_HELP)
+@click.argument("folder", metavar="DIR")
+def init_command(folder: str) -> None:
+    for path in write_folder(folder):
+        click.echo(path)
+    shown = shlex.quote(folder)
+    click.echo("mcpd: next, list what the server offers, try it in a page, and serve it:", err=True)
+    click.echo(f"  mcpd check {shown}", err=True)
+    click.echo(f"  mcpd preview {shown}", err=True)
+    click.echo(f"  mcpd serve --http :8080 {shown}", err=True)
+
+
+@click.command(
+    "completion",
+    params=[click.Argument(["shell"], type=click.Choice(("bash", "zsh", "fish")))],
+    help=_COMPLETION_HELP,
+)
+def completion_command(shell: str) -> int:
+    from mcpd.cli.group import cli
+
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(cli, {}, "mcpd", "_MCPD_COMPLETE")
+    click.echo(script.source_template % script.source_vars())
+    return 0
+
 
 _HELP = """Load TARGET, list what it offers, and report every problem that a client would have with it.
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.cli.client_options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
 from mcpd.cli.doctor.report import Report, Status, Step
+from mcpd.cli.options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
 from mcpd.cli.talk.terminal import can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse, with_help

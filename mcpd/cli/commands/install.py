@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.cli.client_options import ClientCommand, demo_option, json_option, or_demo
 from mcpd.cli.install.entry import SWITCHES, make_entry
+from mcpd.cli.options import ClientCommand, demo_option, json_option, or_demo
 from mcpd.cli.talk.terminal import counted, json_text
 from mcpd.cli.talk.words import WrongUse, pairs
 from mcpd.errors import ConfigurationError

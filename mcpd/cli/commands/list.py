@@ -10,9 +10,9 @@ import click
 from msgspec.json import encode, format
 
 from mcpd.apps.tool_metadata import KIND, OFFER, resource_uri
-from mcpd.cli.client_options import client_command, complete_kinds, json_option, server_options
+from mcpd.cli.options import client_command, complete_kinds, json_option, server_options
+from mcpd.cli.talk.arguments import Schema, read_schema, type_text
 from mcpd.cli.talk.connecting import ServerOptions, open_client, run
-from mcpd.cli.talk.schemas import Schema, read_schema, type_text
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.errors import MethodNotFound, RemoteError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.cli.client_options import json_option
+from mcpd.cli.options import json_option
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mcpd.apps.tool_metadata import OFFER
-from mcpd.cli.client_options import client_command, complete_names, json_option, server_options
+from mcpd.cli.options import client_command, complete_names, json_option, server_options
 from mcpd.cli.talk.arguments import Given, read_words, texts_of
 from mcpd.cli.talk.connecting import ServerOptions, open_client, run
 from mcpd.cli.talk.terminal import Terminal

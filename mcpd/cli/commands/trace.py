@@ -179,8 +179,7 @@ def _show_command(
     follow: bool,
     as_json_lines: bool,
 ) -> None:
-    from mcpd.cli.trace.reading import TraceReader, read_lines
-    from mcpd.cli.trace.showing import Filter
+    from mcpd.cli.trace.reading import Filter, TraceReader, read_lines
 
     wanted = Filter(methods, ids, errors, slow, _pattern(grep))
     path = _path(file)
@@ -246,7 +245,7 @@ class _Printer:
 
     def print(self, entry: Entry) -> None:
         """Print an entry."""
-        from mcpd.cli.trace.showing import as_json, as_line
+        from mcpd.cli.trace.reading import as_json, as_line
 
         if self._is_json:
             self._put(as_json(entry))
@@ -256,7 +255,7 @@ class _Printer:
 
     def print_unanswered(self, missing: list[Entry]) -> None:
         """Print requests without an answer."""
-        from mcpd.cli.trace.showing import readable_time
+        from mcpd.cli.trace.reading import readable_time
 
         last = missing[-1].at
         for entry in missing:

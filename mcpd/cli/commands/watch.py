@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.cli.client_options import client_command, json_option, server_options
+from mcpd.cli.options import client_command, json_option, server_options
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, open_client, run
 from mcpd.cli.talk.questions import LOG_LEVELS
 from mcpd.cli.talk.terminal import Terminal, counted
@@ -136,8 +136,7 @@ class _Watcher:
     async def _prepare(self, client: Client, words: list[str]) -> tuple[str, dict[str, Any]]:
         """The tool and the arguments of one --call. Raises WrongUse."""
         from mcpd.cli.commands.call import find_tool
-        from mcpd.cli.talk.arguments import arguments_of, read_words
-        from mcpd.cli.talk.schemas import read_schema
+        from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words
 
         name = words[0] if words else ""
         try:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
 
-from mcpd.cli.doctor.conversation import try_client
 from mcpd.cli.doctor.dialogue import (
     WITH_HANDSHAKE,
     WITHOUT_HANDSHAKE,
@@ -16,6 +15,7 @@ from mcpd.cli.doctor.dialogue import (
     has_handshake,
 )
 from mcpd.cli.doctor.login import judge_refusal, walk_discovery
+from mcpd.cli.doctor.offers import try_client
 from mcpd.cli.doctor.report import Report
 from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
 from mcpd.client.targets.named import UrlTarget

@@ -1,17 +1,28 @@
-"""Examines the lists of a server, whether hosts accept their entries, and one call that changes nothing."""
+"""Examines the lists of a server, whether hosts accept their entries, and one call that changes nothing.
+
+A server behind a URL is examined with the client of mcpd.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec.json import encode
+from msgspec import to_builtins
+from msgspec.json import decode, encode
 
-from mcpd.cli.doctor.dialogue import Answer, NoAnswer, Peer, read_list, server_info
+from mcpd.apps.tool_metadata import OFFER
+from mcpd.cli.doctor.dialogue import Answer, NoAnswer, Peer, has_handshake, read_list, server_info
 from mcpd.cli.doctor.report import Report
+from mcpd.client.targets.named import UrlTarget
+from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
+
+if TYPE_CHECKING:
+    from mcpd.client import Client
 
 _MAX_SHOWN = 10
 _SLOW_SECONDS = 5.0
@@ -166,3 +177,55 @@ def _split(problem: Problem) -> tuple[str, str]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+class ClientPeer:
+    """A client as a `Peer`: error responses are answers; after any other failure there are none."""
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
+        """Send a request, and wait for its response. Raises NoAnswer."""
+        began = time.monotonic()
+        try:
+            result = await self._client.request(method, params)
+        except RemoteError as error:
+            return Answer(time.monotonic() - began, error=f"error {error.code}: {error}", code=error.code)
+        except (McpdError, TimeoutError) as error:
+            raise NoAnswer(f"did not answer {method}: {printable(error, 300)}") from None
+        found = decode(result)
+        return Answer(time.monotonic() - began, found if isinstance(found, dict) else None, size=len(result))
+
+
+async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
+    """Connect with the client of mcpd, and examine the server's tools, resources and prompts."""
+    from mcpd.client import Client
+
+    began = time.monotonic()
+    client = Client(target, extensions=OFFER, timeout=timeout)
+    try:
+        await client.open()
+    except (McpdError, TimeoutError) as error:
+        text = f"no conversation: {printable(error, 500)}"
+        advice = "look into the server's log; mcpd ping has more options for a connection"
+        if target.url.startswith("ws") and getattr(error, "status", None) in (400, 404, 405, 426, 501):
+            advice = (
+                f"is the path right, and is it a WebSocket? If the server speaks HTTP there, write http{target.url[2:]}"
+            )
+        report.fail("conversation", text, advice)
+        return
+    try:
+        report.ok("conversation", f"begun, in version {client.version}", seconds=time.monotonic() - began)
+        opening = {
+            "capabilities": to_builtins(client.server_capabilities),
+            "instructions": client.instructions,
+            "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
+        }
+        report_identity(opening, report)
+        report_extensions([opening["capabilities"]], report)
+        peer = ClientPeer(client, timeout)
+        await examine_offers(peer, opening, report, any_output=not has_handshake(client.version))
+    finally:
+        await client.aclose()

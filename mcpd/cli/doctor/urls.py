@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from mcpd.cli.doctor.conversation import try_client
+from mcpd.cli.doctor.offers import try_client
 from mcpd.cli.doctor.report import Report
 from mcpd.client.targets.named import UrlTarget
 from mcpd.protocol.printable import printable

@@ -221,7 +221,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
 
 async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Verdict:
     try:
-        from mcpd.cli.doctor.conversation import ClientPeer
+        from mcpd.cli.doctor.offers import ClientPeer
         from mcpd.client import Client
 
         client = Client(target, extensions=OFFER, timeout=timeout, reconnect=False)

@@ -12,13 +12,22 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from mcpd.cli.install.apply import AppliedChange, apply, notes, own_command_for, secret_warnings
 from mcpd.cli.install.checks import is_unreadable, limit_warnings, strictness_findings
 from mcpd.cli.install.entry import NamedEntry, as_target, entry_name
 from mcpd.cli.install.files import Journal, Record, read
 from mcpd.cli.install.hosts import file_of, found_hosts, refuse_running, running
 from mcpd.cli.install.launch import Verdict, verify_target
-from mcpd.cli.install.plan import Plan, entries_of, plan_install, plan_uninstall
+from mcpd.cli.install.plan import (
+    AppliedChange,
+    Plan,
+    apply,
+    entries_of,
+    notes,
+    own_command_for,
+    plan_install,
+    plan_uninstall,
+    secret_warnings,
+)
 from mcpd.cli.install.shapes import is_ours, same_server, shaped
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, convert
 from msgspec.json import encode
 
-from mcpd.cli.talk.arguments import read_text
-from mcpd.cli.talk.schemas import Choice, Schema, limits_text, plain, read_schema, type_text
+from mcpd.cli.talk.arguments import Choice, Schema, limits_text, plain, read_schema, read_text, type_text
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
 from mcpd.client import Callbacks

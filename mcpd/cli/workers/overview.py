@@ -11,8 +11,7 @@ from logging import getLogger
 from typing import Literal
 
 from mcpd import __version__
-from mcpd.cli.workers.handover import WorkerReport
-from mcpd.cli.workers.process import Worker
+from mcpd.cli.workers.process import Worker, WorkerReport
 from mcpd.errors import ConfigurationError
 from mcpd.server.observe.http_thread import HttpThread, ObserverResponse
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families

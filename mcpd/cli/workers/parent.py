@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mcpd.cli.workers.handover import Handover
 from mcpd.cli.workers.overview import Overview
-from mcpd.cli.workers.process import Worker
+from mcpd.cli.workers.process import Handover, Worker
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable

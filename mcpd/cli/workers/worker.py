@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec.json import encode
 
-from mcpd.cli.workers.handover import (
+from mcpd.cli.workers.process import (
     VARIABLE,
     Handover,
     WorkerReport,

@@ -17,10 +17,9 @@ import pytest
 from conftest import Child
 
 import mcpd
-from mcpd.cli.bundle.files import Selection, collect, distributions_of, ignored_here, local_files
 from mcpd.cli.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, make_questions
 from mcpd.cli.bundle.pack import BundleOptions, gather, make_bundle
-from mcpd.cli.bundle.project import read_project
+from mcpd.cli.bundle.project import Selection, collect, distributions_of, ignored_here, local_files, read_project
 from mcpd.cli.install.launch import Offers
 from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
@@ -291,7 +290,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpd.cli.bundle.files.MAX_BYTES", 3)
+    monkeypatch.setattr("mcpd.cli.bundle.project.MAX_BYTES", 3)
     (tmp_path / "a.txt").write_text("four", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"\.mcpbignore"):
         collect(str(tmp_path))

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpd.cli.talk.arguments import arguments_of, missing, read_words, texts_of
-from mcpd.cli.talk.schemas import read_schema
+from mcpd.cli.talk.arguments import arguments_of, missing, read_schema, read_words, texts_of
 from mcpd.cli.talk.words import WrongUse
 
 SCHEMA = {

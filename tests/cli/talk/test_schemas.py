@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from mcpd.cli.talk.schemas import limits_text, read_schema, type_text
+from mcpd.cli.talk.arguments import limits_text, read_schema, type_text
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,16 @@ from support import clock
 
 from mcpd.apps.preview.messages import TraceGet
 from mcpd.apps.preview.trace import Trace
-from mcpd.cli.trace.reading import Entry, TraceReader, read_lines
-from mcpd.cli.trace.showing import Filter, as_json, as_line, readable_size, readable_time
+from mcpd.cli.trace.reading import (
+    Entry,
+    Filter,
+    TraceReader,
+    as_json,
+    as_line,
+    read_lines,
+    readable_size,
+    readable_time,
+)
 
 BEGAN = "2026-11-22T10:00:00+00:00"
 

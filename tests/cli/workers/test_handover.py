@@ -14,8 +14,7 @@ import pytest
 
 from mcpd import Server
 from mcpd.cli.workers import worker
-from mcpd.cli.workers.handover import VARIABLE, Handover, decode_handover, encode_body, read_frame
-from mcpd.cli.workers.process import Worker
+from mcpd.cli.workers.process import VARIABLE, Handover, Worker, decode_handover, encode_body, read_frame
 from mcpd.protocol import state_keys
 from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.server.settings import Options

@@ -12,9 +12,8 @@ import pytest
 from support.clock import until
 
 from mcpd.cli.workers import overview as module
-from mcpd.cli.workers.handover import WorkerReport, encode_body, read_frame
 from mcpd.cli.workers.overview import Overview
-from mcpd.cli.workers.process import Worker
+from mcpd.cli.workers.process import Worker, WorkerReport, encode_body, read_frame
 from mcpd.server.backplane.shared_memory import connect_frames, encode_frame
 from mcpd.server.settings import Options
 
