@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import os
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -14,6 +13,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, OctKey
 from msgspec.json import decode, encode
 
+from mcpd.auth.dpop import b64
 from mcpd.auth.server.store import Store
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -23,11 +23,6 @@ OVERLAP_SECONDS = 2 * 86400
 """Keys sign for `ROTATE_SECONDS` and are published for two more days, because tokens live for an hour and key lists are
 cached.
 """
-
-
-def b64(raw: bytes) -> str:
-    """Return base64url without padding."""
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 class Keys:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from joserfc import jwt
@@ -20,13 +20,15 @@ from joserfc.jwk import KeySet
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
+from mcpd.auth.dpop import b64
 from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, fetch_json, reach_from
-from mcpd.auth.server.keys import b64
 from mcpd.auth.server.replies import OAuthError
 from mcpd.auth.server.settings import Provider
 from mcpd.auth.server.store import User
-from mcpd.auth.server.transactions import Transaction
 from mcpd.auth.settings import secret_in
+
+if TYPE_CHECKING:
+    from mcpd.auth.server.transactions import Transaction
 
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60

@@ -6,7 +6,6 @@ Spec: RFC 9449 4.2, 7.1, 8; SEP-1932 (draft); the extension for client credentia
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from mcpd.auth.dpop import b64
 from mcpd.client.auth.discovery import Discovery
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
@@ -70,7 +70,7 @@ class Prover:
             "iat": int(time.time()),
         }
         if token is not None:
-            claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode()
+            claims["ath"] = b64(sha256(token.encode()).digest())
         if nonce := self._nonces.get(_origin(url)):
             claims["nonce"] = nonce
         header = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._public}
@@ -116,9 +116,6 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-_ALGORITHM = "ES256"
-
-
 class Binding(Struct, frozen=True):
     """The key that tokens are bound to. `is_required` refuses tokens that are not bound to it."""
 
@@ -136,10 +133,10 @@ def binding(wants: bool, challenge: Challenge | None, found: Discovery) -> Bindi
     is_required = is_required or (metadata is not None and metadata.wants_dpop)
     if not is_required:
         return UNBOUND
-    if _ALGORITHM not in found.server.dpop_algorithms:
+    if ALGORITHM not in found.server.dpop_algorithms:
         raise AuthorizationFailed(
             f"DPoP tokens are required, but {printable(found.server.issuer, 200)} does not announce DPoP with "
-            f"{_ALGORITHM} (dpop_signing_alg_values_supported)"
+            f"{ALGORITHM} (dpop_signing_alg_values_supported)"
         )
 
     return Binding(Prover(), is_required=True)

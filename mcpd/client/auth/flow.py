@@ -12,7 +12,6 @@ Spec: 2026-07-28 basic/authorization; RFC 6749 4.1, 6; RFC 7591; RFC 7636; RFC 8
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from hmac import compare_digest
@@ -23,6 +22,7 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from mcpd.auth.dpop import b64
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
 from mcpd.client.auth.dpop import Binding, binding
@@ -128,7 +128,7 @@ def authorization_url(server: ServerMetadata, attempt: AuthorizationRequest, mcp
         "client_id": attempt.client_id,
         "redirect_uri": attempt.redirect_uri,
         "state": attempt.state,
-        "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
+        "code_challenge": b64(digest),
         "code_challenge_method": "S256",
     }
     if attempt.resource is not None:
