@@ -19,9 +19,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from mcpd.client import Callbacks, client as awaited, group as awaited_group
-from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of
+from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of, run_in_thread
 from mcpd.client.group_members import Collision
-from mcpd.client.loop_thread import run_in_thread
 from mcpd.client.target import Target
 from mcpd.errors import McpdError
 

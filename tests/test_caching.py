@@ -27,7 +27,7 @@ from mcpd import (
     Server,
     TextResourceContents,
 )
-from mcpd.client.cache import ResultCache
+from mcpd.client.results import ResultCache
 from mcpd.errors import RegistrationError
 from mcpd.server.registry import listing
 

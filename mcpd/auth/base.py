@@ -43,7 +43,7 @@ from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.challenge import build
 
 if TYPE_CHECKING:
-    from mcpd.auth.dpop import ProofChecker
+    from mcpd.auth.signatures import ProofChecker
 
 
 T = TypeVar("T")
@@ -400,7 +400,7 @@ class Auth(Protection):
         """Return the URL that a proof for this path must name. It comes from the configuration, never from the `Host`
         header.
         """
-        from mcpd.auth.dpop import normalized
+        from mcpd.auth.signatures import normalized
 
         if not path:
             if self._own_url is None:
@@ -481,7 +481,7 @@ class Auth(Protection):
         is_plain = missing_scope is None and not found.key_thumbprint and self._dpop != "require"
         ath = ""
         if found.key_thumbprint:
-            from mcpd.auth.dpop import b64  # few tokens are bound to a key
+            from mcpd.auth.signatures import b64  # few tokens are bound to a key
 
             ath = b64(key)
         known = _KnownToken(who, found.key_thumbprint, missing_scope, who if is_plain else None, ath)
@@ -579,7 +579,7 @@ def _proof_checker(options: AuthOptions) -> ProofChecker | None:
         return None
     if find_spec("joserfc") is None:
         raise ConfigurationError("Proofs of possession require joserfc: pip install 'mcpd-server[auth]'")
-    from mcpd.auth.dpop import ProofChecker
+    from mcpd.auth.signatures import ProofChecker
 
     return ProofChecker(nonces=options.get("dpop_nonces", False), nonce_key=options.get("dpop_nonce_key"))
 

@@ -5,13 +5,20 @@ Callers check the header before the signature.
 
 from __future__ import annotations
 
+import hmac
+import os
+import re
+from base64 import urlsafe_b64encode
 from binascii import a2b_base64
 from collections.abc import Callable, Mapping
 from functools import partial
+from hashlib import sha256
+from time import time
 from typing import Any, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
 
-from msgspec import DecodeError
-from msgspec.json import decode
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder, decode, encode
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # Maps base64url to base64, and all other characters, including + and /, to an invalid one.
@@ -88,3 +95,283 @@ def is_sound(given: Mapping[str, Any], max_bits: int) -> bool:
         numbers.append(int.from_bytes(data, "big"))
     n, e = numbers
     return 2048 <= n.bit_length() <= max_bits and e >= 3 and e % 2 == 1
+
+
+ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
+"""Accepted signature algorithms of proofs."""
+
+_KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+_KIND_OF = {
+    "ES256": ("EC", "P-256"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519"),
+    "RS256": ("RSA", None),
+    "PS256": ("RSA", None),
+}
+_MAX_BITS = 4096
+"""The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
+_SECRET = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
+_MAX_BYTES = 8 * 1024
+_MAX_KEYS = 1_000
+_WINDOW = 300.0
+_GENERATION = 600.0
+_MAX_SEEN = 200_000
+_SLOT = 60
+_escape = re.compile(r"%[0-9A-Fa-f]{2}")
+_PORTS = {"https": 443, "http": 80}
+
+
+class BadProof(Struct, frozen=True):
+    """Why a proof is refused. If only a nonce is missing, `nonce` is one to use."""
+
+    why: str
+    nonce: str = ""
+
+
+class _KnownKey(Struct, frozen=True):
+    is_signed: SignatureCheck
+    thumbprint: str
+
+
+class _Claims(Struct):
+    """The claims of a proof. Members of other types make it invalid."""
+
+    htm: str = ""
+    htu: str = ""
+    iat: int | float | None = None
+    jti: str = ""
+    ath: str = ""
+    nonce: str = ""
+
+
+_claims_in = Decoder(_Claims).decode
+
+
+class ProofChecker:
+    """Checks proofs. With `nonces`, or when the memory is full, each proof needs a nonce.
+
+    Nonces are made with the first of `nonce_keys`, and accepted if made with any of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        nonces: bool = False,
+        nonce_key: bytes | None = None,
+        max_seen: int = _MAX_SEEN,
+        clock: Callable[[], float] = time,
+    ) -> None:
+        self._wants_nonces = nonces
+        self.nonce_keys: tuple[bytes, ...] = (nonce_key or os.urandom(32),)
+        self._max_seen = max_seen
+        self._clock = clock
+        self._keys: dict[str, _KnownKey] = {}
+        """Keys of valid proofs by the encoded header."""
+        self._seen: set[bytes] = set()
+        self._seen_before: set[bytes] = set()
+        self._began = clock()
+
+    def check(self, proofs: str | None, *, method: str, url: str, ath: str, thumbprint: str) -> BadProof | None:
+        """Return why a proof is not valid for a request, or None if it is.
+
+        `url` is normalized; `ath` is the base64url SHA-256 of the token.
+        """
+        found = self._check_proof(proofs, method, url, ath, thumbprint)
+        return found if isinstance(found, BadProof) else None
+
+    def key_of(self, proofs: str | None, *, method: str, url: str) -> str | BadProof:
+        """Return the thumbprint of the key in a proof, for a request without a token."""
+        return self._check_proof(proofs, method, url, None, None)
+
+    def _check_proof(
+        self, proofs: str | None, method: str, url: str, ath: str | None, thumbprint: str | None
+    ) -> str | BadProof:
+        if proofs is None:
+            return BadProof("the DPoP header is missing")
+        if len(proofs) > _MAX_BYTES:
+            return BadProof("the proof is too long")
+        parts = segments_of(proofs)
+        if parts is None:
+            return BadProof("the DPoP header is not one JWT")
+
+        known = self._keys.get(parts[0])
+        if known is None:
+            found = _key_of_header(parts[0])
+            if isinstance(found, BadProof):
+                return found
+            known = found
+
+        claims = _claims_of(parts[1])
+        if claims is None:
+            return BadProof("the proof cannot be read")
+        signature = bytes_in(parts[2])
+        if signature is None or not known.is_signed(f"{parts[0]}.{parts[1]}".encode(), signature):
+            return BadProof("the signature of the proof is not valid")
+
+        if parts[0] not in self._keys:
+            if len(self._keys) >= _MAX_KEYS:
+                del self._keys[next(iter(self._keys))]
+            self._keys[parts[0]] = known
+
+        its_thumbprint = known.thumbprint
+        bad = self._check_claims(claims, method, url, ath, thumbprint, its_thumbprint)
+        return its_thumbprint if bad is None else bad
+
+    def _check_claims(
+        self,
+        claims: _Claims,
+        method: str,
+        url: str,
+        ath: str | None,
+        thumbprint: str | None,
+        its_thumbprint: str,
+    ) -> BadProof | None:
+        if claims.htm != method:
+            return BadProof("the proof is for another method")
+        if claims.htu != url and normalized(claims.htu) != url:
+            return BadProof("the proof is for another URL")
+
+        now = self._clock()  # not converted: an integer of 400 digits does not fit into a float
+        if claims.iat is None:
+            return BadProof("the proof has no time")
+        if not now - _WINDOW <= claims.iat <= now + _WINDOW:
+            return BadProof("the time of the proof is not current")
+
+        if ath is not None and claims.ath != ath:
+            return BadProof("the proof is for another token")
+        if thumbprint is not None and its_thumbprint != thumbprint:
+            return BadProof("the token is bound to another key")
+        if not 1 <= len(claims.jti) <= 512:
+            return BadProof("the proof has no identifier")
+
+        if self._is_full(now) and not self._has_nonce(claims.nonce):
+            return BadProof("the proof must have a nonce from this server", self.nonce())
+        if not self._remember(its_thumbprint, claims.jti):
+            return BadProof("the proof was used before")
+        return None
+
+    # -- replay, nonces ----------------------------------------------------------------------
+
+    def nonce(self) -> str:
+        """Return the current nonce. It contains nothing but the minute in which it was made."""
+        return self._nonce_of(self.nonce_keys[0], 0)
+
+    def _nonce_of(self, key: bytes, slots_ago: int) -> str:
+        slot = int(self._clock() // _SLOT) - slots_ago
+        return urlsafe_b64encode(hmac.digest(key, b"nonce %d" % slot, "sha256")[:18]).decode()
+
+    def _has_nonce(self, given: str) -> bool:
+        said = given.encode()
+        return any(
+            hmac.compare_digest(said, self._nonce_of(key, ago).encode()) for key in self.nonce_keys for ago in (0, 1)
+        )
+
+    def _is_full(self, now: float) -> bool:
+        self._expire_seen(now)
+        return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._max_seen
+
+    def _expire_seen(self, now: float) -> None:
+        if now - self._began >= _GENERATION:
+            # Proofs older than two windows are refused because of their time.
+            is_old = now - self._began >= 2 * _GENERATION
+            self._seen_before = set() if is_old else self._seen
+            self._seen = set()
+            self._began = now
+
+    def _remember(self, thumbprint: str, jti: str) -> bool:
+        """Record that a proof was used. Returns False if it was used before."""
+        mark = sha256(f"{thumbprint} {jti}".encode()).digest()
+        if mark in self._seen or mark in self._seen_before:
+            return False
+        if len(self._seen) + len(self._seen_before) < self._max_seen:
+            self._seen.add(mark)
+        return True
+
+
+def _claims_of(segment: str) -> _Claims | None:
+    data = bytes_in(segment)
+    if data is None:
+        return None
+    try:
+        return _claims_in(data)
+    except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _key_of_header(segment: str) -> _KnownKey | BadProof:
+    """Return the key in the header of a proof. All proofs of a client have the same header."""
+    head = object_in(segment)
+    if head is None:
+        return BadProof("the proof cannot be read")
+    alg = head.get("alg")
+    if head.get("typ") != "dpop+jwt" or "crit" in head or not isinstance(alg, str) or alg not in ALGORITHMS:
+        return BadProof("the header of the proof is not valid, or its algorithm is not accepted")
+    own = _public_key(head.get("jwk"), alg)
+    if own is None:
+        return BadProof("the key of the proof is not a public key for its algorithm")
+    from joserfc import jwk
+
+    try:
+        check = signature_check(jwk.import_key(dict(own)), alg)
+    except Exception:  # keys come from anybody, and the library raises errors of many classes
+        check = None
+    return (
+        BadProof("the key of the proof is not valid")
+        if check is None
+        else _KnownKey(check, b64(sha256(encode(own)).digest()))
+    )
+
+
+def _public_key(given: object, alg: str) -> dict[str, str] | None:
+    """Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm."""
+    if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
+        return None
+    names = _KEY_MEMBERS.get(str(given.get("kty")))
+    if names is None or (given["kty"], given.get("crv")) != _KIND_OF[alg]:
+        return None
+    members = {name: given.get(name) for name in names}
+    if not all(isinstance(text, str) for text in members.values()):
+        return None
+    if given["kty"] == "RSA":
+        if not is_sound(given, _MAX_BITS):
+            return None
+    return {name: str(text) for name, text in members.items()}
+
+
+def b64(digest: bytes) -> str:
+    """Return base64url without padding, as in a JWS."""
+    return urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def normalized(url: str) -> str | None:
+    """Return a URL without query and fragment in normal form (RFC 3986 sections 6.2.2 and 6.2.3), or None."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme, host = parts.scheme.lower(), (parts.hostname or "").lower()
+    if scheme not in _PORTS or not host or "@" in parts.netloc:
+        return None
+    host = f"[{host}]" if ":" in host else host
+    shown = host if port is None or port == _PORTS[scheme] else f"{host}:{port}"
+    return f"{scheme}://{shown}{_without_dots(_escape.sub(_unescaped, parts.path)) or '/'}"
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """Decode an escaped unreserved character; write other escapes in upper case."""
+    text = unquote(match[0], "latin-1")
+    return text if text == quote(text, safe="~") else match[0].upper()
+
+
+def _without_dots(path: str) -> str:
+    if "/." not in path:
+        return path
+    found: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if len(found) > 1:
+                found.pop()
+        elif part != ".":
+            found.append(part)
+    return "/".join(found) + ("/" if path.endswith(("/.", "/..")) and found[-1:] != [""] else "")

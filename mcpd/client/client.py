@@ -16,10 +16,9 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from mcpd import __version__
-from mcpd.client.auth.auth_option import Auth
 from mcpd.client.callbacks import Callbacks, capabilities
 from mcpd.client.channels import ChannelWatcher
-from mcpd.client.http.options import Headers, HttpOptions
+from mcpd.client.http.options import Auth, Headers, HttpOptions
 from mcpd.client.limits import ClientLimits, Faults
 from mcpd.client.link import ServerLink
 from mcpd.client.output_schemas import OutputSchemas

@@ -19,8 +19,8 @@ from msgspec import Raw
 
 from mcpd.client.callbacks import Callbacks, NotificationQueue, UrlElicitations, answer_request, detached
 from mcpd.client.channels import PausableChannel
-from mcpd.client.headings import Headings
 from mcpd.client.limits import ClientLimits
+from mcpd.client.messages import Headings
 from mcpd.client.session import (
     ClientRequest,
     ClientSession,

@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpd.client.auth.auth_option import Auth, has_login
-from mcpd.client.cache import ResultCache
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 from mcpd.client.connection import ClientConnection
-from mcpd.client.eras import ClientEra, agree, is_known_legacy, remember_era
-from mcpd.client.http.options import Authenticate, Challenge, HttpOptions
+from mcpd.client.eras import ClientEra, Interests, agree, is_known_legacy, remember_era
+from mcpd.client.http.options import Auth, Authenticate, Challenge, HttpOptions, has_login
 from mcpd.client.limits import ClientLimits, Faults
+from mcpd.client.results import ResultCache
 from mcpd.client.session import ClientSession, OnProgress
-from mcpd.client.subscriptions import Interests
 from mcpd.client.target import InProcess, Target, connect, resolve
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.client.headings import Headings
 from mcpd.client.limits import Faults
 from mcpd.client.messages import (
     Agreement,
     Envelope,
+    Headings,
     as_members,
     decode_result,
     id_answered,

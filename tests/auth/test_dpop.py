@@ -21,7 +21,7 @@ from support.websocket_peer import Peer as WebSocketPeer, upgrade
 
 from mcpd import Context, Principal, Server
 from mcpd.auth.base import Auth, TokenRequest, Verified
-from mcpd.auth.dpop import ProofChecker, normalized
+from mcpd.auth.signatures import ProofChecker, normalized
 from mcpd.errors import ConfigurationError
 from mcpd.transports.challenge import parse
 from mcpd.transports.guards import Access

@@ -78,7 +78,7 @@ async def test_lists_whose_changes_are_not_told_are_logged(caplog: pytest.LogCap
 
 async def test_a_server_may_end_a_subscription_without_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """2026-07-28 patterns/cancellation: `notifications/cancelled` MUST come, the result of the request only SHOULD."""
-    monkeypatch.setattr("mcpd.client.subscriptions.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("mcpd.client.eras.AGAIN_SECONDS", 0.01)
     heard = asyncio.Queue[str]()
     answers = listening(lambda wanted: wanted)
     async with scripted(answers, Callbacks(resource_updated=heard.put_nowait)) as (client, script):

@@ -211,7 +211,7 @@ async def test_batches_are_read_in_every_version(version: str) -> None:
 
 async def test_a_subscription_that_the_server_ends_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """2026-07-28 patterns/subscriptions: to hear more, `subscriptions/listen` is sent again."""
-    monkeypatch.setattr("mcpd.client.subscriptions.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("mcpd.client.eras.AGAIN_SECONDS", 0.01)
     judged, heard = Judged(make_server()), asyncio.Queue[str]()
     async with Client(judged, Callbacks(list_changed=heard.put_nowait)) as client:
         for connection in list(judged.server._connections._connections):

@@ -13,7 +13,7 @@ from support.http_peer import serving
 from support.memory import resident
 
 from mcpd import Callbacks, Client, Server
-from mcpd.client import link, subscriptions
+from mcpd.client import eras, link
 from mcpd.client.http import exchange
 from mcpd.errors import RemoteError
 
@@ -37,7 +37,7 @@ def make_server() -> tuple[Server, asyncio.Event]:
 async def test_an_http_server_that_goes_and_comes_back(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits hears of it at once; what the client listens to is listened to again, without a request."""
     monkeypatch.setattr(link, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(subscriptions, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(eras, "AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(exchange, "_RETRY_SECONDS", 0.05)
     heard: asyncio.Queue[str] = asyncio.Queue()
     callbacks = Callbacks(list_changed=heard.put_nowait, resource_updated=heard.put_nowait)

@@ -248,7 +248,7 @@ async def test_subscriptions_and_the_log_level_are_renewed(version: str) -> None
 
 async def test_a_subscription_that_is_cut_alone_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As over HTTP, where it has a connection of its own."""
-    monkeypatch.setattr("mcpd.client.subscriptions.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("mcpd.client.eras.AGAIN_SECONDS", 0.01)
     lists, line = asyncio.Queue[str](), Line()
     async with Client(line, Callbacks(list_changed=lists.put_nowait), version=MODERN) as client:
         for _ in range(2):

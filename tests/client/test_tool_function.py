@@ -10,8 +10,7 @@ import pytest
 from msgspec import Struct
 
 from mcpd import CallToolResult, Client, Server, Tool, ToolError, sync
-from mcpd.client.schema_types import SchemaTypes
-from mcpd.client.tool_function import AwaitedToolFunction, awaited_functions, plain_functions
+from mcpd.client.tool_function import AwaitedToolFunction, SchemaTypes, awaited_functions, plain_functions
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.versions.table import SUPPORTED
 

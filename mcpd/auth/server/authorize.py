@@ -31,7 +31,7 @@ from mcpd.auth.server.replies import (
     why_not,
 )
 from mcpd.auth.server.store import digest
-from mcpd.auth.server.throttle import rate_limit_key
+from mcpd.auth.server.users import rate_limit_key
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch

@@ -3,26 +3,255 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hmac
 import logging
+import os
+import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable
+from hashlib import sha256
+from hmac import compare_digest
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from joserfc import jwe, jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import ECKey, KeySet, OctKey
+from msgspec import Struct
 from msgspec.json import decode, encode
 
 from mcpd.auth.fetch import Reach, kind_of
 from mcpd.auth.server.clients import Client, ClientDocuments, is_document_id
-from mcpd.auth.server.keys import Keys
 from mcpd.auth.server.replies import OAuthError, answer_url, redirect, why_not
 from mcpd.auth.server.settings import Settings
 from mcpd.auth.server.store import Grant, Store, User, digest
-from mcpd.auth.server.throttle import Throttle, address_of, networks_of
-from mcpd.auth.server.transactions import Transaction, Transactions
 from mcpd.auth.server.upstream import Tokens, Upstream, is_allowed, upstreams
-from mcpd.auth.server.users import Users, read_users
+from mcpd.auth.server.users import Throttle, Users, address_of, networks_of, read_users
 from mcpd.auth.settings import secret_in
+from mcpd.auth.signatures import b64
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
 from mcpd.transports.routes import RouteRequest, RouteResponse
+
+ROTATE_SECONDS = 90 * 86400
+OVERLAP_SECONDS = 2 * 86400
+"""Keys sign for `ROTATE_SECONDS` and are published for two more days, because tokens live for an hour and key lists are
+cached.
+"""
+
+
+class Keys:
+    """Signs tokens, computes MACs and encrypts stored data. `path` is the store's file; the encryption key is beside
+    it.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float], path: str = "") -> None:
+        self._path = path
+        self._sealing: OctKey | None = None
+        self._store = store
+        self._clock = clock
+        self._secret = store.secret()
+        self._keys: list[tuple[ECKey, float]] = []
+        self._load()
+
+    def _load(self) -> None:
+        """Read the keys. Create one if the newest is too old or missing."""
+        now = self._clock()
+        self._store.drop_keys(now - ROTATE_SECONDS - OVERLAP_SECONDS)
+        found = [(ECKey.import_key(decode(jwk)), created) for jwk, created in self._store.signing_keys()]
+        if not found or found[0][1] < now - ROTATE_SECONDS:
+            key = ECKey.generate_key("P-256", auto_kid=True)
+            self._store.add_key(str(key.kid), encode(key.as_dict(private=True)).decode())
+            found.insert(0, (key, now))
+        self._keys = found
+
+    def sign(self, claims: dict[str, object], typ: str) -> str:
+        """Return a JWT with these claims."""
+        if self._keys[0][1] < self._clock() - ROTATE_SECONDS:
+            self._load()
+        key = self._keys[0][0]
+        return jwt.encode({"alg": "ES256", "typ": typ, "kid": key.kid}, claims, key)
+
+    def grant_of(self, token: str) -> str:
+        """Return the grant of one of our access tokens, even if it has expired; "" for other tokens."""
+        try:
+            found = jwt.decode(token, KeySet([key for key, _ in self._keys]), algorithms=["ES256"])
+        except (JoseError, ValueError, TypeError, KeyError):
+            return ""
+        return str(found.claims.get("grant", ""))
+
+    def public(self) -> dict[str, list[dict[str, object]]]:
+        """Return the public keys. Spec: RFC 7517 section 5."""
+        return {
+            "keys": [
+                {**key.as_dict(private=False), "use": "sig", "alg": "ES256"}
+                for key, created in self._keys
+                if created >= self._clock() - ROTATE_SECONDS - OVERLAP_SECONDS
+            ]
+        }
+
+    def mac(self, purpose: str, text: str) -> str:
+        """Return a MAC of a text for one purpose."""
+        return b64(hmac.digest(self._secret, f"{purpose}\0{text}".encode(), sha256))
+
+    def seal(self, raw: bytes) -> bytes:
+        """Encrypt data with a key that is not in the same file."""
+        return jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, raw, self._sealing_key()).encode()
+
+    def unseal(self, sealed: bytes) -> bytes:
+        """Decrypt data. Raises ValueError if it was not encrypted with this key."""
+        try:
+            plain = jwe.decrypt_compact(sealed, self._sealing_key()).plaintext
+        except JoseError as error:
+            raise ValueError(f"the stored data cannot be decrypted ({type(error).__name__})") from None
+        assert plain is not None
+        return plain
+
+    def _sealing_key(self) -> OctKey:
+        if self._sealing is None:
+            self._sealing = OctKey.import_key(_key_file(f"{self._path}.key") if self._path else os.urandom(32))
+        return self._sealing
+
+
+def _key_file(path: str) -> bytes:
+    """Return the 32 bytes in a file, which is created with mode 0600 if necessary. Raises ConfigurationError."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(os.urandom(32))
+        with open(path, "rb") as file:
+            key = file.read(33)
+    except OSError as error:
+        raise ConfigurationError(f"{printable(path)}: {error.strerror}") from None
+    if len(key) != 32:
+        raise ConfigurationError(f"{printable(path)}: not a key of 32 bytes")
+    return key
+
+
+LOGIN_SECONDS = 600.0
+MAX_LOGINS = 4096
+
+_COOKIE = "__Host-mcpd-login"
+_PLAIN_COOKIE = "mcpd-login"
+
+
+class Transaction(Struct, kw_only=True):
+    """One login: the client's request, the browser in which it began, and the user who signed in."""
+
+    id: str
+    browser: str
+    address: str
+    expires: float
+    client: Client
+    redirect_uri: str
+    state: str
+    challenge: str
+    resource: str
+    scopes: tuple[str, ...]
+    key: str = ""
+    user: User | None = None
+    provider_state: str = ""
+    """The state sent to a provider, until the user returns."""
+    provider: str = ""
+    nonce: str = ""
+    verifier: str = ""
+    upstream: bytes | None = None
+    is_done: bool = False
+
+    def __repr__(self) -> str:
+        return f"Transaction({self.client.id!r}, {self.redirect_uri!r})"
+
+
+class Transactions:
+    """Stores logins and recognizes browsers by a signed cookie. `is_secure` returns whether browsers use https."""
+
+    def __init__(self, keys: Keys, clock: Callable[[], float], *, is_secure: Callable[[], bool]) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._is_secure = is_secure
+        self._open: dict[str, Transaction] = {}
+        self._by_state: dict[str, str] = {}
+
+    # -- browsers ----------------------------------------------------------------------------
+
+    def browser(self, cookies: str) -> str:
+        """Return the ID of the browser that sent this `Cookie` header, or ""."""
+        name = _COOKIE if self._is_secure() else _PLAIN_COOKIE
+        found = [one.strip() for one in cookies.split(";") if one.strip().startswith(f"{name}=")]
+        if len(found) != 1:
+            return ""
+        id, _, signature = found[0].partition("=")[2].partition(".")
+        return id if id and compare_digest(signature.encode(), self._keys.mac("browser", id).encode()) else ""
+
+    def new_browser(self) -> tuple[str, tuple[str, str]]:
+        """Return a new browser ID and the header that sets its cookie. The prefix `__Host-` requires https."""
+        id = secrets.token_urlsafe(24)
+        value = f"{id}.{self._keys.mac('browser', id)}"
+        name, secure = (_COOKIE, "; Secure") if self._is_secure() else (_PLAIN_COOKIE, "")
+        return id, ("Set-Cookie", f"{name}={value}; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax{secure}")
+
+    # -- logins ------------------------------------------------------------------------------
+
+    def begin(self, **asked: object) -> Transaction:
+        """Store a new login. If there are too many, the oldest from the address with the most is deleted."""
+        now = self._clock()
+        while self._open and next(iter(self._open.values())).expires <= now:
+            self._forget(next(iter(self._open)))
+        if len(self._open) >= MAX_LOGINS:
+            (most, _), *_ = Counter(each.address for each in self._open.values()).most_common(1)
+            self._forget(next(id for id, each in self._open.items() if each.address == most))
+
+        transaction = Transaction(id=secrets.token_urlsafe(16), expires=now + LOGIN_SECONDS, **asked)  # type: ignore[arg-type]
+        self._open[transaction.id] = transaction
+        return transaction
+
+    def _forget(self, id: str) -> None:
+        self._by_state.pop(self._open.pop(id).provider_state, None)
+
+    def get(self, id: str, browser: str) -> Transaction:
+        """Return the login with this ID in the browser in which it began. Raises OAuthError."""
+        found = self._open.get(id)
+        if found is None or found.expires <= self._clock() or found.is_done:
+            raise OAuthError("invalid_request", "this login has ended; start it again in your program")
+        if not browser or not compare_digest(found.browser.encode(), browser.encode()):
+            raise OAuthError("access_denied", "this login began in another browser", status=403)
+        return found
+
+    def from_form(self, fields: dict[str, str], browser: str) -> Transaction:
+        """Return the login of a submitted form, if the form is ours and from that browser. Raises OAuthError."""
+        found = self.get(fields.get("login", ""), browser)
+        if not compare_digest(fields.get("form", "").encode(), self.form_token(found).encode()):
+            raise OAuthError("access_denied", "this form does not belong to this login", status=403)
+        return found
+
+    def form_token(self, transaction: Transaction) -> str:
+        """Return the token in the forms of a login. It is constant, so that pages can be reloaded."""
+        return self._keys.mac("form", f"{transaction.id} {transaction.browser}")
+
+    def start_provider(self, transaction: Transaction, provider: str) -> None:
+        """Record that the user goes to a provider, with a new state."""
+        self._by_state.pop(transaction.provider_state, None)
+        transaction.provider, transaction.user = provider, None
+        transaction.provider_state = secrets.token_urlsafe(24)
+        transaction.nonce, transaction.verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+        self._by_state[transaction.provider_state] = transaction.id
+
+    def finish_provider(self, provider: str, state: str, browser: str) -> Transaction:
+        """Return the login of a user who returns from a provider; the state can be used once. Raises OAuthError."""
+        id = self._by_state.get(state, "")
+        found = self.get(id, browser)
+        if found.provider != provider:
+            raise OAuthError("access_denied", "this login went to another provider", status=403)
+        del self._by_state[state]
+        return found
+
+    def end(self, transaction: Transaction) -> None:
+        transaction.is_done = True
+        if transaction.id in self._open:
+            self._forget(transaction.id)
+
 
 log = logging.getLogger("mcpd")
 

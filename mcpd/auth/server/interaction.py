@@ -17,7 +17,7 @@ from html import escape
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core
+from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core, Transaction
 from mcpd.auth.server.replies import (
     NO_STORE,
     OAuthError,
@@ -28,9 +28,7 @@ from mcpd.auth.server.replies import (
     redirect,
 )
 from mcpd.auth.server.store import Grant, User
-from mcpd.auth.server.throttle import rate_limit_key
-from mcpd.auth.server.transactions import Transaction
-from mcpd.auth.server.users import Busy
+from mcpd.auth.server.users import Busy, rate_limit_key
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.routes import RouteRequest, RouteResponse

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
-from mcpd.auth.dpop import ALGORITHMS, BadProof, normalized
 from mcpd.auth.server.replies import OAuthError
+from mcpd.auth.signatures import ALGORITHMS, BadProof, normalized
 from mcpd.errors import AccessDenied, ConfigurationError, missing_extra
 from mcpd.transports.authentication import RequestHeaders
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse

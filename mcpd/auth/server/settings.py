@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpd.auth.server.throttle import networks_of
+from mcpd.auth.server.users import networks_of
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 

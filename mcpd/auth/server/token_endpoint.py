@@ -20,13 +20,13 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 from msgspec.json import decode
 
-from mcpd.auth.dpop import b64
 from mcpd.auth.fetch import FetchError, Limits, fetch_json
 from mcpd.auth.server.authorize import is_resource
 from mcpd.auth.server.clients import Client, public_reason
 from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
 from mcpd.auth.server.replies import OAuthError, failed, form, json_answer
 from mcpd.auth.server.store import Grant, digest
+from mcpd.auth.signatures import b64
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

@@ -20,15 +20,15 @@ from joserfc.jwk import KeySet
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from mcpd.auth.dpop import b64
 from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, fetch_json, reach_from
 from mcpd.auth.server.replies import OAuthError
 from mcpd.auth.server.settings import Provider
 from mcpd.auth.server.store import User
 from mcpd.auth.settings import secret_in
+from mcpd.auth.signatures import b64
 
 if TYPE_CHECKING:
-    from mcpd.auth.server.transactions import Transaction
+    from mcpd.auth.server.core import Transaction
 
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60

@@ -18,8 +18,8 @@ from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.client.auth.run import UserInteraction
     from mcpd.client.auth.settings import OAuth
+    from mcpd.client.auth.steps import UserInteraction
     from mcpd.client.auth.store import Login
     from mcpd.client.targets.named import UrlTarget
 
@@ -126,8 +126,8 @@ def _secret(path: str) -> str:
 
 
 async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_browser: bool) -> int:
-    from mcpd.client.auth.auth_option import login_file
     from mcpd.client.auth.logins import log_in
+    from mcpd.client.http.options import login_file
 
     found = await log_in(target, settings, _person(terminal, settings, no_browser=no_browser))
     if found is None:
@@ -144,7 +144,7 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
 
 def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInteraction:
     """The user at this terminal, who sees the login page in a browser, or its address if there is no browser."""
-    from mcpd.client.auth.run import UserInteraction, has_browser, open_browser
+    from mcpd.client.auth.steps import UserInteraction, has_browser, open_browser
 
     async def show(url: str) -> None:
         if not no_browser and has_browser() and await open_browser(url):

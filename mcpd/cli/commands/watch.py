@@ -87,7 +87,7 @@ def watch_command(
 
 
 def _is_resource(word: str) -> bool:
-    from mcpd.client.targets.entries import SCHEMES
+    from mcpd.client.targets.configurations import SCHEMES
 
     return "://" in word and word.partition("://")[0] not in SCHEMES
 

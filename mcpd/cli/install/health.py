@@ -20,8 +20,7 @@ from mcpd.cli.install.files import Journal, read
 from mcpd.cli.install.formats import format_named
 from mcpd.cli.install.hosts import found_hosts
 from mcpd.cli.install.launch import Verdict, passed_variables, verify_target, withheld_variables
-from mcpd.client.targets.configurations import servers_in
-from mcpd.client.targets.entries import Variables, read_entry
+from mcpd.client.targets.configurations import Variables, read_entry, servers_in
 from mcpd.client.targets.hosts import Host, project_places
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError

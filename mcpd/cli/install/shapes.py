@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from mcpd.cli.install.entry import Entry
 from mcpd.cli.install.files import Record, entry_fingerprint
-from mcpd.client.targets.entries import Variables, read_entry
+from mcpd.client.targets.configurations import Variables, read_entry
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError

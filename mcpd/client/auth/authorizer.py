@@ -22,17 +22,15 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from mcpd.auth.fetch import Reach
-from mcpd.client.auth.auth_option import Auth
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.documents import TokenAudience, shown
-from mcpd.client.auth.dpop import UNBOUND, Binding, binding_of
 from mcpd.client.auth.flow import login, refresh
 from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
-from mcpd.client.auth.run import Network, UserInteraction, run
 from mcpd.client.auth.settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken
+from mcpd.client.auth.steps import Network, UserInteraction, run
 from mcpd.client.auth.store import FileStore, Login, LoginRecords, MemoryStore, SecretHeaders, Store
-from mcpd.client.auth.tokens import Refusal
-from mcpd.client.http.options import HttpOptions
+from mcpd.client.auth.tokens import UNBOUND, Binding, Refusal, binding_of
+from mcpd.client.http.options import Auth, HttpOptions
 from mcpd.client.http.pool import tls_context
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, ConfigurationError, McpdError

@@ -22,18 +22,19 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from mcpd.auth.dpop import b64
+from mcpd.auth.signatures import b64
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
-from mcpd.client.auth.dpop import Binding, binding
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, form, json_object, send
 from mcpd.client.auth.store import Login, LoginRecords, Registration
 from mcpd.client.auth.tokens import (
+    Binding,
     ClientId,
     Refusal,
     Tokens,
     authenticate_client,
+    binding,
     choose_method,
     refusal_of,
     request_tokens,

@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
 
-from mcpd.client.auth.auth_option import TokenSource
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import TokenAudience, check_endpoint, shown
-from mcpd.client.auth.dpop import Binding, binding
 from mcpd.client.auth.flow import login_record, select_scopes
 from mcpd.client.auth.settings import (
     ClientCredentials,
@@ -27,7 +25,8 @@ from mcpd.client.auth.settings import (
 )
 from mcpd.client.auth.steps import HttpStep, Steps, form, json_object, send
 from mcpd.client.auth.store import Login, SecretHeaders
-from mcpd.client.auth.tokens import ClientId, Tokens, choose_method, refusal_of, request_tokens
+from mcpd.client.auth.tokens import Binding, ClientId, Tokens, binding, choose_method, refusal_of, request_tokens
+from mcpd.client.http.options import TokenSource
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.challenge import Challenge
@@ -107,7 +106,7 @@ def _assertion(settings: PrivateKeyJwt, found: Discovery) -> str:
             f"{printable(found.server.issuer, 200)} accepts assertions signed with "
             f"{printable(', '.join(algorithms), 200)}, not with {settings.algorithm}"
         )
-    from mcpd.client.auth.dpop import assertion
+    from mcpd.client.auth.tokens import assertion
 
     return assertion(settings.client_id, found.server.issuer, settings.key_pem, settings.algorithm)
 

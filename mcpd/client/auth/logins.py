@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from mcpd.client.auth.authorizer import authorizer, store_of
 from mcpd.client.auth.documents import plain_url
-from mcpd.client.auth.run import Network, UserInteraction, run
 from mcpd.client.auth.settings import OAuth, PreparedAuthorization
+from mcpd.client.auth.steps import Network, UserInteraction, run
 from mcpd.client.auth.store import Login, LoginRecords, Store
 from mcpd.client.auth.tokens import ClientId, revoke
 from mcpd.client.client import Client

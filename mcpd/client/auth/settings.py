@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from mcpd.client.auth.auth_option import AuthSettings, TokenSource
 from mcpd.client.auth.documents import is_loopback_url
+from mcpd.client.http.options import AuthSettings, TokenSource
 from mcpd.errors import ConfigurationError
 from mcpd.transports.client_authorization import Authorization
 

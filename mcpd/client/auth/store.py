@@ -20,8 +20,8 @@ from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder, encode, format
 from msgspec.structs import replace
 
-from mcpd.client.auth.auth_option import login_file
 from mcpd.client.auth.tokens import ClientId
+from mcpd.client.http.options import login_file
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock

@@ -22,8 +22,15 @@ from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 
-from mcpd.client.targets.configurations import host_files, host_servers, read_file, read_host, split_file
-from mcpd.client.targets.entries import is_url, read_url
+from mcpd.client.targets.configurations import (
+    host_files,
+    host_servers,
+    is_url,
+    read_file,
+    read_host,
+    read_url,
+    split_file,
+)
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, command_of
 from mcpd.errors import ConfigurationError

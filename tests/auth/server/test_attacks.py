@@ -9,8 +9,8 @@ from support.login_stage import CALLBACK, Login, stage, told, users_file
 
 from mcpd.auth.fetch import Response
 from mcpd.auth.server.clients import Client
+from mcpd.auth.server.core import Transaction
 from mcpd.auth.server.settings import ListedClient, Settings, UserFile
-from mcpd.auth.server.transactions import Transaction
 from mcpd.auth.server.upstream import Tokens, is_allowed
 from mcpd.transports.guards import Access
 

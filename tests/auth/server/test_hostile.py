@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import pytest
 from support.login_stage import CALLBACK, PASSWORD, Browser, Login, stage, told, users_file
 
-from mcpd.auth.server import store as stores, transactions, users
+from mcpd.auth.server import core as transactions, store as stores, users
 from mcpd.auth.server.settings import Settings, development
-from mcpd.auth.server.throttle import Throttle
+from mcpd.auth.server.users import Throttle
 
 SCRIPT = "<script>alert(1)</script>"
 

@@ -14,8 +14,7 @@ from mcpd import AuthorizationFailed, OAuth
 from mcpd.cli.commands.login import _show_logins as show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
-from mcpd.client.auth.loopback import Loopback
-from mcpd.client.auth.steps import HttpStep, ShowCode, StepResponse
+from mcpd.client.auth.steps import HttpStep, Loopback, ShowCode, StepResponse
 from mcpd.client.auth.store import FileStore, Login, LoginRecords
 from mcpd.client.auth.tokens import request_tokens
 from mcpd.errors import ConfigurationError

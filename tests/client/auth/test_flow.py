@@ -13,8 +13,7 @@ from mcpd import AuthorizationFailed, OAuth
 from mcpd.auth.fetch import FetchError
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.flow import login
-from mcpd.client.auth.run import Network
-from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, StepResponse
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, Network, OpenBrowser, StepResponse
 from mcpd.client.auth.store import LoginRecords, Registration
 from mcpd.transports.challenge import parse
 

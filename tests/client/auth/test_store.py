@@ -13,8 +13,8 @@ import pytest
 from support.login_world import world
 
 from mcpd import Client
-from mcpd.client.auth.auth_option import has_login, login_file
 from mcpd.client.auth.store import FileStore, KeyringSecrets, Login, LoginRecords, MemoryStore, Registration
+from mcpd.client.http.options import has_login, login_file
 from mcpd.errors import ConfigurationError
 
 LOGIN = Login(url="https://a.example/mcp", issuer="https://i.example", client_id="c", access_token="secret-1")

@@ -11,8 +11,7 @@ import pytest
 
 from mcpd import Client
 from mcpd.client.targets import CommandTarget, UrlTarget, parse
-from mcpd.client.targets.configurations import MOST_BYTES, read_document, without_comments
-from mcpd.client.targets.entries import Variables
+from mcpd.client.targets.configurations import MOST_BYTES, Variables, read_document, without_comments
 from mcpd.client.targets.hosts import HOSTS, places
 from mcpd.errors import ConfigurationError
 
