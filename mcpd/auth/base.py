@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from time import time
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -35,16 +35,13 @@ from mcpd.auth.metadata import (
     metadata_paths,
     metadata_url,
 )
+from mcpd.auth.signatures import ALGORITHMS, ProofChecker, b64, normalized
 from mcpd.errors import AccessDenied, ConfigurationError, McpdError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.challenge import build
-
-if TYPE_CHECKING:
-    from mcpd.auth.signatures import ProofChecker
-
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,7 +114,6 @@ log = logging.getLogger("mcpd")
 
 _MAX_BYTES = 16 * 1024
 _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
-_PROOF_ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 _RETRY = (("Retry-After", "5"),)
 _MAX_AT_ONCE = 1024
 """How many tokens are verified concurrently, including those whose clients have disconnected."""
@@ -310,7 +306,7 @@ class Auth(Protection):
             "bearer_methods_supported": ["header"],
             "resource_name": self._resource_name,
             "resource_documentation": self._documentation,
-            "dpop_signing_alg_values_supported": [] if self._proofs is None else _PROOF_ALGORITHMS,
+            "dpop_signing_alg_values_supported": [] if self._proofs is None else ALGORITHMS,
             "dpop_bound_access_tokens_required": self._dpop == "require",
         }
 
@@ -392,7 +388,7 @@ class Auth(Protection):
         log.info("Refused a proof: %s", printable(bad.why))
         error = "use_dpop_nonce" if bad.nonce else "invalid_dpop_proof"
         params = {"resource_metadata": self._metadata, "error": error, "error_description": bad.why}
-        challenge = build("DPoP", {**params, "algs": " ".join(_PROOF_ALGORITHMS)})
+        challenge = build("DPoP", {**params, "algs": " ".join(ALGORITHMS)})
         fields = [("WWW-Authenticate", challenge), *([("DPoP-Nonce", bad.nonce)] if bad.nonce else [])]
         return Refusal(401, f"{bad.why[0].upper()}{bad.why[1:]}.\n", tuple(fields), error)
 
@@ -400,8 +396,6 @@ class Auth(Protection):
         """Return the URL that a proof for this path must name. It comes from the configuration, never from the `Host`
         header.
         """
-        from mcpd.auth.signatures import normalized
-
         if not path:
             if self._own_url is None:
                 self._own_url = normalized(self.public_url) or ""
@@ -479,11 +473,7 @@ class Auth(Protection):
             text = f"This server requires the scope {named}, which the token does not have"
             missing_scope = self.refuse(AccessDenied(text, scopes=self.scopes), who)
         is_plain = missing_scope is None and not found.key_thumbprint and self._dpop != "require"
-        ath = ""
-        if found.key_thumbprint:
-            from mcpd.auth.signatures import b64  # few tokens are bound to a key
-
-            ath = b64(key)
+        ath = b64(key) if found.key_thumbprint else ""
         known = _KnownToken(who, found.key_thumbprint, missing_scope, who if is_plain else None, ath)
         self._cache.accept(key, known, who.expires, found.seconds)
         return known
@@ -539,7 +529,7 @@ class Auth(Protection):
         # Bearer comes first, because some clients look only at the first challenge.
         found = [] if self._dpop == "require" else [build("Bearer", params)]
         if self._proofs is not None:
-            found.append(build("DPoP", {**params, "algs": " ".join(_PROOF_ALGORITHMS)}))
+            found.append(build("DPoP", {**params, "algs": " ".join(ALGORITHMS)}))
         return tuple(("WWW-Authenticate", challenge) for challenge in found)
 
     def forget(self, *, subject: str | None = None, client: str | None = None) -> None:
@@ -579,8 +569,6 @@ def _proof_checker(options: AuthOptions) -> ProofChecker | None:
         return None
     if find_spec("joserfc") is None:
         raise ConfigurationError("Proofs of possession require joserfc: pip install 'mcpd-server[auth]'")
-    from mcpd.auth.signatures import ProofChecker
-
     return ProofChecker(nonces=options.get("dpop_nonces", False), nonce_key=options.get("dpop_nonce_key"))
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from mcpd.auth.base import Unavailable
 from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
+from mcpd.auth.signatures import SECRET_MEMBERS, is_sound
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.address import is_loopback
@@ -92,8 +93,6 @@ ALGORITHMS: Mapping[str, tuple[str, str]] = {
 }
 """The key type and curve of each asymmetric algorithm."""
 
-_SECRET = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
-
 
 class VerifyingKey(Struct, frozen=True):
     """A public key for checking signatures. If `alg` is not "", the key is for that algorithm only."""
@@ -118,7 +117,7 @@ def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
 
 
 def _key(given: Any) -> VerifyingKey | None:
-    if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
+    if not isinstance(given, dict) or not SECRET_MEMBERS.isdisjoint(given):
         return None
     kid, kty, curve, alg = (given.get(name, "") for name in ("kid", "kty", "crv", "alg"))
     use, operations = given.get("use", "sig"), given.get("key_ops", ["verify"])
@@ -128,7 +127,7 @@ def _key(given: Any) -> VerifyingKey | None:
         return None
     if kty == "RSA":
         curve = ""
-    if (kty, curve) not in ALGORITHMS.values() or (kty == "RSA" and not _is_sound(given)):
+    if (kty, curve) not in ALGORITHMS.values() or (kty == "RSA" and not is_sound(given, _MAX_BITS)):
         return None
 
     from joserfc import jwk
@@ -139,12 +138,6 @@ def _key(given: Any) -> VerifyingKey | None:
     except Exception as error:  # keys come from anybody, and the library raises errors of many classes
         log.warning("A key of an issuer cannot be used: %s", printable(type(error).__name__))
         return None
-
-
-def _is_sound(given: Mapping[str, Any]) -> bool:
-    from mcpd.auth.signatures import is_sound  # loads joserfc
-
-    return is_sound(given, _MAX_BITS)
 
 
 class IssuerKeys:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
 from mcpd.auth.claims import ClaimChecks, Expected
-from mcpd.auth.signatures import object_in, segments_of
+from mcpd.auth.signatures import is_signed, object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 
@@ -175,8 +175,6 @@ class Jwt(Auth):
         self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, keys: list[Any], source: _Source
     ) -> Verified:
         """Check the signature, then the claims."""
-        from mcpd.auth.signatures import is_signed
-
         if not keys:
             raise InvalidToken("the token is signed with an unknown key")
         for key in keys[:_MAX_TRIED]:

@@ -1,6 +1,10 @@
-"""Compact JWSs: their parts, and the check of their signatures with joserfc. Spec: RFC 7515 sections 3.1 and 5.2.
+"""Signed tokens: the parts of a compact JWS, its signature, and proofs of possession (DPoP).
 
-Callers check the header before the signature.
+Callers check the header of a token before its signature. A proof shows that the sender of a token has the key that it
+is bound to. Each proof is for one request, so results are not cached, but imported keys are. Used proofs are remembered
+and refused. If that memory is full or several processes serve, proofs need a nonce instead.
+
+Spec: RFC 7515 sections 3.1 and 5.2; RFC 9449 sections 4.3, 7, 8 and 11.1.
 """
 
 from __future__ import annotations
@@ -110,7 +114,8 @@ _KIND_OF = {
 }
 _MAX_BITS = 4096
 """The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
-_SECRET = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
+SECRET_MEMBERS = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
+"""Members of a JWK that only its owner may have."""
 _MAX_BYTES = 8 * 1024
 _MAX_KEYS = 1_000
 _WINDOW = 300.0
@@ -324,7 +329,7 @@ def _key_of_header(segment: str) -> _KnownKey | BadProof:
 
 def _public_key(given: object, alg: str) -> dict[str, str] | None:
     """Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm."""
-    if not isinstance(given, dict) or not _SECRET.isdisjoint(given):
+    if not isinstance(given, dict) or not SECRET_MEMBERS.isdisjoint(given):
         return None
     names = _KEY_MEMBERS.get(str(given.get("kty")))
     if names is None or (given["kty"], given.get("crv")) != _KIND_OF[alg]:
@@ -332,9 +337,8 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     members = {name: given.get(name) for name in names}
     if not all(isinstance(text, str) for text in members.values()):
         return None
-    if given["kty"] == "RSA":
-        if not is_sound(given, _MAX_BITS):
-            return None
+    if given["kty"] == "RSA" and not is_sound(given, _MAX_BITS):
+        return None
     return {name: str(text) for name, text in members.items()}
 
 

@@ -2,9 +2,9 @@
 
     client, blocking   `Client` and its twin without asyncio; start here. `group` has several servers as one.
     link, connection   reconnecting to one server, and one connection: time limits, callbacks of the server.
-    session, eras      the protocol without I/O, and the two eras of it: sessions, and independent requests.
-    callbacks          functions of the program that the server may call; `subscriptions` are what it wants to receive.
-    results            lists and typed results; `tool_function` makes Python functions of tools.
+    session, messages  the protocol without I/O. `eras` are the two ways to speak it: sessions, independent requests.
+    callbacks          functions of the program that the server may call.
+    results            lists, typed results and their cache; `tool_function` makes Python functions of tools.
     targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport.
     auth/              authorization.
 

@@ -1,8 +1,10 @@
-"""`BlockingClient`: the methods of a `Client` as plain methods. Its event loop runs on a thread of its own.
+"""`BlockingClient`: the methods of a `Client` as plain methods, and the thread on which its event loop runs.
 
 It is the base of `mcpd.sync.Client` and `mcpd.testing.SyncTestClient`. `BlockingCalls`, the part that also fits a group
-of clients, is the base of `mcpd.sync.ClientGroup`. `blocking` derives each method from the awaited one, with its
-signature and docstring, so that neither is written twice.
+of clients, is the base of `mcpd.sync.ClientGroup`. `blocking` derives each method from the awaited one.
+
+The thread is a daemon, so a program that forgets to close its client still ends. At interpreter exit, open clients are
+closed within `CLOSE_SECONDS`. Any thread may call except the loop's own, which would wait for itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The two eras of the protocol, from the client's side: sessions (legacy), and independent requests (2026-07-28 and
-later).
+"""The two eras of the protocol for a client: sessions (legacy), and independent requests (2026-07-28 and later).
 
 `agree` negotiates the version and selects the era of a connection. Servers that are known to be legacy servers are not
-probed again. Spec: 2026-07-28 basic/versioning; basic/patterns/{mrtr,subscriptions}; 2025-11-25 basic/lifecycle,
-server/utilities.
+probed again. A modern server only sends notifications that were requested, so a client keeps one `subscriptions/listen`
+request open. When the requested notifications change, a new request replaces the old one without a gap.
+
+Spec: 2026-07-28 basic/versioning, basic/patterns/{mrtr,subscriptions}; 2025-11-25 basic/lifecycle, server/utilities.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Messages of a client: results of the handshake, params and `_meta` of requests, and parts of received frames.
+"""Messages of a client: the handshake, params, `_meta` and headers of requests, and parts of received frames.
 
-Spec: 2026-07-28 basic/versioning, server/discover, basic/index (`_meta`); 2025-11-25 basic/lifecycle.
+No I/O. Spec: 2026-07-28 basic/versioning, server/discover, basic/index (`_meta`), basic/transports/streamable-http
+(request metadata); 2025-11-25 basic/lifecycle, basic/transports (version header).
 """
 
 from __future__ import annotations

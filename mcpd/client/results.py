@@ -1,8 +1,8 @@
-"""Results of requests: all pages of a list, and the value of a tool call as JSON or as a type of the caller.
+"""Results of requests: all pages of a list, the value of a tool call as JSON or as a type, and a cache of results.
 
 Some libraries wrap values that are not objects as `{"result": …}`, because versions before 2026-07-28 only allow
 objects. One of them marks it in `_meta`, the other does not. Spec: 2026-07-28 server/tools, structured content;
-server/utilities/pagination.
+server/utilities/{pagination,caching}.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tools as Python functions with types, made from their schemas, for programs and agent libraries.
 
 A function takes the tool's arguments as parameters, returns its value, and raises ToolError if the tool failed. Its
-name, docstring, signature and annotations are derived from the schema.
+name, docstring, signature and annotations are derived from the schema. Types are Literal for choices, TypedDict for
+objects, unions, and Any if no type describes the schema. A schema that refers to itself ends in a plain object.
 """
 
 from __future__ import annotations

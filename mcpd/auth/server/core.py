@@ -1,4 +1,7 @@
-"""State and operations that the endpoints of the login server share."""
+"""State and operations that the endpoints of the login server share: its keys, and the logins in progress.
+
+Logins are in memory, so they must be started again after a restart. AUTH-130, AUTH-139, AUTH-141, AUTH-151.
+"""
 
 from __future__ import annotations
 

@@ -216,9 +216,13 @@ class Interaction:
         """Redirect to a provider."""
         core = self._core
         transaction = core.transactions.from_form(form_of(request), self._browser(request))
-        provider = core.upstream(request.params["name"])
-        core.transactions.start_provider(transaction, request.params["name"])
-        return redirect(await provider.begin(transaction, self._callback(request.params["name"])), status=303)
+        name = request.params["name"]
+        provider = core.upstream(name)
+        core.transactions.start_provider(transaction, name)
+        url = await provider.begin(
+            self._callback(name), transaction.provider_state, transaction.nonce, transaction.verifier
+        )
+        return redirect(url, status=303)
 
     async def return_from_provider(self, request: RouteRequest) -> RouteResponse:
         """Handle the return from a provider. Its state belongs to this browser and can be used once."""
@@ -229,7 +233,9 @@ class Interaction:
         if "error" in fields or "code" not in fields:
             return self._sign_in_page(transaction, f"{provider.label} did not sign you in.")
 
-        found = await provider.finish(transaction, fields["code"], fields.get("iss"), self._callback(name))
+        found = await provider.finish(
+            fields["code"], fields.get("iss"), self._callback(name), transaction.nonce, transaction.verifier
+        )
         if found is None:
             return self._sign_in_page(transaction, "You signed in, but are not allowed to use this server.")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from joserfc import jwt
@@ -26,9 +26,6 @@ from mcpd.auth.server.settings import Provider
 from mcpd.auth.server.store import User
 from mcpd.auth.settings import secret_in
 from mcpd.auth.signatures import b64
-
-if TYPE_CHECKING:
-    from mcpd.auth.server.core import Transaction
 
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60
@@ -82,25 +79,24 @@ class Upstream:
         self._secret = secret_in(provider.client_secret_file, f"[sign-in.{name}]")
         self._metadata: dict[str, Any] | None = None
 
-    async def begin(self, transaction: Transaction, callback: str) -> str:
+    async def begin(self, callback: str, state: str, nonce: str, verifier: str) -> str:
         """Return the URL to which to redirect the browser. Raises OAuthError if the provider cannot be reached."""
         metadata = await self._discovered()
-        challenge = b64(sha256(transaction.verifier.encode()).digest())
         params = {
             "response_type": "code",
             "client_id": self._provider.client_id,
             "redirect_uri": callback,
             "scope": " ".join((*self.basic_scopes, *self._provider.ask_for)),
-            "state": transaction.provider_state,
-            "nonce": transaction.nonce,
-            "code_challenge": challenge,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": b64(sha256(verifier.encode()).digest()),
             "code_challenge_method": "S256",
         }
         endpoint = str(metadata["authorization_endpoint"])
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(params)}"
 
     async def finish(
-        self, transaction: Transaction, code: str, issuer: str | None, callback: str
+        self, code: str, issuer: str | None, callback: str, nonce: str, verifier: str
     ) -> tuple[User, Tokens] | None:
         """Return the user who signed in, or None if they are not admitted. Raises OAuthError if it cannot be
         determined.
@@ -111,9 +107,9 @@ class Upstream:
         if (issuer is not None or is_named) and issuer != metadata["issuer"]:
             raise OAuthError("access_denied", "the answer is from another provider", status=403)
         fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
-        answer = await self._tokens({**fields, "code_verifier": transaction.verifier})
+        answer = await self._tokens({**fields, "code_verifier": verifier})
 
-        claims = await self._claims(answer, transaction.nonce)
+        claims = await self._claims(answer, nonce)
         subject, email = str(claims["sub"]), claims.get("email")
         if not isinstance(email, str) or claims.get("email_verified") not in (True, "true"):
             email = ""

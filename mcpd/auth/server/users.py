@@ -1,6 +1,7 @@
-"""Users in a file: names, scrypt hashes of their passwords, and scopes.
+"""Users in a file: names, scrypt hashes of their passwords, and scopes. Rate limits for guessing passwords.
 
-A wrong name takes as long as a wrong password. The file is read for each sign-in. AUTH-147.
+A wrong name takes as long as a wrong password. The file is read for each sign-in. `X-Forwarded-For` is used only if it
+comes from a proxy that the operator has named, because anybody may send that header. AUTH-147.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Authorization of a client: OAuth 2.1 as MCP specifies it, for people and for programs.
 
-    auth_option  the values of `Client(url, auth=…)`, as far as every client needs them.
     settings     `OAuth` for people, `ClientCredentials` and the other grants for programs.
     authorizer   authorizes each request, and decides when to refresh and when to log in; start here.
     flow         the login of a person; `grants` are the logins of programs.
-    steps        the requests and interactions that a flow needs; `run` performs them.
-    discovery    finds the authorization server; `documents`, `tokens` and `dpop` talk to it.
-    loopback     the listener that a browser is redirected to.
+    steps        the requests and interactions that a flow needs, and how they are performed.
+    discovery    finds the authorization server; `documents` are its metadata, `tokens` requests to it.
     store        the stored logins; `logins` logs in and out on behalf of a user.
 
-The flow does no I/O. A client without authorization imports only `auth_option`. Spec: 2026-07-28 basic/authorization.
+The flow does no I/O. A client without authorization imports nothing of this package; the values of `auth=` are in
+`mcpd.client.http.options`. Spec: 2026-07-28 basic/authorization.
 """
 
 from __future__ import annotations

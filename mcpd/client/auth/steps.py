@@ -1,7 +1,9 @@
-"""The steps of a login flow: HTTP requests and interactions with the user. No I/O.
+"""The steps of a login flow, HTTP requests and interactions with the user, and how `run` performs them.
 
-A part of a flow is a generator. It yields one `Step` at a time and receives the result. `FetchError` is thrown into it
-if a request got no response. `run` performs the steps; tests use recorded responses.
+A part of a flow is a generator, which does no I/O. It yields one `Step` at a time and receives the result. `FetchError`
+is thrown into it if a request got no response. Tests send recorded responses instead.
+
+Spec: RFC 8252 7.3, 8.3; AUTH-192 (the listener that a browser is redirected to).
 """
 
 from __future__ import annotations
@@ -15,20 +17,16 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, fetch, reach_from
+from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, reach_from
 from mcpd.client.auth.documents import is_loopback_url
 from mcpd.client.auth.settings import OAuth
 from mcpd.errors import AuthorizationFailed, ConfigurationError
-
-if TYPE_CHECKING:
-    from mcpd.auth.fetch import Response
-
 
 T = TypeVar("T")
 

@@ -1,6 +1,7 @@
-"""Requests to a token endpoint, and their results. No I/O.
+"""Requests to a token endpoint, their results, and the keys that tokens are bound to. No I/O.
 
-Spec: RFC 6749 2.3, 4.1.3, 5, 6; RFC 7009; RFC 8707; RFC 9449 5 and 8.
+Signing (DPoP proofs and client assertions) requires joserfc. Spec: RFC 6749 2.3, 4.1.3, 5, 6; RFC 7009; RFC 7523; RFC
+8707; RFC 9449 4.2, 5, 7.1, 8; SEP-1932 (draft).
 """
 
 from __future__ import annotations

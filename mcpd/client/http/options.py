@@ -1,4 +1,7 @@
-"""`HttpOptions`: how a program configures HTTP connections, beside the URL."""
+"""`HttpOptions`, `auth=`: how a program configures HTTP connections and authorization, beside the URL.
+
+Every client imports this module, so it needs no extra. The settings of logins are in `mcpd.client.auth.settings`.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 Files are only read. For a host, only the user's own file is read. A project's file comes from somebody else, so the
 user must name it as a file (`.mcp.json:NAME`). Errors never show values of a file, because they may be tokens.
+
+Hosts differ in names only (`command` or `cmd`; `url`, `httpUrl` or `serverUrl`; `env`, `environment` or `envs`). One
+reader accepts all of them, so an entry that was copied from one host to another works.
 """
 
 from __future__ import annotations

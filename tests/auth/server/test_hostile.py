@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from support.login_stage import CALLBACK, PASSWORD, Browser, Login, stage, told, users_file
 
-from mcpd.auth.server import core as transactions, store as stores, users
+from mcpd.auth.server import core, store as stores, users
 from mcpd.auth.server.settings import Settings, development
 from mcpd.auth.server.users import Throttle
 
@@ -152,7 +152,7 @@ async def test_logins_end(tmp_path: Path) -> None:
 
 async def test_logins_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who begins many forgets their own: those of another address stay."""
-    monkeypatch.setattr(transactions, "MAX_LOGINS", 20)
+    monkeypatch.setattr(core, "MAX_LOGINS", 20)
     async with stage(users_file(tmp_path)) as here:
         login = await here.login()
         await login.begin()
