@@ -33,8 +33,6 @@ from mcpd.cli.install.shapes import (
 )
 from mcpd.client.targets.configurations import Variables
 from mcpd.client.targets.hosts import HOSTS, Host
-from mcpd.client.targets.configurations import Variables
-from mcpd.client.targets.hosts import Host
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.transports.child import run_program
