@@ -30,8 +30,8 @@ from mcpd import (
     sample,
     text,
 )
+from mcpd.protocol.types.features import Tool
 from mcpd.protocol.types.interaction import ToolChoice
-from mcpd.protocol.types.tools import Tool
 
 # A red dot, and no sound at all.
 PNG = base64.b64decode(

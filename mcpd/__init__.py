@@ -64,15 +64,24 @@ if TYPE_CHECKING:
         Params as Params,
         Result as Result,
     )
-    from mcpd.protocol.types.content import (
+    from mcpd.protocol.types.features import (
         AudioContent as AudioContent,
         BlobResourceContents as BlobResourceContents,
+        CallToolResult as CallToolResult,
         ContentBlock as ContentBlock,
         EmbeddedResource as EmbeddedResource,
+        GetPromptResult as GetPromptResult,
         ImageContent as ImageContent,
+        Prompt as Prompt,
+        PromptMessage as PromptMessage,
+        ReadResourceResult as ReadResourceResult,
+        Resource as Resource,
         ResourceLink as ResourceLink,
+        ResourceTemplate as ResourceTemplate,
         TextContent as TextContent,
         TextResourceContents as TextResourceContents,
+        Tool as Tool,
+        ToolAnnotations as ToolAnnotations,
     )
     from mcpd.protocol.types.interaction import (
         CreateMessageParams as CreateMessageParams,
@@ -82,21 +91,6 @@ if TYPE_CHECKING:
         ElicitUrlParams as ElicitUrlParams,
         Root as Root,
         SamplingMessage as SamplingMessage,
-    )
-    from mcpd.protocol.types.prompts import (
-        GetPromptResult as GetPromptResult,
-        Prompt as Prompt,
-        PromptMessage as PromptMessage,
-    )
-    from mcpd.protocol.types.resources import (
-        ReadResourceResult as ReadResourceResult,
-        Resource as Resource,
-        ResourceTemplate as ResourceTemplate,
-    )
-    from mcpd.protocol.types.tools import (
-        CallToolResult as CallToolResult,
-        Tool as Tool,
-        ToolAnnotations as ToolAnnotations,
     )
     from mcpd.server import Server as Server
     from mcpd.server.context.context import (
@@ -115,7 +109,7 @@ if TYPE_CHECKING:
         ViewResult as ViewResult,
         view_result as view_result,
     )
-    from mcpd.server.extensions.ui.views.view import View as View
+    from mcpd.server.extensions.ui.view import View as View
     from mcpd.server.functions.dependencies import Depends as Depends
     from mcpd.server.handlers.limits import (
         RateLimit as RateLimit,
@@ -165,23 +159,21 @@ _NAMES = {
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),
     "mcpd.protocol.types.base": ("Icon", "Implementation", "LogMessageParams", "Params", "Result"),
-    "mcpd.protocol.types.content": (
-        "AudioContent", "BlobResourceContents", "ContentBlock", "EmbeddedResource", "ImageContent",
-        "ResourceLink", "TextContent", "TextResourceContents",
+    "mcpd.protocol.types.features": (
+        "AudioContent", "BlobResourceContents", "CallToolResult", "ContentBlock", "EmbeddedResource",
+        "GetPromptResult", "ImageContent", "Prompt", "PromptMessage", "ReadResourceResult", "Resource",
+        "ResourceLink", "ResourceTemplate", "TextContent", "TextResourceContents", "Tool", "ToolAnnotations",
     ),
     "mcpd.protocol.types.interaction": (
         "CreateMessageParams", "CreateMessageResult", "ElicitFormParams", "ElicitResult", "ElicitUrlParams",
         "Root", "SamplingMessage",
     ),
-    "mcpd.protocol.types.prompts": ("GetPromptResult", "Prompt", "PromptMessage"),
-    "mcpd.protocol.types.resources": ("ReadResourceResult", "Resource", "ResourceTemplate"),
-    "mcpd.protocol.types.tools": ("CallToolResult", "Tool", "ToolAnnotations"),
     "mcpd.server": ("Server",),
     "mcpd.server.context.context": ("Context", "SyncContext"),
     "mcpd.server.context.forms": ("choices",),
     "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
     "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),
-    "mcpd.server.extensions.ui.views.view": ("View",),
+    "mcpd.server.extensions.ui.view": ("View",),
     "mcpd.server.functions.dependencies": ("Depends",),
     "mcpd.server.handlers.limits": ("RateLimit", "ResultLimit"),
     "mcpd.server.handlers.middleware": ("CallNext", "MiddlewareRequest"),

@@ -34,16 +34,36 @@ from mcpd.protocol.types.base import (
     ServerCapabilities as ServerCapabilities,
     SetLevelParams as SetLevelParams,
 )
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations as Annotations,
     AudioContent as AudioContent,
     BlobResourceContents as BlobResourceContents,
+    CallToolParams as CallToolParams,
+    CallToolResult as CallToolResult,
     ContentBlock as ContentBlock,
     EmbeddedResource as EmbeddedResource,
+    GetPromptParams as GetPromptParams,
+    GetPromptResult as GetPromptResult,
     ImageContent as ImageContent,
+    ListPromptsResult as ListPromptsResult,
+    ListResourcesResult as ListResourcesResult,
+    ListResourceTemplatesResult as ListResourceTemplatesResult,
+    ListToolsResult as ListToolsResult,
+    Prompt as Prompt,
+    PromptArgument as PromptArgument,
+    PromptMessage as PromptMessage,
+    ReadResourceParams as ReadResourceParams,
+    ReadResourceResult as ReadResourceResult,
+    Resource as Resource,
     ResourceLink as ResourceLink,
+    ResourceTemplate as ResourceTemplate,
+    ResourceUpdatedParams as ResourceUpdatedParams,
+    SubscribeParams as SubscribeParams,
     TextContent as TextContent,
     TextResourceContents as TextResourceContents,
+    Tool as Tool,
+    ToolAnnotations as ToolAnnotations,
+    ToolExecution as ToolExecution,
 )
 from mcpd.protocol.types.interaction import (
     AcknowledgedParams as AcknowledgedParams,
@@ -75,30 +95,4 @@ from mcpd.protocol.types.interaction import (
     ToolChoice as ToolChoice,
     ToolResultContent as ToolResultContent,
     ToolUseContent as ToolUseContent,
-)
-from mcpd.protocol.types.prompts import (
-    GetPromptParams as GetPromptParams,
-    GetPromptResult as GetPromptResult,
-    ListPromptsResult as ListPromptsResult,
-    Prompt as Prompt,
-    PromptArgument as PromptArgument,
-    PromptMessage as PromptMessage,
-)
-from mcpd.protocol.types.resources import (
-    ListResourcesResult as ListResourcesResult,
-    ListResourceTemplatesResult as ListResourceTemplatesResult,
-    ReadResourceParams as ReadResourceParams,
-    ReadResourceResult as ReadResourceResult,
-    Resource as Resource,
-    ResourceTemplate as ResourceTemplate,
-    ResourceUpdatedParams as ResourceUpdatedParams,
-    SubscribeParams as SubscribeParams,
-)
-from mcpd.protocol.types.tools import (
-    CallToolParams as CallToolParams,
-    CallToolResult as CallToolResult,
-    ListToolsResult as ListToolsResult,
-    Tool as Tool,
-    ToolAnnotations as ToolAnnotations,
-    ToolExecution as ToolExecution,
 )

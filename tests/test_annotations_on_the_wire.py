@@ -291,7 +291,7 @@ async def test_the_mark_is_only_where_results_are_wrapped(version: str) -> None:
 
 
 async def test_the_mark_stands_beside_other_meta() -> None:
-    from mcpd.protocol.types.tools import CallToolResult
+    from mcpd.protocol.types.features import CallToolResult
 
     server = Server("t")
 

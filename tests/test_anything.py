@@ -17,7 +17,7 @@ from support.wire_schema import VERSIONS
 from support.wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 
 # Each example opens a connection and closes it again; a few dozen of each kind stay below a second.
 ENOUGH = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -19,9 +19,8 @@ from support.wires import MODERN, Wire, each_legacy, memory_wire
 
 from mcpd import Context, Server, SyncContext, choices, elicit_form, elicit_url, list_roots, sample
 from mcpd.errors import ConnectionLost, LocalProtocolError, RemoteError, RequestTimeout
-from mcpd.protocol.types.content import ImageContent, TextContent
+from mcpd.protocol.types.features import ImageContent, TextContent, Tool
 from mcpd.protocol.types.interaction import SamplingMessage, ToolChoice, ToolResultContent, ToolUseContent
-from mcpd.protocol.types.tools import Tool
 
 WITH_CANCELLED = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 WITH_FORMS = ("2025-06-18", "2025-11-25")

@@ -17,20 +17,21 @@ from support.wires import CLIENT_INFO, META, MODERN, Wire, each_version, memory_
 
 from mcpd import Context, Server, audio, embedded, image
 from mcpd.protocol.types.base import Icon
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations,
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    PromptMessage,
     ResourceLink,
     TextContent,
     TextResourceContents,
+    ToolExecution,
 )
 from mcpd.protocol.types.interaction import CreateMessageParams, ModelHint, ModelPreferences, SamplingMessage
-from mcpd.protocol.types.prompts import PromptMessage
-from mcpd.protocol.types.tools import CallToolResult, ToolExecution
 
 # --------------------------------------------------------------------------------------- the table
 #
@@ -654,15 +655,15 @@ def test_the_table_is_about_what_is_there() -> None:
     """Each member of a struct of ours that is shown to clients stands in the table."""
     from msgspec.structs import fields
 
-    from mcpd.protocol.types import base, prompts, resources, tools
+    from mcpd.protocol.types import base, features
 
     described = {
         "Implementation": base.Implementation,
-        "Tool": tools.Tool,
-        "Resource": resources.Resource,
-        "ResourceTemplate": resources.ResourceTemplate,
-        "Prompt": prompts.Prompt,
-        "PromptArgument": prompts.PromptArgument,
+        "Tool": features.Tool,
+        "Resource": features.Resource,
+        "ResourceTemplate": features.ResourceTemplate,
+        "Prompt": features.Prompt,
+        "PromptArgument": features.PromptArgument,
         "Annotations": Annotations,
         "resource_link": ResourceLink,
         "text": TextContent,

@@ -11,7 +11,7 @@ from msgspec import Meta
 from support.wires import MODERN, each_version, memory_wire
 
 from mcpd import Context, Server, ToolError, audio, embedded, image, link, text
-from mcpd.protocol.types.prompts import GetPromptResult, PromptMessage
+from mcpd.protocol.types.features import GetPromptResult, PromptMessage
 
 
 def make_server() -> Server:

@@ -202,7 +202,7 @@ def test_adding_an_option(copy: Copy) -> None:
 
 def test_adding_an_option_of_a_decorator(copy: Copy) -> None:
     names = ("tests/server/test_app.py", "-k", "test_what_type_checkers_know_of_is_what_is_taken")
-    copy.change("mcpd/server/registry/options.py", "    icons: Icons\n", "    icons: Icons\n    nap: int | None\n")
+    copy.change("mcpd/server/options.py", "    icons: Icons\n", "    icons: Icons\n    nap: int | None\n")
     assert not copy.passes(*names)
     copy.change("mcpd/server/metadata.py", '"description", "icons", "meta",', '"description", "icons", "nap", "meta",')
     assert copy.passes(*names)

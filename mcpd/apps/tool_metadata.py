@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI
 
 KIND = "apps"

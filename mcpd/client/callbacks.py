@@ -45,6 +45,7 @@ from mcpd.protocol.types.base import (
     SamplingCapability,
     Wire,
 )
+from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,
@@ -55,7 +56,6 @@ from mcpd.protocol.types.interaction import (
     ListRootsResult,
     Root,
 )
-from mcpd.protocol.types.resources import ResourceUpdatedParams
 from mcpd.protocol.versions import table
 
 T = TypeVar("T")

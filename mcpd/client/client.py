@@ -43,7 +43,17 @@ from mcpd.protocol.types.base import (
     ResourcesCapability,
     ServerCapabilities,
 )
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.features import (
+    BlobResourceContents,
+    CallToolResult,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+    Tool,
+)
 from mcpd.protocol.types.interaction import (
     CompleteParams,
     CompleteResult,
@@ -52,9 +62,6 @@ from mcpd.protocol.types.interaction import (
     PromptReference,
     ResourceTemplateReference,
 )
-from mcpd.protocol.types.prompts import GetPromptResult, Prompt
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.protocol.versions import table
 
 log = logging.getLogger("mcpd.client")

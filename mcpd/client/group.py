@@ -25,10 +25,16 @@ from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation, LogLevel
+from mcpd.protocol.types.features import (
+    CallToolResult,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from mcpd.protocol.types.interaction import CompleteResult, PromptReference, ResourceTemplateReference
-from mcpd.protocol.types.prompts import GetPromptResult, Prompt
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool
 
 log = logging.getLogger("mcpd.client")
 

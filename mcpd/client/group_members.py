@@ -21,10 +21,16 @@ from mcpd.client.client import Client
 from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, RegistrationError, RemoteError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import LogLevel
-from mcpd.protocol.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from mcpd.protocol.types.prompts import Prompt
-from mcpd.protocol.types.resources import Resource, ResourceTemplate
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import (
+    BlobResourceContents,
+    EmbeddedResource,
+    Prompt,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    TextResourceContents,
+    Tool,
+)
 
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")

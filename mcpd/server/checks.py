@@ -21,7 +21,7 @@ from msgspec.structs import fields
 
 from mcpd.errors import McpdError
 from mcpd.protocol.principal import Principal
-from mcpd.protocol.types.prompts import GetPromptResult, PromptMessage
+from mcpd.protocol.types.features import GetPromptResult, PromptMessage
 from mcpd.protocol.wire.headers import mirrors
 from mcpd.server.extensions.base import Extension
 from mcpd.server.functions.annotations import plain_function, untyped_context

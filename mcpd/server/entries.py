@@ -13,10 +13,15 @@ from msgspec.json import decode
 from msgspec.structs import fields, replace
 
 from mcpd.errors import RegistrationError
-from mcpd.protocol.types.content import Annotations
-from mcpd.protocol.types.prompts import Prompt
-from mcpd.protocol.types.resources import Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool, ToolAnnotations
+from mcpd.protocol.types.features import (
+    Annotations,
+    CallToolResult,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    ToolAnnotations,
+)
 from mcpd.server.context import context_type
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ResourceAddition, ToolAddition
@@ -26,13 +31,12 @@ from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data, is_content
 from mcpd.server.registry.resources import FixedResource, FunctionResource, FunctionTemplate
 from mcpd.server.registry.tools import Finisher, FunctionTool
-from mcpd.server.registry.uris import PLAIN, as_uri
+from mcpd.server.registry.uri_template import PLAIN, as_uri
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
-    from mcpd.server.options import ToolOptions
+    from mcpd.server.options import Described, DescribedPrompt, DescribedResource, ToolOptions
     from mcpd.server.registry.caching import CacheHint
-    from mcpd.server.registry.options import Described, DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
     from mcpd.server.registry.uri_template import UriTemplate
 
@@ -91,7 +95,7 @@ def tool_entry(
 def _kind_of_tool(timeout: float | None) -> type[FunctionTool]:
     if timeout is None:
         return FunctionTool
-    from mcpd.server.registry.time_limit import TimedTool  # most tools have no limit
+    from mcpd.server.registry.tools import TimedTool  # most tools have no limit
 
     return TimedTool
 

@@ -20,10 +20,19 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.types.features import (
+    CallToolParams,
+    CallToolResult,
+    GetPromptParams,
+    GetPromptResult,
+    Prompt,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from mcpd.protocol.types.interaction import Completion
-from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, Prompt
-from mcpd.protocol.types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolParams, CallToolResult, Tool
 from mcpd.protocol.wire.headers import Mirror
 from mcpd.server.app import Server
 from mcpd.server.context.exchange import Exchange

@@ -17,11 +17,11 @@ from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.state_keys import StateKeys, keys_of_process, read_keys
 from mcpd.protocol.types.base import Icon, Implementation
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 
 if TYPE_CHECKING:
+    from mcpd.server.options import DescribedPrompt, Icons
     from mcpd.server.registry.catalog import Catalog
-    from mcpd.server.registry.options import DescribedPrompt, Icons
     from mcpd.server.registry.prompts import FunctionPrompt
     from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
     from mcpd.server.registry.tools import FunctionTool

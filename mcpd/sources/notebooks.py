@@ -15,12 +15,12 @@ from msgspec import Meta, Struct
 
 from mcpd.errors import ToolError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.extensions.ui.apps import AppEntry
+from mcpd.server.extensions.ui.pages import bundled_page
 from mcpd.server.extensions.ui.results import ViewResult, view_result
-from mcpd.server.extensions.ui.views.pages import bundled_page
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, ToolEntry
 from mcpd.sources.docs.notebook import Notebook, UnreadableNotebook

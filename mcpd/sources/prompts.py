@@ -15,8 +15,7 @@ from msgspec import Meta, Struct
 
 from mcpd.errors import InvalidParams
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import PromptEntry

@@ -14,14 +14,18 @@ from msgspec import Struct
 
 from mcpd.errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.features import (
+    BlobResourceContents,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.server.registry.uri_template import UriTemplate
-from mcpd.server.registry.uris import as_uri, problem_of
+from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
 from mcpd.sources.files import File, Report, escaped, files_of, uri_name
 from mcpd.sources.tables import ResourcesTable
 

@@ -20,13 +20,11 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
-from mcpd.protocol.types.resources import ReadResourceResult, Resource
+from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
-from mcpd.server.extensions.skills.entries import Skill, SkillResource, is_name, root_uri
-from mcpd.server.extensions.skills.extension import SkillsExtension
+from mcpd.server.extensions.skill_methods import Skill, SkillResource, is_name, root_uri
+from mcpd.server.extensions.skills import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS, SkillsExtension
 from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry

@@ -18,7 +18,7 @@ from support.browser import Chromium, chromium
 from support.pages import Pages
 from support.views_stage import CALLED, FORM_TOOL
 
-from mcpd.server.extensions.ui.views.pages import page as make_page
+from mcpd.server.extensions.ui.pages import page as make_page
 
 __all__ = ["chromium"]
 

@@ -23,7 +23,7 @@ from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLE
 from mcpd import ImageContent, Server, ViewResult, view_result
 from mcpd.apps.host.view.context import HostContext
 from mcpd.apps.host.view.events import Closed, Finding
-from mcpd.server.extensions.ui.views.pages import page as make_page
+from mcpd.server.extensions.ui.pages import page as make_page
 
 SIZES = (820, 360)
 each_kind = pytest.mark.parametrize("kind", SAMPLES)

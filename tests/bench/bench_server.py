@@ -7,7 +7,7 @@ import os
 import sys
 
 from mcpd import Server, text as text_block
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 
 sys.path.insert(0, os.environ["BENCH_COMMON"])
 from common import N_EXTRA, SIZES, make_extra, text

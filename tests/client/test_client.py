@@ -26,7 +26,7 @@ from mcpd.errors import (
     UnsupportedVersion,
 )
 from mcpd.protocol.types.base import Implementation
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,

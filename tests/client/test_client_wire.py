@@ -14,7 +14,7 @@ from support.wire_schema import Conversation
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import LocalProtocolError, McpdError, ProtocolError
 from mcpd.protocol.types.base import LogMessageParams
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,

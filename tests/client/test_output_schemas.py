@@ -15,8 +15,8 @@ from mcpd.client import output_schemas
 from mcpd.client.limits import Faults
 from mcpd.client.output_schemas import OutputSchemas, cost_of
 from mcpd.errors import LocalProtocolError, RemoteError, ResultMismatch
+from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.protocol.types.interaction import PromptReference
-from mcpd.protocol.types.tools import CallToolResult, Tool
 
 LOG = logging.getLogger("mcpd.client")
 ERAS = pytest.mark.parametrize("is_modern", [True, False], ids=["modern", "legacy"])

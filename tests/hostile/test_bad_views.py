@@ -20,7 +20,7 @@ from mcpd.apps.host.document import Profile, grant
 from mcpd.apps.host.document_cache import MAX_KEPT
 from mcpd.apps.host.view.events import AppToolsListed, Finding, ModelContextUpdate
 from mcpd.apps.host.view.policy import Denied
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.server.extensions.ui import csp_sources
 from mcpd.server.extensions.ui.assets import load_folder
 from mcpd.server.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources

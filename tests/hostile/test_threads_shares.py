@@ -18,7 +18,7 @@ from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
-from mcpd.server.functions import thread_slots, threads
+from mcpd.server.functions import threads, threads as thread_slots
 from mcpd.server.functions.threads import limit_threads
 from mcpd.server.http import HttpSettings
 

@@ -18,9 +18,9 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 from mcpd import Context, Params, Server
 from mcpd.errors import ToolError
 from mcpd.protocol.budget import BUDGET, OVER, Budget, client_of, weigh
-from mcpd.server.functions import coercion
-from mcpd.server.functions.coercion import DATETIME_FORMATS, coerce
-from mcpd.server.functions.thread_slots import Borrower, ThreadSlots
+from mcpd.server.functions import arguments
+from mcpd.server.functions.arguments import DATETIME_FORMATS, coerce
+from mcpd.server.functions.threads import Borrower, ThreadSlots
 from mcpd.server.http import HttpSettings
 
 pytestmark = pytest.mark.slow
@@ -185,9 +185,9 @@ def test_only_as_much_is_repaired_as_models_write() -> None:
 @pytest.mark.parametrize("kind", DATETIME_FORMATS)
 def test_what_is_too_long_for_a_date_is_not_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five megabytes of "1 day 1 day …" took eight seconds of the event loop."""
-    monkeypatch.setattr(coercion, "_MAKERS", {})
+    monkeypatch.setattr(arguments, "_MAKERS", {})
     long = "1 day " * 1000
-    assert coercion.reread(long, kind) is long
+    assert arguments.reread(long, kind) is long
 
 
 # ----------------------------------------------------------------------------------- another name each time

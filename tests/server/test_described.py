@@ -11,7 +11,7 @@ from support.wires import MODERN, memory_wire
 from mcpd import Server
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.base import Icon
-from mcpd.protocol.types.tools import ToolAnnotations
+from mcpd.protocol.types.features import ToolAnnotations
 
 HALF = "a\ud800"
 

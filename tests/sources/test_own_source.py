@@ -20,11 +20,17 @@ from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire
 from mcpd import GetPromptResult, PromptMessage, ResourceNotFound, Server, TextContent
 from mcpd.errors import InvalidParams, RegistrationError
 from mcpd.protocol.types.base import NO_JSON
-from mcpd.protocol.types.content import TextResourceContents
+from mcpd.protocol.types.features import (
+    CallToolResult,
+    Prompt,
+    PromptArgument,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+    Tool,
+)
 from mcpd.protocol.types.interaction import Completion
-from mcpd.protocol.types.prompts import Prompt, PromptArgument
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import DECORATORS, ActiveExtensions

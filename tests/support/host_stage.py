@@ -14,7 +14,7 @@ from mcpd.apps.host.view.context import ContainerDimensions, HostContext, styles
 from mcpd.apps.host.view.events import Event
 from mcpd.apps.host.view.policy import ViewSettings
 from mcpd.protocol.types.base import Implementation
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
 __all__ = ["APP", "CONTEXT", "DOCUMENT", "HTML", "INITIALIZE", "INITIALIZED", "SETTINGS", "TOOLS", "Stage", "tool"]

@@ -8,7 +8,7 @@ import pytest
 from support.wires import MODERN
 
 from mcpd import ANONYMOUS, Callbacks, Context, ElicitResult, Principal, RemoteError, Server, ToolError, image
-from mcpd.protocol.types.content import ImageContent
+from mcpd.protocol.types.features import ImageContent
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.testing import VERSIONS, TestClient, WireMessage
 

@@ -28,19 +28,24 @@ from mcpd.errors import (
     UrlElicitationRequired,
 )
 from mcpd.protocol.jsonrpc import encode
-from mcpd.protocol.types import base, content, interaction, prompts, resources, tools
+from mcpd.protocol.types import base, features, interaction
 from mcpd.protocol.types.base import EmptyResult, Icon, Result
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations,
+    AnyValue,
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     EmbeddedResource,
     ImageContent,
+    ListToolsResult,
     ResourceLink,
     TextContent,
     TextResourceContents,
+    Tool,
+    ToolAnnotations,
+    ToolExecution,
 )
-from mcpd.protocol.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool, ToolAnnotations, ToolExecution
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 
@@ -118,7 +123,7 @@ def test_traits(version: str, null_id: bool, batches: bool, modern: bool) -> Non
 FROM_CLIENTS = {"ElicitResult", "InputRequest", "ListRootsResult", "CreateMessageResult"}
 STRUCTS: dict[str, type[Struct]] = {
     cls.__name__: cls
-    for module in (content, base, prompts, resources, tools, interaction)
+    for module in (features, base, features, features, features, interaction)
     for cls in vars(module).values()
     if isinstance(cls, type) and cls.__module__ == module.__name__ and cls.__name__ not in FROM_CLIENTS
 }
@@ -129,11 +134,11 @@ NESTED_PARAMS: dict[type[Struct], str] = {
     base.ProgressParams: "ProgressNotification",
     base.CancelledParams: "CancelledNotification",
     base.LogMessageParams: "LoggingMessageNotification",
-    resources.ResourceUpdatedParams: "ResourceUpdatedNotification",
+    features.ResourceUpdatedParams: "ResourceUpdatedNotification",
     base.InitializeParams: "InitializeRequest",
-    tools.CallToolParams: "CallToolRequest",
-    prompts.GetPromptParams: "GetPromptRequest",
-    resources.ReadResourceParams: "ReadResourceRequest",
+    features.CallToolParams: "CallToolRequest",
+    features.GetPromptParams: "GetPromptRequest",
+    features.ReadResourceParams: "ReadResourceRequest",
     interaction.CompleteParams: "CompleteRequest",
     interaction.CreateMessageParams: "CreateMessageRequest",
     interaction.ListenParams: "SubscriptionsListenRequest",
@@ -237,8 +242,8 @@ def test_members_of_a_tool(version: str, members: set[str]) -> None:
 def test_what_needs_no_change_is_the_very_same_object(version: str) -> None:
     own = table.get(version)
     for value in (a_tool(), ListToolsResult(tools=[a_tool(), a_tool()]), TextContent("x"), EmptyResult(),
-                  resources.Resource(uri="x:y", name="n", description="d", mime_type="t/x"),
-                  prompts.GetPromptResult(messages=[prompts.PromptMessage("user", TextContent("x"))]),
+                  features.Resource(uri="x:y", name="n", description="d", mime_type="t/x"),
+                  features.GetPromptResult(messages=[features.PromptMessage("user", TextContent("x"))]),
                   "text", None, 5, {"a": 1}):  # fmt: skip
         assert own.shape(value) is value
 
@@ -272,17 +277,17 @@ def everything() -> list[Any]:
         CallToolResult(content=blocks, structured_content=[1], is_error=True, meta={"m": 1}),
         CallToolResult(content=[TextContent("1")], structured_content=1),
         CallToolResult(content=[], structured_content={"a": 1}),
-        resources.ReadResourceResult(
+        features.ReadResourceResult(
             contents=[TextResourceContents("x:t", "t", None, {"m": 1}), BlobResourceContents("x:b", b"")]
         ),
-        prompts.GetPromptResult(messages=[prompts.PromptMessage("assistant", block) for block in blocks]),
+        features.GetPromptResult(messages=[features.PromptMessage("assistant", block) for block in blocks]),
         base.InitializeResult(
             protocol_version="x",
             capabilities=base.ServerCapabilities(completions={}, logging={}),
             server_info=base.Implementation(name="n", version="1", title="t", icons=icon, website_url="https://x"),
             instructions="i",
         ),
-        resources.Resource(uri="x:y", name="n", title="t", size=5, icons=icon, annotations=notes, meta={"m": 1}),
+        features.Resource(uri="x:y", name="n", title="t", size=5, icons=icon, annotations=notes, meta={"m": 1}),
     ]
 
 
@@ -339,13 +344,13 @@ def test_metadata_of_content_and_contents_since_2025_06_18(version: str) -> None
     (block,) = blocks_in(version, embedded)
     assert ("_meta" in block) == has
     assert ("_meta" in block.get("resource", {})) == has
-    read = resources.ReadResourceResult(contents=[BlobResourceContents("x:y", b"", None, {"a/b": 1})])
+    read = features.ReadResourceResult(contents=[BlobResourceContents("x:y", b"", None, {"a/b": 1})])
     assert ("_meta" in shaped(version, read)["contents"][0]) == has
 
 
 @each_version
 def test_prompt_messages_hold_what_their_version_has(version: str) -> None:
-    result = prompts.GetPromptResult(messages=[prompts.PromptMessage("user", ResourceLink("x:y", "n"))])
+    result = features.GetPromptResult(messages=[features.PromptMessage("user", ResourceLink("x:y", "n"))])
     kind = shaped(version, result)["messages"][0]["content"]["type"]
     assert kind == ("resource_link" if version in (V3, V4, V5) else "text")
 
@@ -468,10 +473,10 @@ def test_hints_are_added_where_none_are_given() -> None:
     """Caching advice: 0 and private."""
     for result in (
         ListToolsResult(tools=[]),
-        prompts.ListPromptsResult(prompts=[]),
-        resources.ListResourcesResult(resources=[]),
-        resources.ListResourceTemplatesResult(resource_templates=[]),
-        resources.ReadResourceResult(contents=[]),
+        features.ListPromptsResult(prompts=[]),
+        features.ListResourcesResult(resources=[]),
+        features.ListResourceTemplatesResult(resource_templates=[]),
+        features.ReadResourceResult(contents=[]),
         base.DiscoverResult(supported_versions=[], capabilities=base.ServerCapabilities()),
     ):
         written = wire(table.get(MODERN).shape_result(result, IDENTITY))
@@ -520,7 +525,7 @@ def test_what_a_version_does_not_know_is_not_read_whatever_it_is_called_inside()
     assert all(len(name.split()[1]) == 32 for name in hidden)
     params = read(encode({"name": "a", "requestState": "b", "request_state": "b", "inputResponses": {}, "task": {}}))
     assert (params.request_state, bytes(params.input_responses), bytes(params.task)) == (None, b"", b"{}")
-    assert isinstance(params, tools.CallToolParams)
+    assert isinstance(params, features.CallToolParams)
 
 
 def test_the_bytes_of_a_list_are_kept_as_long_as_the_list() -> None:
@@ -638,10 +643,10 @@ results: dict[str, st.SearchStrategy[Any]] = {
         meta=metas,
     ),
     "resources/list": st.builds(
-        resources.ListResourcesResult,
+        features.ListResourcesResult,
         resources=st.lists(
             st.builds(
-                resources.Resource,
+                features.Resource,
                 uri=uris,
                 mime_type=optional_words,
                 size=st.none() | st.integers(0, 9),
@@ -652,10 +657,10 @@ results: dict[str, st.SearchStrategy[Any]] = {
         ),
     ),
     "resources/templates/list": st.builds(
-        resources.ListResourceTemplatesResult,
+        features.ListResourceTemplatesResult,
         resource_templates=st.lists(
             st.builds(
-                resources.ResourceTemplate,
+                features.ResourceTemplate,
                 uri_template=st.just("x://{a}"),
                 mime_type=optional_words,
                 annotations=notes,
@@ -665,17 +670,17 @@ results: dict[str, st.SearchStrategy[Any]] = {
         ),
     ),
     "resources/read": st.builds(
-        resources.ReadResourceResult, contents=st.lists(embedded_texts | embedded_blobs, max_size=2)
+        features.ReadResourceResult, contents=st.lists(embedded_texts | embedded_blobs, max_size=2)
     ),
     "prompts/list": st.builds(
-        prompts.ListPromptsResult,
+        features.ListPromptsResult,
         prompts=st.lists(
             st.builds(
-                prompts.Prompt,
+                features.Prompt,
                 arguments=st.none()
                 | st.lists(
                     st.builds(
-                        prompts.PromptArgument,
+                        features.PromptArgument,
                         name=words,
                         title=optional_words,
                         description=optional_words,
@@ -689,8 +694,10 @@ results: dict[str, st.SearchStrategy[Any]] = {
         ),
     ),
     "prompts/get": st.builds(
-        prompts.GetPromptResult,
-        messages=st.lists(st.builds(prompts.PromptMessage, st.sampled_from(["user", "assistant"]), blocks), max_size=2),
+        features.GetPromptResult,
+        messages=st.lists(
+            st.builds(features.PromptMessage, st.sampled_from(["user", "assistant"]), blocks), max_size=2
+        ),
         description=optional_words,
     ),
 }

@@ -17,7 +17,7 @@ from msgspec import Struct
 from mcpd.apps.host.view.events import ModelContextUpdate
 from mcpd.apps.host.view.policy import Denied
 from mcpd.protocol.jsonrpc import encode
-from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.features import ContentBlock
 
 
 class ViewMessage(Struct, frozen=True):

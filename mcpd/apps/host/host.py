@@ -33,7 +33,7 @@ from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.transports.websocket.server import WebSocketLimits
 

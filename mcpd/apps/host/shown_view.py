@@ -27,9 +27,8 @@ from mcpd.client import Client
 from mcpd.errors import InternalError, LocalProtocolError, RequestCancelled
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ListChanged, ServerCapabilities
-from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 from mcpd.protocol.types.interaction import CreateMessageResult
-from mcpd.protocol.types.tools import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcpd.apps.host.document import ViewDocument

@@ -29,7 +29,7 @@ from mcpd.client import Client
 from mcpd.client.session import OnProgress
 from mcpd.errors import ConfigurationError, LocalProtocolError, ProtocolError, RequestCancelled
 from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult, Tool
 
 if TYPE_CHECKING:
     from mcpd.apps.host.view import View

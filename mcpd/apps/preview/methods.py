@@ -22,7 +22,7 @@ from mcpd.apps.tool_metadata import is_for_app, is_for_model, resource_uri, tool
 from mcpd.client import Client
 from mcpd.errors import InvalidParams, InvalidRequest, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 from mcpd.protocol.versions import table
 
 FRESH_SECONDS = 2.0

@@ -33,7 +33,7 @@ from mcpd.protocol.channel import Channel
 from mcpd.protocol.jsonrpc import MALFORMED, Failure, Response, call, read_object
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import PendingRequest, PendingRequests
-from mcpd.protocol.types.content import ContentBlock
+from mcpd.protocol.types.features import ContentBlock
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,

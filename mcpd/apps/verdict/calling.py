@@ -18,7 +18,7 @@ from mcpd.apps.verdict.metadata import App
 from mcpd.apps.verdict.report import Check, Finding, checked, skipped
 from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.references import target_of
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult, Tool
 
 _MAX_DEPTH: Final = 8
 _FORMATS: Final = {

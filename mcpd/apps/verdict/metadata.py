@@ -16,8 +16,7 @@ from mcpd.apps.tool_metadata import linked_uri, ui_member
 from mcpd.apps.verdict.report import Check, Finding, checked
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
-from mcpd.protocol.types.resources import Resource
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Resource, Tool
 from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type, unversioned
 from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
 

@@ -20,7 +20,7 @@ from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
-    from mcpd.protocol.types.tools import Tool
+    from mcpd.protocol.types.features import Tool
 
 _HELP = """Call a tool, which is a function that the server offers, and print its result.
 
@@ -189,8 +189,7 @@ def _show(terminal: Terminal, raw: Raw, options: _CallOptions) -> int:
     from msgspec.json import decode
 
     from mcpd.cli.talk.content import Saver, one_line, show_blocks, structured_text
-    from mcpd.protocol.types.content import TextContent
-    from mcpd.protocol.types.tools import CallToolResult
+    from mcpd.protocol.types.features import CallToolResult, TextContent
 
     try:
         result = decode(raw, type=CallToolResult, strict=False)  # accepts "false" for false, as `Client` does

@@ -20,9 +20,7 @@ from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
-    from mcpd.protocol.types.prompts import Prompt
-    from mcpd.protocol.types.resources import Resource, ResourceTemplate
-    from mcpd.protocol.types.tools import Tool
+    from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 
 _KINDS = ("tools", "resources", "prompts", KIND)
 _KINDS_TEXT = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"

@@ -17,7 +17,7 @@ from mcpd.errors import RemoteError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.protocol.types.prompts import GetPromptResult, Prompt
+    from mcpd.protocol.types.features import GetPromptResult, Prompt
 
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500

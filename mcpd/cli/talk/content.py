@@ -19,7 +19,7 @@ from mcpd.cli.talk.terminal import Terminal
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

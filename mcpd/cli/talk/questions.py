@@ -21,7 +21,7 @@ from mcpd.client import Callbacks
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable, printable_lines
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,

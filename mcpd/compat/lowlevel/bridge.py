@@ -37,16 +37,15 @@ from mcpd.errors import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import EmptyResult
-from mcpd.protocol.types.prompts import ListPromptsResult
-from mcpd.protocol.types.resources import (
+from mcpd.protocol.types.features import (
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
+    ListToolsResult,
 )
-from mcpd.protocol.types.tools import ListToolsResult
 from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.input_required import InputRequired, is_failure
+from mcpd.server.context.exchange import Exchange, InputRequired, is_failure
 from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.handlers.table import BoundHandler
 from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry

@@ -28,8 +28,7 @@ from mcpd.compat.lowlevel.wire import REQUESTS, question_of
 from mcpd.compat.missing import refuse
 from mcpd.compat.types.base import Result
 from mcpd.errors import LocalProtocolError
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.input_required import InputRequired
+from mcpd.server.context.exchange import Exchange, InputRequired
 
 S = TypeVar("S")
 

@@ -15,8 +15,8 @@ from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
 from mcpd.protocol.types.base import CancelledParams, LogMessageParams, ProgressParams
+from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import ElicitationCompleteParams
-from mcpd.protocol.types.resources import ResourceUpdatedParams
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 

@@ -18,18 +18,23 @@ from mcpd.compat.types.base import BaseRequest
 from mcpd.errors import InternalError, LocalProtocolError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.types.base import EmptyResult, ObjectResult, Result
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations,
     AudioContent,
+    CallToolResult,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    ReadResourceResult,
     ResourceLink,
     TextContent,
+    ToolAnnotations,
 )
 from mcpd.protocol.types.interaction import CompleteResult
-from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult
-from mcpd.protocol.types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from mcpd.protocol.types.tools import CallToolResult, ListToolsResult, ToolAnnotations
 from mcpd.server.context.questions import Question
 
 log = logging.getLogger("mcpd")

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from msgspec import UNSET, UnsetType, field
 
 from mcpd.protocol.types.base import Params, Result, Wire
-from mcpd.protocol.types.content import AudioContent, ContentBlock, ImageContent, TextContent
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import AudioContent, ContentBlock, ImageContent, TextContent, Tool
 
 
 class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):

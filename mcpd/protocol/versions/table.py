@@ -30,25 +30,30 @@ from mcpd.protocol.types.base import (
     SamplingCapability,
     ServerCapabilities,
 )
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations,
+    AnyValue,
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     EmbeddedResource,
+    GetPromptResult,
     ImageContent,
-    ResourceLink,
-    TextContent,
-    TextResourceContents,
-)
-from mcpd.protocol.types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
-from mcpd.protocol.types.resources import (
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
+    ListToolsResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
     ReadResourceResult,
     Resource,
+    ResourceLink,
     ResourceTemplate,
+    TextContent,
+    TextResourceContents,
+    Tool,
 )
-from mcpd.protocol.types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 
 Back = Callable[[Any], Any]
 

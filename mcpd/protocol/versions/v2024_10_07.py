@@ -11,9 +11,7 @@ from mcpd.protocol.types.base import (
     ProgressParams,
     SetLevelParams,
 )
-from mcpd.protocol.types.prompts import GetPromptParams
-from mcpd.protocol.types.resources import ReadResourceParams, SubscribeParams
-from mcpd.protocol.types.tools import CallToolParams
+from mcpd.protocol.types.features import CallToolParams, GetPromptParams, ReadResourceParams, SubscribeParams
 from mcpd.protocol.versions.table import Revision
 
 REVISION = Revision(

@@ -14,16 +14,17 @@ from mcpd.protocol.types.base import (
     LogMessageParams,
     NotificationParams,
 )
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     EmbeddedResource,
     ImageContent,
+    Resource,
+    ResourceTemplate,
     TextContent,
     TextResourceContents,
 )
-from mcpd.protocol.types.resources import Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult
 from mcpd.protocol.versions.table import Revision
 
 

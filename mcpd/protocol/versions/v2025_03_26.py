@@ -1,8 +1,7 @@
 """2025-03-26: batches, audio, tool annotations, completions as a capability. Spec: spec/mcp-2025-03-26/changelog."""
 
 from mcpd.protocol.types.base import ProgressParams, ServerCapabilities
-from mcpd.protocol.types.content import AudioContent, TextContent
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import AudioContent, TextContent, Tool
 from mcpd.protocol.versions.table import Revision
 
 

@@ -8,19 +8,22 @@ from typing import Any
 from msgspec import structs
 
 from mcpd.protocol.types.base import ClientCapabilities, Implementation
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     Annotations,
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     EmbeddedResource,
     ImageContent,
+    Prompt,
+    PromptArgument,
+    Resource,
     ResourceLink,
+    ResourceTemplate,
     TextContent,
     TextResourceContents,
+    Tool,
 )
-from mcpd.protocol.types.prompts import Prompt, PromptArgument
-from mcpd.protocol.types.resources import Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool
 from mcpd.protocol.versions.table import Revision
 
 

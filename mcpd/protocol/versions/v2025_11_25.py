@@ -8,10 +8,7 @@ from msgspec import structs
 
 from mcpd.errors import LocalProtocolError, UrlElicitationRequired
 from mcpd.protocol.types.base import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
-from mcpd.protocol.types.content import ResourceLink
-from mcpd.protocol.types.prompts import Prompt
-from mcpd.protocol.types.resources import Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolParams, Tool
+from mcpd.protocol.types.features import CallToolParams, Prompt, Resource, ResourceLink, ResourceTemplate, Tool
 from mcpd.protocol.versions.table import Revision
 
 if TYPE_CHECKING:

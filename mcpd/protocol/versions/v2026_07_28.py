@@ -11,14 +11,19 @@ from msgspec.json import decode
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
 from mcpd.protocol.types.base import ClientCapabilities, Params
-from mcpd.protocol.types.prompts import GetPromptParams, ListPromptsResult
-from mcpd.protocol.types.resources import (
+from mcpd.protocol.types.features import (
+    AnyValue,
+    CallToolParams,
+    CallToolResult,
+    GetPromptParams,
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
+    ListToolsResult,
     ReadResourceParams,
     ReadResourceResult,
+    Tool,
 )
-from mcpd.protocol.types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
 from mcpd.protocol.versions.table import Revision
 
 _HINT = ("ttl_ms", "cache_scope")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.session import Call
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
-    from mcpd.server.context.request_state import RequestStateCodec
+    from mcpd.server.context.asking import RequestStateCodec
 
 
 class Peer(Protocol):

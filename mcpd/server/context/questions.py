@@ -15,7 +15,7 @@ from msgspec.json import Decoder
 
 from mcpd.errors import LocalProtocolError, ToolError
 from mcpd.protocol.types.base import ClientCapabilities
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent, Tool
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
     CreateMessageResult,
@@ -30,7 +30,6 @@ from mcpd.protocol.types.interaction import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcpd.protocol.types.tools import Tool
 from mcpd.server.context.forms import form_schema, read_form
 
 __all__ = [

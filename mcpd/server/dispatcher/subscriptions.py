@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
+from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
-from mcpd.protocol.types.resources import ResourceUpdatedParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from msgspec import Struct
 from mcpd.errors import MissingExtension, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import ObjectResult, Params, Result
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.metadata import is_meta_key

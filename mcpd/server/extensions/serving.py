@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, get_args
 
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BUILT_IN
+from mcpd.server.extensions.ui.constants import AppsMode
 from mcpd.server.settings import Option, options_in
 
 
@@ -71,3 +72,28 @@ def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> di
 
 def _declared(id: str, kind: type) -> list[ServeOption]:
     return [ServeOption(id, name, option, hint) for name, (option, hint) in options_in(kind).items()]
+
+
+class AppsServerOptions(TypedDict, total=False):
+    """The keyword arguments of `AppsExtension`, which has the defaults."""
+
+    apps: Annotated[
+        AppsMode,
+        Option(
+            "--apps",
+            "MCP Apps",
+            "Enable MCP Apps: auto (for clients that offer them), always or never.",
+            "WHO",
+            get_args(AppsMode),
+        ),
+    ]
+    """Which clients get MCP Apps."""
+    strict_model_list: Annotated[
+        bool,
+        Option(
+            "--strict-model-list",
+            "MCP Apps",
+            "Leave tools that only apps may call out of tools/list. Some hosts then cannot call them.",
+        ),
+    ]
+    """Whether `tools/list` leaves out tools that only Views may call."""

@@ -15,7 +15,7 @@ from msgspec.json import encode
 
 from mcpd.errors import ArgumentsError, RegistrationError
 from mcpd.protocol.jsonrpc import read_object
-from mcpd.server.functions.coercion import coerce
+from mcpd.server.functions.arguments import coerce
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100

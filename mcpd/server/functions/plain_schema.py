@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from mcpd.server.functions.coercion import DATETIME_FORMATS
+from mcpd.server.functions.arguments import DATETIME_FORMATS
 
 MAX_NODES: Final = 2000
 """A larger schema keeps references to types that it uses often, or it might double at each level."""

@@ -22,8 +22,7 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, TextContent
 from mcpd.server.context.exchange import Exchange, checks_scopes, missing_scopes
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.listing import ActiveExtensions

@@ -20,16 +20,17 @@ from msgspec import UNSET, Raw, Struct, convert, structs
 from mcpd.errors import RateLimited, RegistrationError, ResourceNotFound
 from mcpd.protocol.budget import Charge
 from mcpd.protocol.types.base import Result
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
+    AnyValue,
     BlobResourceContents,
+    CallToolResult,
     ContentBlock,
     EmbeddedResource,
+    ReadResourceResult,
     ResourceLink,
     TextContent,
     TextResourceContents,
 )
-from mcpd.protocol.types.resources import ReadResourceResult
-from mcpd.protocol.types.tools import AnyValue, CallToolResult
 from mcpd.server.handlers.middleware import BuiltInMiddleware, CallNext, MiddlewareRequest
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data

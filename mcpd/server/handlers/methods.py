@@ -23,14 +23,18 @@ from mcpd.protocol.types.base import (
     ServerCapabilities,
     SetLevelParams,
 )
-from mcpd.protocol.types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
-from mcpd.protocol.types.resources import (
+from mcpd.protocol.types.features import (
+    CallToolParams,
+    CallToolResult,
+    GetPromptParams,
+    GetPromptResult,
+    ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
+    ListToolsResult,
     ReadResourceParams,
     SubscribeParams,
 )
-from mcpd.protocol.types.tools import CallToolParams, CallToolResult, ListToolsResult
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.catalog import Catalog

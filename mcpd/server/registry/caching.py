@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mcpd.errors import RegistrationError
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import CacheableResult
-from mcpd.protocol.types.resources import ReadResourceResult
+from mcpd.protocol.types.features import ReadResourceResult
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.catalog import Catalog
 

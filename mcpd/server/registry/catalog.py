@@ -8,9 +8,12 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mcpd.protocol.types.base import Implementation
-from mcpd.protocol.types.prompts import ListPromptsResult
-from mcpd.protocol.types.resources import ListResourcesResult, ListResourceTemplatesResult
-from mcpd.protocol.types.tools import ListToolsResult
+from mcpd.protocol.types.features import (
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+)
 from mcpd.server.registry.listing import ActiveExtensions, Listing
 
 if TYPE_CHECKING:

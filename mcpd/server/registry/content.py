@@ -15,16 +15,16 @@ from msgspec.json import Decoder, Encoder
 
 from mcpd.errors import InternalError
 from mcpd.protocol.jsonrpc import replace_lone_surrogates
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
+    CallToolResult,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
     TextResourceContents,
 )
-from mcpd.protocol.types.tools import CallToolResult
 from mcpd.server.functions.results import enc_hook, to_builtins
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 
-from mcpd.protocol.types.prompts import GetPromptResult, Prompt
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import (
+    CallToolResult,
+    GetPromptResult,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.listing import ActiveExtensions, Entry
 

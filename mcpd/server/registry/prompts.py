@@ -15,14 +15,12 @@ from msgspec import structs
 
 from mcpd.errors import InternalError, McpdError, RegistrationError, as_told
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 from mcpd.protocol.types.interaction import Completion
-from mcpd.protocol.types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.input_required import is_failure
+from mcpd.server.context.exchange import Exchange, is_failure
 from mcpd.server.functions.annotations import find_kind, plain_function, resolved
-from mcpd.server.functions.coercion import admitted_types, follow
+from mcpd.server.functions.arguments import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.content import BLOCKS

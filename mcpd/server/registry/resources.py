@@ -11,13 +11,12 @@ from msgspec import structs
 
 from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.input_required import is_failure
+from mcpd.protocol.types.features import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.server.context.exchange import Exchange, is_failure
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import resource_contents
 from mcpd.server.registry.listing import ActiveExtensions, Entry
-from mcpd.server.registry.uris import as_uri
+from mcpd.server.registry.uri_template import as_uri
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
@@ -123,7 +122,7 @@ class FunctionTemplate(Entry):
         """
         variables = self.uri_template.match(uri)
         if variables:
-            from mcpd.server.registry.uris import problem_of  # patterns cost start-up
+            from mcpd.server.registry.uri_template import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, self._unsafe_paths)
             if problem is not None:

@@ -6,9 +6,10 @@ error, which `handlers.methods` raises. Spec: 2026-07-28 server/tools.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
@@ -17,10 +18,8 @@ from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, 
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.tools import AnyValue, CallToolResult, Tool
-from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.input_required import is_failure
+from mcpd.protocol.types.features import AnyValue, CallToolResult, TextContent, Tool
+from mcpd.server.context.exchange import Exchange, is_failure
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
@@ -30,6 +29,7 @@ from mcpd.server.registry.listing import ActiveExtensions, Entry
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.functions.json_schema import SchemaCallee
+
 
 log = logging.getLogger("mcpd")
 
@@ -274,3 +274,78 @@ def failed(message: str) -> CallToolResult:
 def metadata_of(entry: ToolEntry) -> Tool:
     """Return the tool without additions of extensions and without its schemas, which may be impossible to make."""
     return entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
+
+
+T = TypeVar("T")
+
+_left_behind: set[asyncio.Task[CallToolResult]] = set()
+"""Tasks that have exceeded their limit and still run; the event loop itself keeps no reference to tasks."""
+
+
+class TimedTool(FunctionTool):
+    """A tool whose caller receives an error after `timeout` seconds, not counting questions to the client.
+
+    A coroutine is cancelled then. A plain function continues in its thread, and its result is dropped. Dependencies
+    that a thread still uses are closed later.
+    """
+
+    async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
+        """Call the tool, and stop waiting when its time is over."""
+        limit = asyncio.timeout(self.timeout)
+        exchange.clock = _Clock(limit)
+        # In its own task, so that the caller has an answer even if the tool takes long to end.
+        task = asyncio.ensure_future(super().run(arguments, exchange))
+        try:
+            async with limit:
+                try:
+                    await asyncio.wait((task,))
+                except BaseException as error:
+                    task.cancel()
+                    _left_behind.add(task)
+                    task.add_done_callback(_forget)
+                    if isinstance(error, asyncio.CancelledError):
+                        # Most tasks end within one iteration of the loop. A client that cancelled expects no answer.
+                        await asyncio.wait((task,), timeout=0 if limit.expired() else None)
+                    raise
+            return task.result()
+        except TimeoutError:
+            log.warning(
+                "tool %s (request %s) exceeded its time limit of %g s",
+                self.key, printable(exchange.request_id), self.timeout,
+            )  # fmt: skip
+            return failed(f"The tool {self.key} exceeded its time limit of {self.timeout:g} s")
+
+
+def _forget(task: asyncio.Task[CallToolResult]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()  # marks the exception as retrieved
+
+
+class _Clock:
+    """The remaining time of a tool. It is paused while the client answers a question."""
+
+    __slots__ = ("_left", "_limit", "_questions")
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit = limit
+        self._questions = 0
+        self._left = 0.0
+
+    def stop(self) -> None:
+        self._questions += 1
+        when = self._limit.when()
+        if self._questions == 1 and when is not None:
+            self._left = when - asyncio.get_running_loop().time()
+            self._set(None)
+
+    def resume(self) -> None:
+        self._questions -= 1
+        if not self._questions:
+            self._set(asyncio.get_running_loop().time() + self._left)
+
+    def _set(self, when: float | None) -> None:
+        try:
+            self._limit.reschedule(when)
+        except RuntimeError:
+            pass  # the call has ended or is ending

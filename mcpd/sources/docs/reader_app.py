@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from msgspec import Meta
 
 from mcpd.errors import ConfigurationError, ToolError
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.server import Server
 from mcpd.server.extensions.ui.apps import AppEntry
 from mcpd.server.extensions.ui.constants import UI
+from mcpd.server.extensions.ui.pages import bundled_page
 from mcpd.server.extensions.ui.results import ViewResult
-from mcpd.server.extensions.ui.views.pages import bundled_page
 from mcpd.server.registry.entries import ToolEntry
 
 if TYPE_CHECKING:

@@ -17,8 +17,13 @@ from msgspec import Struct
 
 from mcpd.errors import ConfigurationError, InternalError, InvalidParams, ResourceNotFound
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
-from mcpd.protocol.types.resources import ReadResourceResult, Resource, ResourceTemplate
+from mcpd.protocol.types.features import (
+    BlobResourceContents,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    TextResourceContents,
+)
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.ui.assets import bundled_folder
@@ -169,7 +174,7 @@ class PageTemplate(TemplateEntry):
         """Return the path in a URI. Raises InvalidParams if it would lead out of the folder."""
         variables = self._template.match(uri)
         if variables:
-            from mcpd.server.registry.uris import problem_of  # patterns cost start-up
+            from mcpd.server.registry.uri_template import problem_of  # patterns cost start-up
 
             problem = problem_of(variables, frozenset())
             if problem is not None and "://" not in variables[self._argument]:

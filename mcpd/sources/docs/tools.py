@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, to_builtins
 
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.content import ContentBlock, ResourceLink
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, ContentBlock, ResourceLink
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.extensions.ui.results import VIEW_DATA, view_result

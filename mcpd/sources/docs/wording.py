@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct, structs
 
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import ToolEntry, ToolMeta
 from mcpd.server.registry.listing import ActiveExtensions

@@ -10,7 +10,7 @@ from support.host_stage import Stage, tool
 from mcpd.apps.host.view.events import AppToolAnswered, AppToolsChanged, AppToolsListed, Finding
 from mcpd.apps.host.view.outgoing import model_names, needs_confirmation
 from mcpd.errors import InvalidParams, LocalProtocolError, RemoteError, RequestCancelled, RequestTimeout, TransportError
-from mcpd.protocol.types.tools import ToolAnnotations
+from mcpd.protocol.types.features import ToolAnnotations
 
 LOOK = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 MOVE = {"name": "move", "inputSchema": {"type": "object"}}

@@ -10,7 +10,7 @@ import pytest
 
 from mcpd.apps.host.document import read_document
 from mcpd.errors import ConfigurationError
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
+from mcpd.protocol.types.features import BlobResourceContents, TextResourceContents
 from mcpd.server.extensions.ui.assets import MAX_HTML_BYTES, WARN_HTML_BYTES
 from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 

@@ -8,8 +8,7 @@ from msgspec import Raw
 from mcpd.apps.host.view.announcements import OpeningCall
 from mcpd.apps.host.view.messages import TOOL_CANCELLED, TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.errors import LocalProtocolError
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, TextContent
 
 
 def methods(call: OpeningCall) -> list[str]:

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from mcpd.apps.host.view.policy import Denied, RateLimit, ViewLimits, check_downloads, check_link, safe_file_name
 from mcpd.errors import InvalidParams
-from mcpd.protocol.types.content import EmbeddedResource, ResourceLink
+from mcpd.protocol.types.features import EmbeddedResource, ResourceLink
 
 LIMITS = ViewLimits()
 

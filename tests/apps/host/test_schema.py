@@ -21,8 +21,14 @@ from mcpd.apps.host.view.context import (
 )
 from mcpd.apps.host.view.events import ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink
 from mcpd.apps.host.view.messages import Empty, SamplingOffer
-from mcpd.protocol.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import (
+    AudioContent,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
 
 jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="needs jsonschema-rs, which the test extra brings")
 

@@ -15,8 +15,7 @@ from mcpd.apps.host.view import View, ViewPhase
 from mcpd.apps.host.view.context import HostContext, ToolInfo
 from mcpd.apps.host.view.events import Abort, Closed, Connected, Failed, Finding, Forward, Live, TeardownRequested
 from mcpd.errors import LocalProtocolError
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, TextContent
 from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 NO_PROXY = structs.replace(SETTINGS, has_proxy=False)

@@ -24,8 +24,7 @@ from mcpd.apps.host.view.events import (
 )
 from mcpd.apps.host.view.messages import Empty, Modalities, SamplingOffer
 from mcpd.errors import LocalProtocolError, McpdError, RemoteError, RequestTimeout
-from mcpd.protocol.types.content import ImageContent, TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, ImageContent, TextContent
 
 RESULTS = structs.replace(SETTINGS, denials="result")
 TEXT = {"type": "text", "text": "hello"}

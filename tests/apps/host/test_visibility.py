@@ -8,7 +8,7 @@ import pytest
 from support.host_stage import tool
 
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, model_tools, resource_uri
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 
 CASES: list[tuple[Any, bool, bool]] = [
     # visibility, for the model, for the app

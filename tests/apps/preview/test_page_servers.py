@@ -19,7 +19,7 @@ from support.views_stage import png
 from mcpd import Context, Server
 from mcpd.apps.preview.messages import TraceFilter, TraceGet
 from mcpd.client.targets.named import CommandTarget
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

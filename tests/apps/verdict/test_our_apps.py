@@ -14,7 +14,7 @@ from mcpd import ImageContent, Server, ViewResult, view_result
 from mcpd.apps.verdict.report import AppsReport, TryOptions
 from mcpd.apps.verdict.run import try_apps
 from mcpd.client.target import Target
-from mcpd.server.extensions.ui.views.pages import page as make_page
+from mcpd.server.extensions.ui.pages import page as make_page
 from mcpd.sources.demo import make_server as make_starter
 
 pytestmark = pytest.mark.slow

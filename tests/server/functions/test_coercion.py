@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.server.functions.coercion import coerce, follow
+from mcpd.server.functions.arguments import coerce, follow
 
 
 def one(value: Any, schema: Any, **root: Any) -> Any:

@@ -23,7 +23,7 @@ from pydantic import Field
 
 import mcpd.server.functions.hints
 from mcpd.errors import ArgumentsError, RegistrationError
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.server.functions.hints import readable
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.signature import Callee, bind

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from mcpd.errors import ArgumentsError
-from mcpd.protocol.types.content import TextContent
+from mcpd.protocol.types.features import TextContent
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.signature import bind
 from mcpd.server.functions.type_hooks import Definitions, dec_hook, enc_hook, output_hook, problem

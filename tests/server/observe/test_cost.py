@@ -18,7 +18,7 @@ from mcpd import Server
 from mcpd.errors import ResultTooLarge
 from mcpd.protocol.jsonrpc import decode
 from mcpd.protocol.session import Opening, Session
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.protocol.versions import table
 from mcpd.server.observe.meter import Meter
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpd import audio, embedded, image, link, text
-from mcpd.protocol.types.content import (
+from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,

@@ -15,8 +15,7 @@ from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import InvalidParams, RegistrationError, ResourceNotFound
-from mcpd.protocol.types.content import BlobResourceContents, TextResourceContents
-from mcpd.protocol.types.resources import ReadResourceResult
+from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, TextResourceContents
 
 
 async def contents(wire: Wire, uri: str) -> list[Any]:

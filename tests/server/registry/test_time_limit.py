@@ -15,9 +15,8 @@ from support.wires import LEGACY, MODERN, OpenWire, each_version, memory_wire
 
 from mcpd import Context, Depends, Server
 from mcpd.errors import RegistrationError
-from mcpd.server.registry import time_limit
-from mcpd.server.registry.time_limit import TimedTool
-from mcpd.server.registry.tools import FunctionTool
+from mcpd.server.registry import tools
+from mcpd.server.registry.tools import FunctionTool, TimedTool
 
 SHORT = 0.02
 
@@ -98,7 +97,7 @@ async def test_a_dependency_that_hangs_in_its_thread_keeps_nobody_waiting(is_asy
         assert not ended.is_set()
         go_on.set()
         await until(ended.is_set)
-        await until(lambda: not time_limit._left_behind)
+        await until(lambda: not tools._left_behind)
 
 
 async def test_a_tool_that_swallows_its_cancellation_keeps_nobody_waiting() -> None:
@@ -115,7 +114,7 @@ async def test_a_tool_that_swallows_its_cancellation_keeps_nobody_waiting() -> N
     async with memory_wire(server, MODERN) as wire:
         assert (await wire.call("stubborn"))["isError"] is True
         ended.set()
-        await until(lambda: not time_limit._left_behind)
+        await until(lambda: not tools._left_behind)
 
 
 @BOTH_ERAS

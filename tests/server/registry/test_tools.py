@@ -23,8 +23,7 @@ from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server, ToolError
 from mcpd.errors import RegistrationError
-from mcpd.protocol.types.content import Annotations, ContentBlock, ImageContent, TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import Annotations, CallToolResult, ContentBlock, ImageContent, TextContent
 from mcpd.server.registry.content import audio, embedded, image, link, text
 
 HAS_STRUCTURED = ("2025-06-18", "2025-11-25", MODERN)

@@ -12,8 +12,7 @@ from hypothesis import example, given, strategies as st
 from support.uri_expansion import expand
 
 from mcpd.errors import RegistrationError
-from mcpd.server.registry.uri_template import MAX_URI_CHARS, UriTemplate
-from mcpd.server.registry.uris import as_uri
+from mcpd.server.registry.uri_template import MAX_URI_CHARS, UriTemplate, as_uri
 
 VALUES = {
     "var": "value",

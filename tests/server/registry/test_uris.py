@@ -15,8 +15,7 @@ from support.wires import LEGACY, MODERN, OpenWire, each_version, memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.server.registry.uri_template import MAX_URI_CHARS
-from mcpd.server.registry.uris import MOST_ENCODINGS, path_problem
+from mcpd.server.registry.uri_template import MAX_URI_CHARS, MOST_ENCODINGS, path_problem
 
 HOSTILE = {
     "..": "'..'",

@@ -5,7 +5,7 @@ from typing import Any
 
 from mcpd import Callbacks, Prompt, Tool, sync
 from mcpd.errors import McpdError
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.sync import Client, ClientGroup
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from mcpd import CallToolResult, Server, TextContent, Tool
-from mcpd.protocol.types.content import TextResourceContents
-from mcpd.protocol.types.resources import ReadResourceResult, Resource
+from mcpd.protocol.types.features import ReadResourceResult, Resource, TextResourceContents
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import Entries, ResourceEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions

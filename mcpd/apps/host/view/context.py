@@ -14,7 +14,7 @@ from msgspec import structs
 
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.types.base import Wire
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 
 DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
 

@@ -15,8 +15,7 @@ from mcpd.apps.host.view.context import DisplayMode
 from mcpd.apps.host.view.messages import AppCapabilities
 from mcpd.errors import McpdError
 from mcpd.protocol.types.base import Implementation, LogLevel
-from mcpd.protocol.types.content import ContentBlock
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 
 
 class Ask(Struct, frozen=True):

@@ -25,7 +25,7 @@ from mcpd.protocol.jsonrpc import MALFORMED, Failure, Response, as_object, expla
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.protocol.types.base import CancelledParams
-from mcpd.protocol.types.tools import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult, Tool
 
 MAX_PAGES: Final = 10
 

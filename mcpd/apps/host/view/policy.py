@@ -29,7 +29,7 @@ from mcpd.errors import (
     ProtocolError,
 )
 from mcpd.protocol.types.base import Implementation, ListChanged
-from mcpd.protocol.types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from mcpd.protocol.types.features import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 
 
 class WrongState(InvalidRequest):

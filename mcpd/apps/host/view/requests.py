@@ -23,8 +23,7 @@ from mcpd.apps.tool_metadata import is_for_app
 from mcpd.errors import InvalidParams, MethodNotFound
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
 from mcpd.protocol.types.base import LogMessageParams, Wire
-from mcpd.protocol.types.content import ContentBlock
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import ContentBlock, Tool
 
 
 class ViewState(Struct):

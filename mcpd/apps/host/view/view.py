@@ -60,7 +60,7 @@ from mcpd.errors import InternalError, LocalProtocolError, ProtocolError
 from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import CancelledParams
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 
 log = logging.getLogger("mcpd.host")
 

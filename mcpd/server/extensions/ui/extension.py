@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NewType, Unpack, cast
 from mcpd.errors import RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.server.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
     from mcpd.server.context.context import Context
-    from mcpd.server.extensions.options import AppOptions
     from mcpd.server.extensions.ui.apps import Apps
+    from mcpd.server.options import AppOptions
     from mcpd.server.registry.entries import Problem, ResourceEntry
 else:
     # For tools that evaluate annotations, such as `inspect.signature`: the real classes would slow every start.
@@ -53,7 +53,7 @@ class AppsExtension(Extension):
 
     def serve_options(self) -> type:
         """Return the options of the constructor."""
-        from mcpd.server.extensions.ui.server_options import AppsServerOptions  # few programs say one
+        from mcpd.server.extensions.serving import AppsServerOptions  # few programs say one
 
         return AppsServerOptions
 
@@ -107,7 +107,7 @@ class AppsExtension(Extension):
         """Handle `ui=` or `view=`, `visibility=` and `ui_when=`, or `_meta` of MCP Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
-            from mcpd.server.extensions.ui.views.pages import view_tool
+            from mcpd.server.extensions.ui.pages import view_tool
 
             return view_tool(self.apps, name, options["view"], given, meta)
         if given == (None, None, None) and not has_ui(meta):
@@ -146,7 +146,7 @@ class AppsExtension(Extension):
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
         """Return a form that calls its tool by the name on the joined server."""
-        from mcpd.server.extensions.ui.views.pages import BundledEntry  # few servers are joined
+        from mcpd.server.extensions.ui.pages import BundledEntry  # few servers are joined
 
         return entry.calling(name_of(entry.of_tool)) if isinstance(entry, BundledEntry) and entry.of_tool else entry
 

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw, structs
 
-from mcpd.protocol.types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from mcpd.server.extensions.ui.constants import SCHEME
 from mcpd.server.registry.content import encode_data
 

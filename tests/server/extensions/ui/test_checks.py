@@ -11,8 +11,7 @@ from conftest import Child
 from support.ui_stage import CHART, HTML, make_server
 
 from mcpd import Server
-from mcpd.protocol.types.resources import Resource
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Resource, Tool
 from mcpd.server.extensions.ui.constants import MIME_TYPE
 from mcpd.server.functions.signature import bind
 from mcpd.server.registry.entries import Problem

@@ -11,8 +11,7 @@ from support.ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS
 from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import ContentBlock, Server, ToolError, ViewResult, embedded, image, link, text, view_result
-from mcpd.protocol.types.content import TextContent
-from mcpd.protocol.types.tools import CallToolResult
+from mcpd.protocol.types.features import CallToolResult, TextContent
 from mcpd.server.extensions.ui.results import VIEW_DATA
 
 IDENTITY = "io.modelcontextprotocol/serverInfo"

@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY
 
 from mcpd.server.extensions.ui.assets import html_problems
-from mcpd.server.extensions.ui.views.pages import PARTS, page
+from mcpd.server.extensions.ui.pages import PARTS, page
 
 FOLDER = REPOSITORY / "assets" / "views"
 LIMITS = {"table": 42_000, "chart": 60_000, "markdown": 38_000, "image": 32_000, "form": 80_000,

@@ -8,7 +8,7 @@ import pytest
 
 from mcpd import Server, View
 from mcpd.errors import RegistrationError
-from mcpd.server.extensions.ui.views.view import view_of
+from mcpd.server.extensions.ui.view import view_of
 
 
 def show() -> list[dict[str, int]]:

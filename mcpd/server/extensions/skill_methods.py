@@ -7,20 +7,74 @@ and a cursor is the last URI of a page, so that added or removed skills repeat n
 from __future__ import annotations
 
 from binascii import Error as Base64Error, a2b_base64, b2a_base64
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 from msgspec import structs
 
 from mcpd.errors import InvalidParams
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result
-from mcpd.protocol.types.resources import Resource
+from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result, Wire
+from mcpd.protocol.types.features import Resource
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Method
-from mcpd.server.extensions.skills.constants import DIRECTORY, SCHEME
-from mcpd.server.extensions.skills.entries import Skill, skill_entries, source_of
+from mcpd.server.extensions.skills import DIRECTORY, FILE, SCHEME, SKILLS
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.catalog import Catalog
+from mcpd.server.registry.entries import ResourceEntry
+
+_NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
+
+
+class SkillResource(Wire, kw_only=True):
+    """A file of a skill. `digest` is `sha256:` and 64 hexadecimal digits; `size` is in bytes."""
+
+    uri: str
+    digest: str
+    size: int
+
+
+class Skill(Wire, kw_only=True):
+    """One skill as clients see it: the URI of its SKILL.md, the front matter as JSON, and all of its files.
+
+    `resources` is "dynamic" if the content is created when it is read.
+    """
+
+    uri: str
+    frontmatter: dict[str, Any]
+    resources: list[SkillResource] | Literal["dynamic"]
+
+
+class SkillSource(Protocol):
+    """Describes one skill. An entry with it in `extension_data[SKILLS]` is the resource of a SKILL.md."""
+
+    def describe(self) -> Skill | None:
+        """Return the current skill; None while it cannot be used. May read files; called in any thread."""
+
+
+def skill_entries(entries: Iterable[ResourceEntry]) -> dict[str, ResourceEntry]:
+    """Return the entries that are files of skills, sorted by URI."""
+    found = {entry.key: entry for entry in entries if SKILLS in entry.extension_data}
+    return dict(sorted(found.items()))
+
+
+def source_of(entry: ResourceEntry) -> SkillSource | None:
+    """Return the source of the skill whose SKILL.md this is; None for another file."""
+    data: Mapping[str, Any] = entry.extension_data
+    return cast("SkillSource | None", data.get(SKILLS))
+
+
+def is_name(text: object) -> bool:
+    """Whether a text can be the name of a skill: 1 to 64 lower-case letters, digits and single inner hyphens."""
+    import re  # few servers have skills
+
+    return isinstance(text, str) and re.match(_NAME, text) is not None
+
+
+def root_uri(path: str) -> str:
+    """Return the URI of the SKILL.md of the skill at an escaped path, such as `billing/refunds`."""
+    return f"{SCHEME}{path}/{FILE}"
+
 
 T = TypeVar("T")
 

@@ -13,7 +13,24 @@ from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import Result
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ExtensionHost, Method
-from mcpd.server.extensions.skills.constants import FILE, SCHEME, SKILLS
+
+SKILLS = "io.modelcontextprotocol/skills"
+"""The extension's id."""
+
+SCHEME = "skill://"
+"""The URI scheme of skills."""
+
+FILE = "SKILL.md"
+"""The file that makes a folder a skill."""
+
+DIRECTORY = "inode/directory"
+"""The MIME type of a folder."""
+
+MOST_FILES = 512
+"""The number of files of a skill that every host must accept."""
+
+MOST_TOTAL_BYTES = 16 * 1024 * 1024
+"""The total size of the files of a skill that every host must accept."""
 
 
 class SkillsExtension(Extension):
@@ -31,7 +48,7 @@ class SkillsExtension(Extension):
             return
         assert self.server is not None
         self._is_offered = True
-        from mcpd.server.extensions.skills.methods import METHODS
+        from mcpd.server.extensions.skill_methods import METHODS
 
         self.requests.update(METHODS)
         self.server.announce(self)
@@ -67,7 +84,7 @@ class SkillsExtension(Extension):
         run: Any = method.run
 
         async def handle(exchange: Exchange, params: Any) -> Result:
-            from mcpd.server.extensions.skills.methods import visible_catalog  # loaded by `offer`
+            from mcpd.server.extensions.skill_methods import visible_catalog  # loaded by `offer`
 
             found: Result = await run(await visible_catalog(catalog, exchange), exchange, params)
             return found
