@@ -186,11 +186,11 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.server.dispatcher.observing", "mcpd.server.dispatcher.outgoing",
     "mcpd.server.dispatcher.subscriptions", "mcpd.server.observe", "mcpd.server.functions.arguments",
     "mcpd.server.registry.prompts", "mcpd.server.options", "mcpd.server.functions.threads",
-    "mcpd.server.functions.threads", "mcpd.server.http_backend", "mcpd.transports.memory",
+    "mcpd.server.http_backend", "mcpd.transports.memory",
     "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip
-# And what servers need none of whose functions takes a Context, and whose URIs have no variables.
-NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context", "mcpd.server.registry.uri_template"}
+# And what servers need none of whose functions takes a Context.
+NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context"}
 
 PLAIN_SERVER = """
 from mcpd import Server

@@ -1,4 +1,8 @@
-"""The options of `Server.run` and `Server.tool`, for type checkers; unused at run time."""
+"""The options of `Server(…)`, `Server.run` and the decorators, for type checkers (`Unpack`) and error messages.
+
+A missing option is None or empty. The names of the decorators' options are in `metadata.py` too; a test compares them.
+At run time the constructors and `tool_options` of extensions define their options.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
-from mcpd.server.functions import threads, threads as thread_slots
+from mcpd.server.functions import threads
 from mcpd.server.functions.threads import limit_threads
 from mcpd.server.http import HttpSettings
 
@@ -179,7 +179,7 @@ async def test_a_call_cancelled_while_it_waits_leaves_the_queue(stage: Stage) ->
 async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_slots, "_ASKING_OF_ONE", 5)
+    monkeypatch.setattr(threads, "_ASKING_OF_ONE", 5)
     limit_threads(9, 20)
     capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
     async with (
@@ -205,7 +205,7 @@ async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(
 async def test_those_that_hang_after_their_answer_hold_up_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_slots, "_ASKING_OF_ONE", 5)
+    monkeypatch.setattr(threads, "_ASKING_OF_ONE", 5)
     limit_threads(9, 20)
     slots = threads._slots_of[asyncio.get_running_loop()]
     capabilities: dict[str, Any] = {"elicitation": {"form": {}}}

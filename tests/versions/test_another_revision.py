@@ -1,4 +1,4 @@
-"""A revision is added as DEVELOPERS.md says, one module and one name in the table, and served beside all others (D13).
+"""A revision is added as DEVELOPERS.md says, one revision and one name, and served beside all others (D13).
 
 It brings a method, added as DEVELOPERS.md says too: types, a row in the revision, a handler and its row. All
 is added to a copy of the repository, in which `two_modern_versions.py` then runs.
@@ -22,12 +22,14 @@ MODULE = '''"""2027-01-01: a revision of tests."""
 from mcpd.protocol.types.words import CountWordsParams
 from mcpd.protocol.versions.table import Revision
 
-REVISION = Revision(
+_2027_01_01 = Revision(
     version="2027-01-01",
     modern=True,
     requests={"com.example/count": CountWordsParams},
     removed=("completion/complete",),
 )
+
+REVISIONS = (_2027_01_01,)
 '''
 
 # The method of the recipe "Adding a method": its step 1, and the function of step 3.
@@ -68,7 +70,7 @@ def copy(tmp_path: Path) -> Path:
     shared = REPOSITORY.parent / "shared"
     if shared.is_dir():
         (tmp_path / "shared").symlink_to(shared)
-    (root / "mcpd/protocol/versions/v2027_01_01.py").write_text(MODULE)
+    (root / "mcpd/protocol/versions/v2027.py").write_text(MODULE)
     (root / "mcpd/protocol/types/words.py").write_text(TYPES)
     handlers = root / "mcpd/server/handlers/methods.py"
     text = handlers.read_text()

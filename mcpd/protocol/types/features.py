@@ -1,6 +1,6 @@
-"""Content blocks: what tools, prompts and samples are made of. Spec: 2026-07-28 server/tools, server/resources.
+"""Tools, resources and prompts, and the content blocks that they return.
 
-Binary data are `bytes` here and base64 on the wire.
+Spec: 2026-07-28 server/tools, server/resources, server/prompts. Binary data are `bytes` here and base64 on the wire.
 """
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias

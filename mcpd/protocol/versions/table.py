@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -365,26 +366,20 @@ def _merge(meta: dict[str, Any] | Raw, identity: Raw) -> dict[str, Any] | Raw:
 
 
 _decode_meta = Decoder(dict[str, Any]).decode
-_versions: dict[str, Version] = {}
 
 
 def _revision(name: str) -> Revision:
-    module = import_module(f".v{name.replace('-', '_')}", __package__)
-    revision: Revision = module.REVISION
-    return revision
+    module = import_module(f".v{name[:4]}", __package__)
+    revisions: tuple[Revision, ...] = module.REVISIONS
+    return next(revision for revision in revisions if revision.version == name)
 
 
+@cache
 def get(name: str) -> Version:
     """Return the version of that name. Raises KeyError if it is not served."""
-    try:
-        return _versions[name]
-    except KeyError:
-        version = _versions[name] = Version(_ORDER.index(name)) if name in _ORDER else _unknown(name)
-        return version
-
-
-def _unknown(name: str) -> Version:
-    raise KeyError(name)
+    if name not in _ORDER:
+        raise KeyError(name)
+    return Version(_ORDER.index(name))
 
 
 def negotiate(offer: object) -> Version:

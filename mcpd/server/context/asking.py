@@ -38,10 +38,10 @@ from mcpd.server.context.exchange import InputRequired
 from mcpd.server.context.questions import Question, is_offered
 
 if TYPE_CHECKING:
-    from mcpd.server.context.peer import Peer
+    from mcpd.server.dispatcher.connection import ServerConnection
 
 
-def asking_for(call: Call, peer: Peer) -> Asking:
+def asking_for(call: Call, peer: ServerConnection) -> Asking:
     """Return the object that asks the client of this request. Raises InvalidParams for a forged state."""
     return _Rounds(call, peer) if call.version.is_modern else _Requests(call, peer)
 
@@ -49,7 +49,7 @@ def asking_for(call: Call, peer: Peer) -> Asking:
 class Asking(ABC):
     """The questions of one request, and their answers."""
 
-    def __init__(self, call: Call, peer: Peer) -> None:
+    def __init__(self, call: Call, peer: ServerConnection) -> None:
         self._call = call
         self._peer = peer
         self._count = 0
@@ -143,7 +143,7 @@ class _Requests(Asking):
 class _Rounds(Asking):
     """Questions as results of the client's request, which it sends again with the answers."""
 
-    def __init__(self, call: Call, peer: Peer) -> None:
+    def __init__(self, call: Call, peer: ServerConnection) -> None:
         super().__init__(call, peer)
         self._answers: dict[str, Raw] = {}
         params = call.params

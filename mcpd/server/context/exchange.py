@@ -20,6 +20,7 @@ from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
     from mcpd.server.context.questions import Question
+    from mcpd.server.dispatcher.connection import ServerConnection
 
 
 T = TypeVar("T")
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.asking import Asking
-    from mcpd.server.context.peer import Peer
     from mcpd.server.context.questions import Question
+    from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.functions.threads import ThreadCall
 
     class CallClock(Protocol):
@@ -50,7 +51,8 @@ class Exchange(Struct, eq=False):
     """
 
     call: Call
-    peer: Peer
+    peer: ServerConnection
+    """The connection, which sends notifications and requests to the client."""
     lifespan: Any = None
     """The value of the server's lifespan; None without one."""
     dependencies: Any = None

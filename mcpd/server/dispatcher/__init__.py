@@ -1,7 +1,7 @@
 """The asyncio side of a connection to a client: runs calls, sends messages, and observes both.
 
-Start reading in `connection`. `tasks` starts calls, `outgoing` are the server's requests, `subscriptions` and
-`announcer` its change notifications, and `observing` calls observers. The state of a connection, without I/O, is the
+Start reading in `connection`. `tasks` starts calls, `outgoing` are the server's requests, `subscriptions` its
+change notifications, and `observing` calls observers. The state of a connection, without I/O, is the
 `Session` of `mcpd.protocol.session`; the methods are in `server/handlers`, and framing belongs to the transports.
 """
 

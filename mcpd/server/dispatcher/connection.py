@@ -77,7 +77,7 @@ _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 class ServerConnection:
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
-    It is the `Peer` of every request of the connection. `listeners` handle the client's notifications by method, except
+    It is the `peer` of every exchange of the connection. `listeners` handle the client's notifications by method, except
     for those of the protocol itself. `to_builtins` converts log data to JSON values.
     """
 

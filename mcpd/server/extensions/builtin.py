@@ -46,12 +46,12 @@ BUILT_IN = (
     BuiltIn(
         "io.modelcontextprotocol/ui",
         extension="ui.extension:AppsExtension",
-        options="ui.server_options:AppsServerOptions",
+        options="serving:AppsServerOptions",
         environment=(("MCP_APPS_ENABLED=false", "turns MCP Apps off, whatever --apps is"),),
     ),
     BuiltIn(
         "io.modelcontextprotocol/skills",
-        extension="skills.extension:SkillsExtension",
+        extension="skills:SkillsExtension",
         options="serving:SkillsServerOptions",
     ),
 )

@@ -1,4 +1,4 @@
-"""`skills/list`, `skills/get` and `resources/directory/read`.
+"""`skills/list`, `skills/get` and `resources/directory/read`, and the wire format of skills.
 
 Each method uses the resources that are visible for the request, so rules and switches apply. Pages are sorted by URI,
 and a cursor is the last URI of a page, so that added or removed skills repeat no other skill. Spec: SEP-2640.

@@ -1,4 +1,4 @@
-"""Skills as an extension of a server: its declaration. Its methods are in `methods`.
+"""Skills as an extension of a server: its declaration. Its methods are in `skill_methods`.
 
 It is loaded with every server, so other modules are imported with the first skill. Clients need not offer the
 extension: the server's declaration is enough (SEP-2640, Capability Negotiation).

@@ -1,5 +1,18 @@
 """The slow path of `signature`: arguments that the strict decoder refused are repaired, or refused with a text.
 
+Models write arguments in a slightly wrong form, such as `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly
+these cases, if only one reading is possible:
+
+- a string for any other type, if the schema admits no string;
+- "True" and "False" for a boolean, and "1" or "0" if the schema admits no number;
+- an integral float (3.0) for an integer;
+- `2026-11-22 10:00` and the like for a datetime, if the schema's format is a Python type;
+- null for an optional member that does not admit null, which is then left out.
+
+Anything else stays an error: 3 for a string, "3.0" for an integer, "yes" for a boolean, " 3", "+3" and "007". Arguments
+that fit their schema come back unchanged, because the set of admitted types is always over-estimated. `coerce` works on
+any JSON Schema, does not validate, never raises, and follows no reference out of the document.
+
 The text is for a model, which has to find its mistake from it: one line per problem, the argument's name first, JSON's
 names for types, and the allowed values of an enum. Spec: 2025-11-25 server/tools, SEP-1303.
 """

@@ -1,9 +1,17 @@
 """Plain functions run in worker threads, so that a blocking function holds up no other call.
 
-Theory of operation. `thread_slots` decides how many run at once, and in which order. A slot is released when both the
-waiting task and the thread have finished with it: a cancelled call leaves a thread that still runs. While a function
-waits for its client's answer, another function may use its slot. After the answer the function continues at once, with
-or without a slot, because it holds its thread anyway.
+Theory of operation. There are `threads` slots, and each running function holds one. A connection may begin another
+function while it holds less than twice as many slots as are free. A client known by a token may hold less than eight
+times as many, and all clients of one address, whose tokens may be unchecked, less than sixteen times. So one connection
+that holds all it can leaves a third of the slots free, two leave a fifth, however long their functions hang, and the
+next client finds a slot at once. A function that may not begin waits for at most `wait_seconds`; waiting connections
+take turns. A slot is released when both the waiting task and the thread have finished with it: a cancelled call leaves
+a thread that still runs.
+
+A function that waits for its client's answer releases its slot, within limits, since each still holds a thread. After
+the answer it continues at once: with a slot if its connection's share allows it, otherwise without one. Then it is
+counted among the functions that wait for an answer until it ends, so that functions that hang after their answer take
+no slot from others.
 """
 
 from __future__ import annotations

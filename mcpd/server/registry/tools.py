@@ -110,7 +110,7 @@ class FunctionTool(Entry):
             if extension in active:
                 added.update(added_meta.meta(active))
         if not self.wraps_for.isdisjoint(active):
-            from mcpd.protocol.versions.v2026_07_28 import object_schema  # few clients need this
+            from mcpd.protocol.versions.v2026 import object_schema  # few clients need this
 
             tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
@@ -161,7 +161,7 @@ class FunctionTool(Entry):
         # Older versions send AnyValue as an object; newer ones send its content.
         has_any_root = self._has_any_root and not result.is_error
         if result.structured_content is not UNSET and self._wraps(exchange):
-            from mcpd.protocol.versions.v2026_07_28 import is_object_value, wrapped_content  # few clients need this
+            from mcpd.protocol.versions.v2026 import is_object_value, wrapped_content  # few clients need this
 
             if has_any_root or not is_object_value(result.structured_content):
                 return wrapped_content(result)

@@ -1,4 +1,4 @@
-"""URI templates, RFC 6570 levels 1 to 3: reads the values of variables from a URI.
+"""URIs, and URI templates of RFC 6570 levels 1 to 3: reads the values of variables from a URI.
 
 `{var}` matches one path segment, `{+var}` and `{#var}` may contain "/" and everything else, `{.var}`, `{/var}`,
 `{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4 (`{var:3}`,
@@ -13,8 +13,10 @@ The RFC defines expansion only. Matching follows these rules:
 - Characters that expansion would have encoded are accepted where that is unambiguous, because hosts fill in
   templates by hand. If a URI can be cut in several ways, earlier variables get more.
 
-**A value is the peer's text.** `{+path}` may contain "../..", and so may `{name}` as "%2E%2E%2F". Files are unknown
-here; `uris.problem_of` checks the values of an author's templates.
+**A value is the peer's text.** `{+path}` may contain "../..", and so may `{name}` as "%2E%2E%2F". `problem_of` refuses
+values that could lead a path out of its folder, for code that joins them to a folder, or passes them to a program that
+decodes them again: `..`, absolute paths, drive letters, backslashes and NULs in any number of encodings. Links in file
+systems are not checked.
 
 Matching takes time proportional to the URI's length. It goes forward once, with all positions where a part may end, and
 back once to choose. It never tries the same thing twice, as a regular expression would.

@@ -1,4 +1,7 @@
-"""2024-11-05: content blocks instead of `toolResult`, cancellation, roots, embedded resources.
+"""The revisions of 2024.
+
+2024-10-07 is the first one that is named by a date, known only from the histories of both SDKs: no page or schema was
+published. 2024-11-05 has content blocks instead of `toolResult`, cancellation, roots and embedded resources.
 
 Spec: spec/mcp-2024-11-05.
 """
@@ -10,22 +13,70 @@ from msgspec import structs
 from mcpd.protocol.types.base import (
     CancelledParams,
     ClientCapabilities,
+    InitializeParams,
     InitializeResult,
     LogMessageParams,
     NotificationParams,
+    PageParams,
+    Params,
+    ProgressParams,
+    SetLevelParams,
 )
 from mcpd.protocol.types.features import (
     AudioContent,
     BlobResourceContents,
+    CallToolParams,
     CallToolResult,
     EmbeddedResource,
+    GetPromptParams,
     ImageContent,
+    ReadResourceParams,
     Resource,
     ResourceTemplate,
+    SubscribeParams,
     TextContent,
     TextResourceContents,
 )
 from mcpd.protocol.versions.table import Revision
+
+# -- 2024-10-07 --------------------------------------------------------------------------------
+
+
+_2024_10_07 = Revision(
+    version="2024-10-07",
+    null_id=True,
+    requests={
+        "initialize": InitializeParams,
+        "ping": Params,
+        "tools/list": PageParams,
+        "tools/call": CallToolParams,
+        "resources/list": PageParams,
+        "resources/templates/list": PageParams,
+        "resources/read": ReadResourceParams,
+        "resources/subscribe": SubscribeParams,
+        "resources/unsubscribe": SubscribeParams,
+        "prompts/list": PageParams,
+        "prompts/get": GetPromptParams,
+        "completion/complete": "CompleteParams",
+        "logging/setLevel": SetLevelParams,
+    },
+    notifications={
+        "notifications/initialized": NotificationParams,
+        "notifications/progress": ProgressParams,
+    },
+    server_requests=("ping", "sampling/createMessage"),
+    server_notifications=(
+        "notifications/progress",
+        "notifications/message",
+        "notifications/resources/updated",
+        "notifications/resources/list_changed",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+    ),
+)
+
+
+# -- 2024-11-05 --------------------------------------------------------------------------------
 
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):
@@ -62,7 +113,7 @@ def _four_levels(params: LogMessageParams) -> LogMessageParams:
     return structs.replace(params, level=level) if level else params
 
 
-REVISION = Revision(
+_2024_11_05 = Revision(
     version="2024-11-05",
     null_id=True,
     notifications={
@@ -87,3 +138,6 @@ REVISION = Revision(
         LogMessageParams: _four_levels,
     },
 )
+
+
+REVISIONS = (_2024_10_07, _2024_11_05)

@@ -1,5 +1,6 @@
-"""2026-07-28: no handshake, version and capabilities in every request, multi round-trip requests, subscriptions.
+"""The revision of 2026: 2026-07-28.
 
+No handshake, version and capabilities in every request, multi round-trip requests, subscriptions.
 Spec: spec/mcp-2026-07-28/changelog.
 """
 
@@ -97,7 +98,7 @@ def is_object_value(value: Any) -> bool:
     return isinstance(value, dict) or hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__")
 
 
-REVISION = Revision(
+_2026_07_28 = Revision(
     version="2026-07-28",
     modern=True,
     requests={"server/discover": Params, "subscriptions/listen": "ListenParams"},
@@ -136,3 +137,6 @@ REVISION = Revision(
     back={Tool: object_schema, CallToolResult: _object_content},
     error_codes={ResourceNotFound: -32002},
 )
+
+
+REVISIONS = (_2026_07_28,)
