@@ -185,7 +185,7 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.channel", "mcpd.cli.commands", "mcpd.cli.group", "mcpd.cli.target_errors",
     "mcpd.server.dispatcher.observing", "mcpd.server.dispatcher.outgoing",
     "mcpd.server.dispatcher.subscriptions", "mcpd.server.observe", "mcpd.server.functions.arguments",
-    "mcpd.server.registry.prompts", "mcpd.server.options", "mcpd.server.functions.threads",
+    "mcpd.server.registry.prompts", "mcpd.server.registry.options", "mcpd.server.functions.threads",
     "mcpd.server.http_backend", "mcpd.transports.memory",
     "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip

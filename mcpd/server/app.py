@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from mcpd.server.handlers.middleware import Middleware
     from mcpd.server.http import HttpApp, HttpSettings
     from mcpd.server.http.core import Identify
-    from mcpd.server.options import DescribedPrompt, DescribedResource, RunOptions, ToolOptions
+    from mcpd.server.options import RunOptions, ToolOptions
     from mcpd.server.registry.entries import Entries, Problem
+    from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
 

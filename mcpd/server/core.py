@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.context.asking import RequestStateCodec
     from mcpd.server.dispatcher.connection import ServerConnection
+    from mcpd.server.extensions.options import BuiltInOptions
     from mcpd.server.http import HttpApp, HttpSettings
     from mcpd.server.http.core import Identify
     from mcpd.server.lifespan import Lifespan
-    from mcpd.server.options import BuiltInOptions
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
     from mcpd.transports.authentication import Authenticator, Protection
     from mcpd.transports.guards import Access

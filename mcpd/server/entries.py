@@ -35,8 +35,9 @@ from mcpd.server.registry.uri_template import PLAIN, as_uri
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
-    from mcpd.server.options import Described, DescribedPrompt, DescribedResource, ToolOptions
+    from mcpd.server.options import ToolOptions
     from mcpd.server.registry.caching import CacheHint
+    from mcpd.server.registry.options import Described, DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
     from mcpd.server.registry.uri_template import UriTemplate
 

@@ -20,8 +20,8 @@ from mcpd.protocol.types.base import Icon, Implementation
 from mcpd.protocol.types.features import TextContent
 
 if TYPE_CHECKING:
-    from mcpd.server.options import DescribedPrompt, Icons
     from mcpd.server.registry.catalog import Catalog
+    from mcpd.server.registry.options import DescribedPrompt, Icons
     from mcpd.server.registry.prompts import FunctionPrompt
     from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
     from mcpd.server.registry.tools import FunctionTool

@@ -10,7 +10,8 @@ from mcpd import Server
 from mcpd.errors import RegistrationError
 from mcpd.server.extensions.ui.extension import AppsExtension
 from mcpd.server.metadata import OPTIONS
-from mcpd.server.options import DescribedPrompt, DescribedResource, DescribedTool, ToolOptions
+from mcpd.server.options import ToolOptions
+from mcpd.server.registry.options import DescribedPrompt, DescribedResource, DescribedTool
 
 
 def plain() -> str:

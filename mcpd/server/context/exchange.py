@@ -19,29 +19,14 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
-    from mcpd.server.context.questions import Question
-    from mcpd.server.dispatcher.connection import ServerConnection
-
-
-T = TypeVar("T")
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.asking import Asking
     from mcpd.server.context.questions import Question
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.functions.threads import ThreadCall
+    from mcpd.server.registry.tools import ToolClock
 
-    class CallClock(Protocol):
-        """The clock of a call with a time limit, see `registry.time_limit`."""
-
-        def stop(self) -> None:
-            """Stop, because the client is asked a question."""
-
-        def resume(self) -> None:
-            """Continue after a question."""
+T = TypeVar("T")
 
 
 class Exchange(Struct, eq=False):
@@ -57,7 +42,7 @@ class Exchange(Struct, eq=False):
     """The value of the server's lifespan; None without one."""
     dependencies: Any = None
     """The dependencies of this request, see `functions.dependencies`; None before the first one."""
-    clock: CallClock | None = None
+    clock: ToolClock | None = None
     """The clock that stops while the client is asked; None without a time limit."""
     own_result: Any = None
     """The result of the server's own handler, for middleware that needs it."""

@@ -77,8 +77,8 @@ _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 class ServerConnection:
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
-    It is the `peer` of every exchange of the connection. `listeners` handle the client's notifications by method, except
-    for those of the protocol itself. `to_builtins` converts log data to JSON values.
+    It is the `peer` of every exchange. `listeners` handle the client's notifications by method, except for those of the
+    protocol itself. `to_builtins` converts log data to JSON values.
     """
 
     __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",

@@ -292,7 +292,7 @@ class TimedTool(FunctionTool):
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool, and stop waiting when its time is over."""
         limit = asyncio.timeout(self.timeout)
-        exchange.clock = _Clock(limit)
+        exchange.clock = ToolClock(limit)
         # In its own task, so that the caller has an answer even if the tool takes long to end.
         task = asyncio.ensure_future(super().run(arguments, exchange))
         try:
@@ -322,7 +322,7 @@ def _forget(task: asyncio.Task[CallToolResult]) -> None:
         task.exception()  # marks the exception as retrieved
 
 
-class _Clock:
+class ToolClock:
     """The remaining time of a tool. It is paused while the client answers a question."""
 
     __slots__ = ("_left", "_limit", "_questions")

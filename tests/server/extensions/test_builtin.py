@@ -15,7 +15,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.server.extensions import serving
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BUILT_IN, BuiltIn, BuiltInMethods
-from mcpd.server.options import BuiltInOptions, BuiltInServeOptions, BuiltInToolOptions
+from mcpd.server.extensions.options import BuiltInOptions, BuiltInServeOptions, BuiltInToolOptions
 from mcpd.server.serving import settings_for
 
 each_built_in = pytest.mark.parametrize("row", BUILT_IN, ids=lambda row: row.id)

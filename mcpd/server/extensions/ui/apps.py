@@ -40,8 +40,8 @@ from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:
+    from mcpd.server.extensions.options import AppOptions
     from mcpd.server.extensions.ui.view import View
-    from mcpd.server.options import AppOptions
     from mcpd.server.registry.catalog import Catalog
     from mcpd.server.registry.entries import ToolEntry
     from mcpd.server.registry.rules import Condition
@@ -265,7 +265,7 @@ class Apps:
             meta=others,
         )
         if left:
-            from mcpd.server import options as known_options  # on the way to an error only
+            from mcpd.server.extensions import options as known_options  # on the way to an error only
 
             known = ", ".join(known_options.AppOptions.__annotations__)
             raise RegistrationError(f"{where}: unknown option {next(iter(left))!r}; use one of {known}")

@@ -20,8 +20,8 @@ from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode,
 
 if TYPE_CHECKING:
     from mcpd.server.context.context import Context
+    from mcpd.server.extensions.options import AppOptions
     from mcpd.server.extensions.ui.apps import Apps
-    from mcpd.server.options import AppOptions
     from mcpd.server.registry.entries import Problem, ResourceEntry
 else:
     # For tools that evaluate annotations, such as `inspect.signature`: the real classes would slow every start.

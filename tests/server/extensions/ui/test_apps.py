@@ -11,9 +11,9 @@ from support.wires import MODERN, Wire, memory_wire
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError, ResourceNotFound
 from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, TextResourceContents
+from mcpd.server.extensions.options import AppOptions
 from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.server.options import AppOptions
 
 OTHER = HTML + "<p>changed"
 

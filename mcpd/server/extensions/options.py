@@ -1,0 +1,50 @@
+"""The options of the built-in extensions for servers, tools and Views, for type checkers and error messages.
+
+At run time the constructors and `tool_options` of the extensions define the options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from mcpd.server.extensions.serving import AppsServerOptions
+from mcpd.server.extensions.ui.apps import Visibility
+from mcpd.server.extensions.ui.meta import Csp, Permissions
+from mcpd.server.extensions.ui.view import View, ViewKind
+from mcpd.server.registry.options import Described
+
+
+class AppToolOptions(TypedDict, total=False):
+    """The options of a tool for MCP Apps."""
+
+    ui: str | None
+    """The View that shows the result: its `ui://` URI, or its name in `Server.app`."""
+    view: ViewKind | View | None
+    """The bundled page that shows the result, instead of `ui`."""
+    ui_when: Callable[..., Any] | None
+    """A function, with or without a Context, that returns whether the tool has its View for a request."""
+    visibility: Visibility | None
+    """["app"] keeps the tool from the model."""
+
+
+class AppOptions(Described, total=False):
+    """The options of a View besides its HTML."""
+
+    csp: Csp | None
+    permissions: Permissions | None
+    domain: str | None
+    prefers_border: bool | None
+    replace: bool
+
+
+class BuiltInServeOptions(AppsServerOptions, total=False):
+    """Options of `Server.run(…)`."""
+
+
+class BuiltInOptions(BuiltInServeOptions, total=False):
+    """Options of `Server(…)`."""
+
+
+class BuiltInToolOptions(AppToolOptions, total=False):
+    """Options of `@server.tool(…)`."""
