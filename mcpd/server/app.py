@@ -26,7 +26,7 @@ from mcpd.server.registry.resources import FunctionTemplate
 if TYPE_CHECKING:
     from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.exchange import Exchange
-    from mcpd.server.core import Kind
+    from mcpd.server.dispatcher.announcer import Kind
     from mcpd.server.functions.dependencies import Override
     from mcpd.server.handlers.middleware import Middleware
     from mcpd.server.http import HttpApp, HttpSettings
@@ -450,7 +450,7 @@ class Server(ServerCore, BuiltInMethods):
 async def _run_all(functions: Sequence[Callable[..., Any]], exchange: Exchange, params: object) -> None:
     """Run an author's functions for a notification. One that fails does not keep the others from running."""
     from mcpd.server.context.context import Context
-    from mcpd.server.context.exchange import is_failure
+    from mcpd.server.context.peer import is_failure
     from mcpd.server.functions.threads import run_in_thread
 
     ctx = Context(exchange)

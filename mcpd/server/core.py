@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -19,6 +19,7 @@ from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import META, Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
 from mcpd.server.dispatcher import ServerConnection
+from mcpd.server.dispatcher.announcer import Announcer
 from mcpd.server.dispatcher.connection import Handler, NotificationListener
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.session import SessionHooks
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.backplane.base import ChangeBus
-    from mcpd.server.context.asking import RequestStateCodec
+    from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.extensions.options import BuiltInOptions
     from mcpd.server.http import HttpApp, HttpSettings
@@ -44,66 +45,6 @@ if TYPE_CHECKING:
     from mcpd.transports.guards import Access
     from mcpd.transports.memory import MemoryChannel
     from mcpd.transports.routes import Route
-
-
-Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` would be created at each start
-
-
-class Announcer:
-    """Notifies the connections of one server of changes, each on its own event loop's thread.
-
-    Through `bus` changes reach the clients of other servers, and changes of other servers reach these clients. All
-    methods are safe to call from any thread.
-    """
-
-    def __init__(self, bus: ChangeBus | None = None) -> None:
-        self._connections: set[ServerConnection] = set()
-        self._remove = self._connections.discard  # one bound method for all connections
-        self._buses: list[ChangeBus] = []
-        if bus is not None:
-            self.join(bus)
-
-    def __len__(self) -> int:
-        return len(self._connections)
-
-    def join(self, bus: ChangeBus) -> None:
-        """Publish changes on a bus, and receive the changes of other servers from it."""
-        self._buses.append(bus)
-        bus.subscribe(self)
-
-    def add(self, connection: ServerConnection) -> None:
-        """Notify the client of this connection until it ends."""
-        self._connections.add(connection)
-        connection.on_closed(self._remove)
-
-    def changed(self, kind: Kind) -> None:
-        """Announce that a list has changed, to the clients of all servers."""
-        self._announce(kind, None)
-
-    def updated(self, uri: str) -> None:
-        """Announce that the contents of a resource have changed, to the clients of all servers."""
-        self._announce("resources", uri)
-
-    def _announce(self, kind: Kind, uri: str | None) -> None:
-        self.notify(kind, uri)
-        for bus in self._buses:
-            bus.publish(kind, uri, self)
-
-    def notify(self, kind: Kind, uri: str | None) -> None:
-        """Notify the clients of this server that a list has changed or, if `uri` is given, a resource."""
-        for connection in list(self._connections):
-            try:
-                connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
-            except RuntimeError:
-                pass  # its loop is closed, and so is the connection
-
-    def missed(self) -> None:
-        """Notify the clients of all resources that they watch: messages of a bus may have been lost."""
-        for connection in list(self._connections):
-            try:
-                connection.loop.call_soon_threadsafe(connection.subscriptions.missed)
-            except RuntimeError:
-                pass  # its loop is closed, and so is the connection
 
 
 log = logging.getLogger("mcpd")
@@ -329,7 +270,7 @@ class ServerCore:
 
     def _get_state_codec(self) -> RequestStateCodec:
         if self._state_codec is None:
-            from mcpd.server.context.asking import RequestStateCodec  # few servers ask anything of their clients
+            from mcpd.server.context.request_state import RequestStateCodec  # few servers ask anything of their clients
 
             self._state_codec = RequestStateCodec(self._state_keys.of("state") or [os.urandom(32)])
         return self._state_codec

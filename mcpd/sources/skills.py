@@ -23,8 +23,17 @@ from mcpd.protocol.types.base import META
 from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.extensions.skill_methods import Skill, SkillResource, is_name, root_uri
-from mcpd.server.extensions.skills import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS, SkillsExtension
+from mcpd.server.extensions.skills import (
+    FILE,
+    MOST_FILES,
+    MOST_TOTAL_BYTES,
+    SKILLS,
+    Skill,
+    SkillResource,
+    SkillsExtension,
+    is_name,
+    root_uri,
+)
 from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry

@@ -34,7 +34,7 @@ OPTIONS = (
     "mcpd.server.registry.options:DescribedTool",
     "mcpd.server.extensions.options:AppOptions",
     "mcpd.server.extensions.options:AppToolOptions",
-    "mcpd.server.extensions.serving:AppsServerOptions",
+    "mcpd.server.extensions.options:AppsServerOptions",
     "mcpd.server.extensions.ui.view:ViewOptions",
     "mcpd.server.extensions.ui.view:TableOptions",
     "mcpd.server.extensions.ui.view:ChartOptions",

@@ -28,7 +28,8 @@ from mcpd.compat.lowlevel.wire import REQUESTS, question_of
 from mcpd.compat.missing import refuse
 from mcpd.compat.types.base import Result
 from mcpd.errors import LocalProtocolError
-from mcpd.server.context.exchange import Exchange, InputRequired
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import InputRequired
 
 S = TypeVar("S")
 

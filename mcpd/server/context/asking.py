@@ -9,15 +9,11 @@ Spec: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/*.
 
 from __future__ import annotations
 
-import hmac
-import time
 from abc import ABC, abstractmethod
-from binascii import Error as Base64Error, a2b_base64, b2a_base64
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
-from msgspec import DecodeError, Raw, Struct, ValidationError, to_builtins
+from msgspec import Raw, ValidationError, to_builtins
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
@@ -34,14 +30,11 @@ from mcpd.protocol.methods import subject_of
 from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, SamplingCapability
 from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
-from mcpd.server.context.exchange import InputRequired
+from mcpd.server.context.peer import InputRequired, Peer
 from mcpd.server.context.questions import Question, is_offered
 
-if TYPE_CHECKING:
-    from mcpd.server.dispatcher.connection import ServerConnection
 
-
-def asking_for(call: Call, peer: ServerConnection) -> Asking:
+def asking_for(call: Call, peer: Peer) -> Asking:
     """Return the object that asks the client of this request. Raises InvalidParams for a forged state."""
     return _Rounds(call, peer) if call.version.is_modern else _Requests(call, peer)
 
@@ -49,7 +42,7 @@ def asking_for(call: Call, peer: ServerConnection) -> Asking:
 class Asking(ABC):
     """The questions of one request, and their answers."""
 
-    def __init__(self, call: Call, peer: ServerConnection) -> None:
+    def __init__(self, call: Call, peer: Peer) -> None:
         self._call = call
         self._peer = peer
         self._count = 0
@@ -143,7 +136,7 @@ class _Requests(Asking):
 class _Rounds(Asking):
     """Questions as results of the client's request, which it sends again with the answers."""
 
-    def __init__(self, call: Call, peer: ServerConnection) -> None:
+    def __init__(self, call: Call, peer: Peer) -> None:
         super().__init__(call, peer)
         self._answers: dict[str, Raw] = {}
         params = call.params
@@ -229,53 +222,3 @@ _WITH_CONTEXT = SamplingCapability(context={})
 _decode_answers = Decoder(dict[str, Raw]).decode
 _decode_any = Decoder().decode
 _encode_sorted = Encoder(order="sorted").encode
-
-
-class RequestState(Struct, array_like=True):
-    """The content: expiry (Unix seconds), the answers so far by key, and the values that the tool keeps."""
-
-    expires: float
-    answers: dict[str, Raw]
-    kept: dict[str, Any]
-
-
-class RequestStateCodec:
-    """Seals states with the first of `keys` and opens states of all; processes that share keys share rounds.
-
-    `lifetime` is the time from one round to the next in seconds.
-    """
-
-    def __init__(self, keys: Sequence[bytes], lifetime: float = 3600) -> None:
-        self._keys = tuple(keys)
-        self.lifetime = lifetime
-
-    def seal(self, binding: bytes, answers: dict[str, Raw], kept: dict[str, Any]) -> str:
-        """Return a sealed state for the client."""
-        body = _encode(RequestState(time.time() + self.lifetime, answers, kept))
-        return b2a_base64(_mac(self._keys[0], binding, body) + body, newline=False).decode()
-
-    def open(self, binding: bytes, sealed: str) -> RequestState:
-        """Return a sealed state. Raises InvalidParams if it was changed, has expired, or belongs to another request."""
-        try:
-            raw = a2b_base64(sealed, strict_mode=True)
-            if b2a_base64(raw, newline=False) != sealed.encode():
-                raise ValueError("its last character has unused bits")
-
-            mac, body = raw[:32], raw[32:]
-            if not any(hmac.compare_digest(mac, _mac(key, binding, body)) for key in self._keys):
-                raise InvalidParams("requestState: not a state of this request; send the request again without it")
-
-            state = _decode(body)
-        except (ValueError, Base64Error, DecodeError):
-            raise InvalidParams("requestState: not a state of this server; send the request again without it") from None
-        if state.expires < time.time():
-            raise InvalidParams("requestState: expired; send the request again without it")
-        return state
-
-
-def _mac(key: bytes, binding: bytes, body: bytes) -> bytes:
-    return hmac.digest(key, sha256(binding).digest() + body, "sha256")
-
-
-_encode = Encoder().encode
-_decode = Decoder(RequestState).decode

@@ -21,10 +21,9 @@ from mcpd.protocol.session import Call
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.asking import Asking
+    from mcpd.server.context.peer import CallClock, Peer
     from mcpd.server.context.questions import Question
-    from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.functions.threads import ThreadCall
-    from mcpd.server.registry.tools import ToolClock
 
 T = TypeVar("T")
 
@@ -36,13 +35,13 @@ class Exchange(Struct, eq=False):
     """
 
     call: Call
-    peer: ServerConnection
+    peer: Peer
     """The connection, which sends notifications and requests to the client."""
     lifespan: Any = None
     """The value of the server's lifespan; None without one."""
     dependencies: Any = None
     """The dependencies of this request, see `functions.dependencies`; None before the first one."""
-    clock: ToolClock | None = None
+    clock: CallClock | None = None
     """The clock that stops while the client is asked; None without a time limit."""
     own_result: Any = None
     """The result of the server's own handler, for middleware that needs it."""
@@ -202,37 +201,3 @@ def checks_scopes(origin: Origin) -> bool:
 def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:
     """Return the scopes that the user lacks."""
     return [scope for scope in scopes if scope not in origin.user.scopes] if checks_scopes(origin) else []
-
-
-class InputRequired(BaseException):
-    """Ends a handler whose question has no answer yet. Not an Exception, so that tools do not catch it."""
-
-    def __init__(self, questions: dict[str, Question]) -> None:
-        self.questions = questions
-        super().__init__("the handler waits for the client")
-
-
-def questions_of(error: BaseException) -> dict[str, Question] | BaseException:
-    """Return the questions that ended a handler, also of a task group; otherwise the other error."""
-    if isinstance(error, InputRequired):
-        return error.questions
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    questions: dict[str, Question] = {}
-    for one in error.exceptions:
-        needed = questions_of(one)
-        if isinstance(needed, BaseException):
-            return needed
-        questions.update(needed)
-    return questions
-
-
-def is_failure(error: BaseException) -> bool:
-    """Return whether an exception means that a handler failed; not if it was cancelled or must ask the client.
-
-    Most failures are Exceptions. But code that reaches its own time limit, calls sys.exit() or receives Ctrl-C raises
-    others, and these too end the call, not the server.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(InputRequired) is None
-    return not isinstance(error, (asyncio.CancelledError, GeneratorExit, InputRequired))

@@ -48,13 +48,14 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
-from mcpd.server.context.exchange import Exchange, InputRequired, questions_of
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import InputRequired, questions_of
 from mcpd.server.dispatcher.tasks import EagerTaskRunner, Resumption
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
-    from mcpd.server.context.asking import RequestStateCodec
+    from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.dispatcher.outgoing import OutgoingRequests
     from mcpd.server.dispatcher.subscriptions import Subscriptions
 

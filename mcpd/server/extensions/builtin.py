@@ -1,6 +1,6 @@
 """The table of the extensions that every server has, and their additions to `Server`: methods and help.
 
-Options for serving are in `serving.py`, and types for type checkers in `options.py`. Loaded with every server.
+Options for serving are read in `serving.py`, and declared in `options.py`. Loaded with every server.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ class BuiltIn(Struct, frozen=True):
     id: str
     extension: str
     """Its class. The keyword arguments of the constructor are options of `Server(…)`."""
-    options: str
-    """The TypedDict of these options. Some may also be options of `mcpd serve`."""
+    options: str = ""
+    """The TypedDict of these options, which are also options of `mcpd serve`."""
     environment: tuple[tuple[str, str], ...] = ()
     """Further environment variables for the help, as (`NAME=value`, effect)."""
 
-    def load_options(self) -> type:
-        """Import the TypedDict of the options."""
-        found: type = _load(self.options)
-        return found
+    def load_options(self) -> Any:
+        """Import the TypedDict of the options; None without options."""
+        return _load(self.options) if self.options else None
 
     def load_class(self) -> type[Extension]:
         """Import the class of the extension."""
@@ -46,14 +45,10 @@ BUILT_IN = (
     BuiltIn(
         "io.modelcontextprotocol/ui",
         extension="ui.extension:AppsExtension",
-        options="serving:AppsServerOptions",
+        options="options:AppsServerOptions",
         environment=(("MCP_APPS_ENABLED=false", "turns MCP Apps off, whatever --apps is"),),
     ),
-    BuiltIn(
-        "io.modelcontextprotocol/skills",
-        extension="skills:SkillsExtension",
-        options="serving:SkillsServerOptions",
-    ),
+    BuiltIn("io.modelcontextprotocol/skills", extension="skills:SkillsExtension"),
 )
 
 _HELP = (ui.HELP,)

@@ -6,13 +6,38 @@ At run time the constructors and `tool_options` of the extensions define the opt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, get_args
 
-from mcpd.server.extensions.serving import AppsServerOptions
-from mcpd.server.extensions.ui.apps import Visibility
-from mcpd.server.extensions.ui.meta import Csp, Permissions
+from mcpd.server.extensions.ui.constants import AppsMode
+from mcpd.server.extensions.ui.meta import Csp, Permissions, Visibility
 from mcpd.server.extensions.ui.view import View, ViewKind
 from mcpd.server.registry.options import Described
+from mcpd.server.settings import Option
+
+
+class AppsServerOptions(TypedDict, total=False):
+    """The keyword arguments of `AppsExtension`, which has the defaults."""
+
+    apps: Annotated[
+        AppsMode,
+        Option(
+            "--apps",
+            "MCP Apps",
+            "Enable MCP Apps: auto (for clients that offer them), always or never.",
+            "WHO",
+            get_args(AppsMode),
+        ),
+    ]
+    """Which clients get MCP Apps."""
+    strict_model_list: Annotated[
+        bool,
+        Option(
+            "--strict-model-list",
+            "MCP Apps",
+            "Leave tools that only apps may call out of tools/list. Some hosts then cannot call them.",
+        ),
+    ]
+    """Whether `tools/list` leaves out tools that only Views may call."""
 
 
 class AppToolOptions(TypedDict, total=False):

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, TypedDict, get_args
+from typing import Any
 
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BUILT_IN
-from mcpd.server.extensions.ui.constants import AppsMode
 from mcpd.server.settings import Option, options_in
-
-
-class SkillsServerOptions(TypedDict, total=False):
-    """The options of `SkillsExtension`, which has none."""
 
 
 class ServeOption(Struct, frozen=True):
@@ -38,8 +33,7 @@ def serve_options() -> tuple[ServeOption, ...]:
 
 def serve_options_of(extension: Extension) -> list[ServeOption]:
     """Return the options of one extension."""
-    declared = extension.serve_options()
-    return [] if declared is None else _declared(extension.id, declared)
+    return _declared(extension.id, extension.serve_options())
 
 
 def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[str, Any]]) -> None:
@@ -70,30 +64,9 @@ def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> di
     return found
 
 
-def _declared(id: str, kind: type) -> list[ServeOption]:
-    return [ServeOption(id, name, option, hint) for name, (option, hint) in options_in(kind).items()]
-
-
-class AppsServerOptions(TypedDict, total=False):
-    """The keyword arguments of `AppsExtension`, which has the defaults."""
-
-    apps: Annotated[
-        AppsMode,
-        Option(
-            "--apps",
-            "MCP Apps",
-            "Enable MCP Apps: auto (for clients that offer them), always or never.",
-            "WHO",
-            get_args(AppsMode),
-        ),
-    ]
-    """Which clients get MCP Apps."""
-    strict_model_list: Annotated[
-        bool,
-        Option(
-            "--strict-model-list",
-            "MCP Apps",
-            "Leave tools that only apps may call out of tools/list. Some hosts then cannot call them.",
-        ),
-    ]
-    """Whether `tools/list` leaves out tools that only Views may call."""
+def _declared(id: str, kind: type | None) -> list[ServeOption]:
+    return (
+        []
+        if kind is None
+        else [ServeOption(id, name, option, hint) for name, (option, hint) in options_in(kind).items()]
+    )

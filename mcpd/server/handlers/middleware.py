@@ -38,7 +38,7 @@ _decode_arguments = Decoder(dict[str, Any] | None).decode
 class MiddlewareRequest:
     """A request on its way to its handler, the same object for all middleware.
 
-    `params` is the struct of its method, such as `types.tools.CallToolParams`; replace or change it before `call_next`.
+    `params` is the struct of its method, such as `mcpd.types.CallToolParams`; replace or change it before `call_next`.
     Its `arguments` are still the JSON bytes as received.
     """
 

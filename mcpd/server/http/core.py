@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.backplane.node import ListDigest
-    from mcpd.server.core import Announcer
+    from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.dispatcher.observing import PostFrames
     from mcpd.server.http.sharing import Sharing

@@ -25,7 +25,7 @@ from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions import table
-from mcpd.server.context.exchange import is_failure
+from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.http.core import Backend, Core

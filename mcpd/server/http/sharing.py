@@ -33,7 +33,7 @@ from mcpd.server.backplane.opening import open_backplane, timed_backplane
 from mcpd.server.dispatcher.observing import HookedObserver
 
 if TYPE_CHECKING:
-    from mcpd.server.core import Announcer
+    from mcpd.server.dispatcher.announcer import Announcer
 
 LIFE = 7 * 24 * 3600.0
 """Seconds for which an id is valid; all processes must keep the key for this time."""

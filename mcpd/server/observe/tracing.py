@@ -25,7 +25,8 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
 from mcpd.protocol.wire.trace_context import TraceContext
-from mcpd.server.context.exchange import Exchange, InputRequired
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import InputRequired
 from mcpd.server.handlers.table import BoundHandler
 
 

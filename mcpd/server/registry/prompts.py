@@ -18,7 +18,8 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 from mcpd.protocol.types.interaction import Completion
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange, is_failure
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.annotations import find_kind, plain_function, resolved
 from mcpd.server.functions.arguments import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind

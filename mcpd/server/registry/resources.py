@@ -12,7 +12,8 @@ from msgspec import structs
 from mcpd.errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import ReadResourceResult, Resource, ResourceTemplate
-from mcpd.server.context.exchange import Exchange, is_failure
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import resource_contents
 from mcpd.server.registry.listing import ActiveExtensions, Entry

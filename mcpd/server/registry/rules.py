@@ -18,7 +18,8 @@ from msgspec import Struct
 from mcpd.auth.metadata import is_scope
 from mcpd.errors import RegistrationError
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange, is_failure
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.signature import bind
 from mcpd.server.functions.threads import run_in_thread
 

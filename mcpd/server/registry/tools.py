@@ -19,7 +19,8 @@ from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.features import AnyValue, CallToolResult, TextContent, Tool
-from mcpd.server.context.exchange import Exchange, is_failure
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
@@ -292,7 +293,7 @@ class TimedTool(FunctionTool):
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool, and stop waiting when its time is over."""
         limit = asyncio.timeout(self.timeout)
-        exchange.clock = ToolClock(limit)
+        exchange.clock = _Clock(limit)
         # In its own task, so that the caller has an answer even if the tool takes long to end.
         task = asyncio.ensure_future(super().run(arguments, exchange))
         try:
@@ -322,7 +323,7 @@ def _forget(task: asyncio.Task[CallToolResult]) -> None:
         task.exception()  # marks the exception as retrieved
 
 
-class ToolClock:
+class _Clock:
     """The remaining time of a tool. It is paused while the client answers a question."""
 
     __slots__ = ("_left", "_limit", "_questions")

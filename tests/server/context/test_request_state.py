@@ -11,7 +11,7 @@ from msgspec import Raw
 from mcpd.errors import InvalidParams
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.server.context import asking
-from mcpd.server.context.asking import RequestStateCodec
+from mcpd.server.context.request_state import RequestStateCodec
 
 KEY = b"k" * 16
 JSON = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text())

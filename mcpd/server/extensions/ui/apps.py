@@ -8,9 +8,9 @@ Spec: MCP Apps 2026-01-26, "UI Resource Format".
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
 
@@ -34,7 +34,14 @@ from mcpd.server.extensions.ui.constants import (
     unversioned,
     versioned,
 )
-from mcpd.server.extensions.ui.meta import ViewMeta, read_view_meta, read_visibility, view_meta, visibility_of
+from mcpd.server.extensions.ui.meta import (
+    ViewMeta,
+    Visibility,
+    read_view_meta,
+    read_visibility,
+    view_meta,
+    visibility_of,
+)
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.resources import FixedResource
@@ -45,9 +52,6 @@ if TYPE_CHECKING:
     from mcpd.server.registry.catalog import Catalog
     from mcpd.server.registry.entries import ToolEntry
     from mcpd.server.registry.rules import Condition
-
-
-Visibility = Sequence[Literal["model", "app"]]
 
 
 class ToolUi:

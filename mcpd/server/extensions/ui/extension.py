@@ -53,7 +53,7 @@ class AppsExtension(Extension):
 
     def serve_options(self) -> type:
         """Return the options of the constructor."""
-        from mcpd.server.extensions.serving import AppsServerOptions  # few programs say one
+        from mcpd.server.extensions.options import AppsServerOptions  # few programs say one
 
         return AppsServerOptions
 

@@ -7,8 +7,8 @@ Spec: MCP Apps 2026-01-26, "UI Resource Format", "Resource Discovery".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct, to_builtins
 
@@ -21,6 +21,9 @@ Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
 
 Permissions: TypeAlias = UiPermissions | Iterable[str] | Mapping[str, Any]
 """Any of camera, microphone, geolocation, clipboardWrite."""
+
+Visibility: TypeAlias = Sequence[Literal["model", "app"]]
+"""Who may call a tool."""
 
 _AUDIENCES: Final = ("model", "app")
 _PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")

@@ -18,10 +18,10 @@ from msgspec.json import encode
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.features import Resource
-from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi, Visibility
+from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi
 from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.extensions.ui.constants import MIME_TYPE, app_uri, has_ui
-from mcpd.server.extensions.ui.meta import view_meta
+from mcpd.server.extensions.ui.meta import Visibility, view_meta
 from mcpd.server.extensions.ui.view import View, view_of
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ResourceEntry

@@ -146,7 +146,7 @@ def test_views_are_loaded_by_the_first_tool_that_has_one(child: Child) -> None:
 import sys
 from mcpd import Server
 def loaded():
-    return any("extensions.ui.views" in name for name in sys.modules)
+    return any("extensions.ui.pages" in name for name in sys.modules)
 server = Server("x")
 server.add_tool(lambda: 1, name="a")
 print(loaded())
