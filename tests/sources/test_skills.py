@@ -14,7 +14,7 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire
 
 import mcpd
 from mcpd.errors import RegistrationError
-from mcpd.server.extensions import skill_methods
+from mcpd.server.extensions import skills
 from mcpd.server.extensions.skills import SKILLS
 from mcpd.server.joined import join
 
@@ -130,7 +130,7 @@ async def test_folders_of_skills(tmp_path: Path, version: str) -> None:
 
 
 async def test_pages_have_no_more_files_than_an_answer_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skill_methods, "MOST_NAMED", 3)
+    monkeypatch.setattr(skills, "MOST_NAMED", 3)
     server = opened(tmp_path, FILES)
     async with memory_wire(server, MODERN) as wire:
         first = await wire.result("skills/list")

@@ -65,8 +65,5 @@ def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> di
 
 
 def _declared(id: str, kind: type | None) -> list[ServeOption]:
-    return (
-        []
-        if kind is None
-        else [ServeOption(id, name, option, hint) for name, (option, hint) in options_in(kind).items()]
-    )
+    options = {} if kind is None else options_in(kind)
+    return [ServeOption(id, name, option, hint) for name, (option, hint) in options.items()]

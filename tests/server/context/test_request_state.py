@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from mcpd.errors import InvalidParams
 from mcpd.protocol.state_keys import StateKeys
-from mcpd.server.context import asking
+from mcpd.server.context import request_state
 from mcpd.server.context.request_state import RequestStateCodec
 
 KEY = b"k" * 16
@@ -53,7 +53,7 @@ def test_a_state_is_bound_to_key_and_request() -> None:
 
 def test_a_state_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(asking.time, "time", lambda: now)
+    monkeypatch.setattr(request_state.time, "time", lambda: now)
     sealed = RequestStateCodec([KEY], lifetime=10).seal(b"", {}, {})
     now = 110.0
     RequestStateCodec([KEY]).open(b"", sealed)
