@@ -30,8 +30,6 @@ from mcpd.client.tool_function import ToolFunction
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.transports.process import open_process  # noqa: F401 - its exit handler must be registered before ours
-from mcpd.errors import ConfigurationError
-from mcpd.protocol.types.features import CallToolResult
 
 if TYPE_CHECKING:
     from mcpd.client.group import ClientGroup

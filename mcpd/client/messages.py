@@ -35,7 +35,7 @@ from mcpd.protocol.types.base import (
     LogLevel,
     ServerCapabilities,
 )
-from mcpd.protocol.types.tools import Tool
+from mcpd.protocol.types.features import Tool
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors

@@ -22,8 +22,6 @@ from mcpd.errors import ConfigurationError, ProtocolError, RegistrationError, Re
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Wire
-from mcpd.protocol.types.features import TextContent
-from mcpd.protocol.types.features import CallToolResult
 from mcpd.protocol.types.features import CallToolResult, TextContent
 
 _MOST_SHOWN = 200

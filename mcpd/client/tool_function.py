@@ -22,7 +22,6 @@ from mcpd.client.results import plain_value
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.references import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
-from mcpd.protocol.types.features import CallToolResult, Tool
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]
 
