@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 from msgspec import Struct
@@ -80,6 +80,19 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _SKIPPED = ("__pycache__", "node_modules")
 
 
+class Stamped:
+    """An entry that equals another of its class if key and `stamp`, the state of its files, are the same."""
+
+    key: str
+    stamp: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and (self.key, self.stamp) == (other.key, other.stamp)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 class File(Struct, frozen=True):
     """One file. `parts` is its path below the folder."""
 
@@ -99,76 +112,105 @@ class File(Struct, frozen=True):
         return os.path.splitext(self.parts[-1])[1].lower()
 
 
-def files_of(
-    folder: str, report: Report, *, limit: int, is_wanted: Callable[[tuple[str, ...]], bool] | None = None
-) -> list[File]:
+def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[tuple[str, ...]], bool]) -> list[File]:
     """Return the files below a folder that `is_wanted` accepts, ordered by path. Hidden files are skipped.
 
     Files that cannot be served are reported, and so is the limit `limit` if there are more files.
     """
     found: list[File] = []
-    for entry, parts in _entries(folder, report):
-        if is_wanted is not None and not is_wanted(parts):
+
+    def leave_out(path: str, reason: str) -> None:
+        report.error(os.path.join(folder, path), f"{reason}; it is left out" if path else reason)
+
+    for entry, path in walk(folder, leave_out, skipped=_SKIPPED, max_entries=MAX_ENTRIES):
+        parts = tuple(path.split("/"))
+        if entry.name.endswith("~") or not is_wanted(parts):
             continue
-        file = _file(entry, parts, folder, report)
-        if file is None:
+        if entry.is_symlink() and os.path.isdir(entry.path):
+            report.warning(entry.path, "is a link to a folder; links are not followed into folders")
+            continue
+        status = served_status(entry.path, folder)
+        if isinstance(status, str):
+            leave_out(path, status)
             continue
         if len(found) == limit:
             report.error(folder, f"has more than {limit} files; the first {limit} are served")
             break
-        found.append(file)
+        found.append(File(entry.path, parts, status.st_size, status.st_mtime_ns))
     return found
 
 
-def _entries(folder: str, report: Report) -> Iterator[tuple[os.DirEntry[str], tuple[str, ...]]]:
-    """Yield all entries that are not folders; the files of a folder come before the files of its sub-folders."""
-    left: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
+def not_matching(patterns: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
+    """Return a function that says whether neither a path nor its last part matches one of the patterns."""
+    if not patterns:
+        return lambda parts: True
+    from fnmatch import fnmatchcase
+
+    return lambda parts: (
+        not any(fnmatchcase(name, pattern) for pattern in patterns for name in ("/".join(parts), parts[-1]))
+    )
+
+
+def walk(
+    folder: str,
+    problem: Callable[[str, str], None],
+    *,
+    skipped: Collection[str],
+    max_entries: int,
+    max_depth: int = 1000,
+    is_cancelled: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """Yield all entries that are not folders, with their paths; the files of a folder come before those below it.
+
+    Hidden entries and those with a `skipped` name are left out. `problem` receives what else is left out: the path, ""
+    for the folder itself, and the reason.
+    """
+    waiting = [(folder, "", 0)]
     count = 0
-    while left:
-        path, above = left.pop()
+    while waiting and not is_cancelled():
+        place, above, depth = waiting.pop()
         try:
-            with os.scandir(path) as entries:
-                here = sorted(islice(entries, MAX_ENTRIES - count + 1), key=lambda entry: entry.name)
+            with os.scandir(place) as entries:
+                here = sorted(islice(entries, max_entries - count + 1), key=lambda entry: entry.name)
         except OSError as error:
-            report.error(path, f"cannot be read ({error.strerror}); it is left out")
+            problem(above, f"cannot be read ({error.strerror})")
             continue
 
         count += len(here)
-        if count > MAX_ENTRIES:
-            report.error(folder, f"contains more than {MAX_ENTRIES} files and folders; the rest is left out")
+        if count > max_entries:
+            problem("", f"contains more than {max_entries} files and folders; the rest is left out")
             return
-        below: list[tuple[str, tuple[str, ...]]] = []
+        below: list[tuple[str, str, int]] = []
         for entry in here:
-            if entry.name.startswith(".") or entry.name in _SKIPPED or entry.name.endswith("~"):
+            path = above + entry.name
+            if entry.name.startswith(".") or entry.name in skipped:
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                below.append((entry.path, (*above, entry.name)))
+            if not entry.is_dir(follow_symlinks=False):
+                yield entry, path
+            elif depth < max_depth:
+                below.append((entry.path, f"{path}/", depth + 1))
             else:
-                yield entry, (*above, entry.name)
-        left += reversed(below)
+                problem(path, f"is more than {max_depth} folders deep")
+        waiting += reversed(below)
 
 
-def _file(entry: os.DirEntry[str], parts: tuple[str, ...], folder: str, report: Report) -> File | None:
+def served_status(path: str, folder: str) -> os.stat_result | str:
+    """Return the status of a file that may be served, after links, or why it may not be."""
     try:
-        found = entry.stat()
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            status = os.stat(path)
+            if not is_below(path, folder):
+                return "is a link that leads out of the folder"
     except OSError as error:
-        report.error(entry.path, f"cannot be read ({error.strerror}); it is left out")
-        return None
-    if entry.is_symlink():
-        if stat.S_ISDIR(found.st_mode):
-            report.warning(entry.path, "is a link to a folder; links are not followed into folders")
-            return None
-        if not is_below(entry.path, folder):
-            report.error(entry.path, "is a link that leads out of the folder; it is left out")
-            return None
+        return f"cannot be read ({error.strerror})"
+    if not stat.S_ISREG(status.st_mode):
+        return "is not a regular file"
 
-    if not stat.S_ISREG(found.st_mode):
-        report.error(entry.path, "is not a regular file; it is left out")
-        return None
-    if not os.access(entry.path, os.R_OK):
-        report.error(entry.path, "cannot be read (Permission denied); it is left out")
-        return None
-    return File(entry.path, parts, found.st_size, found.st_mtime_ns)
+    # For most files the mode grants access to everybody, which saves a system call.
+    if status.st_mode & 0o444 != 0o444 and not os.access(path, os.R_OK):
+        return "cannot be read (Permission denied)"
+    return status
 
 
 def escaped(part: str) -> str:

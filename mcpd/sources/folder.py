@@ -16,7 +16,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.server.registry.entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.sources.configuration import read
-from mcpd.sources.files import Report
+from mcpd.sources.files import Report, uri_name
 from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder
 from mcpd.sources.tables import Configuration
 
@@ -175,10 +175,11 @@ class Folder:
     def _load_resources(self, report: Report) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
         if not self._is_there("resources"):
             return None
-        from mcpd.sources.resources import resources_of, uri_prefix
+        from mcpd.sources.resources import resources_of
 
         table = self.configuration.resources
-        return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
+        uri = table.uri or f"resource://{uri_name(self.server.name)}/"
+        return resources_of(self._folder("resources"), table, uri, report)
 
     def _load_notebooks(
         self, files: Iterable[ResourceEntry], docs: Tree | None

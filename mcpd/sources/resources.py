@@ -27,6 +27,9 @@ from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
 from mcpd.sources.files import File, Report, escaped, files_of, uri_name
+from mcpd.server.registry.uri_template import UriTemplate
+from mcpd.server.registry.uri_template import as_uri, problem_of
+from mcpd.sources.files import File, Report, Stamped, escaped, files_of, not_matching
 from mcpd.sources.tables import ResourcesTable
 
 BINARY = "application/octet-stream"
@@ -128,18 +131,12 @@ class Origin(Struct, frozen=True):
         return data
 
 
-class FileResource(ResourceEntry):
-    """One file. Two are equal if the file has not changed in between."""
+class FileResource(Stamped, ResourceEntry):
+    """One file."""
 
     def __init__(self, key: str, origin: Origin) -> None:
         self.key = key
-        self.origin = origin
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileResource) and (self.key, self.origin) == (other.key, other.origin)
-
-    def __hash__(self) -> int:
-        return hash((self.key, self.origin))
+        self.origin = self.stamp = origin
 
     def listed(self, active: ActiveExtensions) -> Resource:
         file = self.origin.file
@@ -153,30 +150,17 @@ class FileResource(ResourceEntry):
         return result
 
     def _read(self, uri: str) -> ReadResourceResult:
-        data, kind = self.origin.read(uri), self.origin.media_type
-        text = _text(data) if is_text_type(kind) else None
-        if text is not None:
-            return ReadResourceResult(contents=[TextResourceContents(uri, text, kind or "text/plain")])
-        is_other = kind is None or is_text_type(kind)
-        return ReadResourceResult(contents=[BlobResourceContents(uri, data, BINARY if is_other else kind)])
+        data = self.origin.read(uri)
+        return file_contents(uri, data, _text(data), self.origin.media_type)
 
 
-class FileTemplate(TemplateEntry):
-    """A resource template: one file for all its URIs. Two are equal if the file has not changed in between.
-
-    Raises RegistrationError if the key is not a valid URI template.
-    """
+class FileTemplate(Stamped, TemplateEntry):
+    """A resource template: one file for all its URIs. Raises RegistrationError if `key` is not a valid URI template."""
 
     def __init__(self, key: str, origin: Origin) -> None:
         self.key = key
-        self.origin = origin
+        self.origin = self.stamp = origin
         self.template = UriTemplate(key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileTemplate) and (self.key, self.origin) == (other.key, other.origin)
-
-    def __hash__(self) -> int:
-        return hash((self.key, self.origin))
 
     @property
     def arguments(self) -> Collection[str]:
@@ -212,9 +196,16 @@ class FileTemplate(TemplateEntry):
         return ReadResourceResult(contents=[TextResourceContents(as_uri(uri), filled, kind)])
 
 
-def uri_prefix(name: str) -> str:
-    """Return the prefix of the URIs of a server's files."""
-    return f"resource://{uri_name(name)}/"
+def file_contents(uri: str, data: bytes, text: str | None, kind: str | None) -> ReadResourceResult:
+    """Return the content of a file: `text` if it is not None and the MIME type is one of text, otherwise the bytes."""
+    contents: TextResourceContents | BlobResourceContents
+    if not is_text_type(kind):
+        contents = BlobResourceContents(uri, data, kind)
+    elif text is None:
+        contents = BlobResourceContents(uri, data, BINARY)
+    else:
+        contents = TextResourceContents(uri, text, kind or "text/plain")
+    return ReadResourceResult(contents=[contents])
 
 
 def resources_of(
@@ -223,14 +214,7 @@ def resources_of(
     """Return the resources and resource templates of a folder. Their URIs begin with `uri`."""
     resources: list[ResourceEntry] = []
     templates: list[TemplateEntry] = []
-
-    def is_wanted(parts: tuple[str, ...]) -> bool:
-        from fnmatch import fnmatchcase
-
-        path = "/".join(parts)
-        return not any(fnmatchcase(path, each) or fnmatchcase(parts[-1], each) for each in table.exclude)
-
-    for file in files_of(folder, report, limit=table.max_files, is_wanted=is_wanted if table.exclude else None):
+    for file in files_of(folder, report, limit=table.max_files, is_wanted=not_matching(table.exclude)):
         if file.size > table.max_bytes:
             size = f"{file.size} bytes, more than {table.max_bytes} (resources.max-bytes in mcpd.toml)"
             report.error(file.path, f"has {size}; it is left out")

@@ -21,6 +21,7 @@ from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
+from mcpd.protocol.types.features import ReadResourceResult, Resource
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.skills import (
@@ -38,9 +39,9 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MAX_PER_KIND, File, Report, escaped, files_of
+from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, escaped, files_of, not_matching
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
-from mcpd.sources.resources import BINARY, Origin, is_text_type, media_type
+from mcpd.sources.resources import Origin, file_contents, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
 
 MAX_DESCRIPTION = 1024
@@ -123,21 +124,15 @@ def _line(lines: list[str], key: str) -> int:
 log = logging.getLogger("mcpd")
 
 
-class SkillFile(ResourceEntry):
-    """One file of a skill. Two are equal if the file has not changed in between."""
+class SkillFile(Stamped, ResourceEntry):
+    """One file of a skill."""
 
     def __init__(self, key: str, origin: Origin, title: str, skill: FolderSkill | None = None) -> None:
         """`skill` is given for its SKILL.md only."""
         self.key = key
-        self.origin = origin
+        self.origin = self.stamp = origin
         self._title = title
         self._skill = skill
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SkillFile) and (self.key, self.origin) == (other.key, other.origin)
-
-    def __hash__(self) -> int:
-        return hash((self.key, self.origin))
 
     @property
     def extension_data(self) -> Mapping[str, Any]:
@@ -147,9 +142,7 @@ class SkillFile(ResourceEntry):
         file, kind = self.origin.file, self.origin.media_type
         if self._skill is not None:
             head = self._skill.head
-            return Resource(
-                uri=self.key, name=head.name, description=head.description, mime_type="text/markdown", size=file.size
-            )
+            return Resource(uri=self.key, name=head.name, description=head.description, mime_type=kind, size=file.size)
         name = printable(file.parts[-1], 300)
         return Resource(uri=self.key, name=name, title=self._title, mime_type=kind, size=file.size)
 
@@ -160,14 +153,11 @@ class SkillFile(ResourceEntry):
 
     def _read(self, uri: str) -> ReadResourceResult:
         data = self.origin.read(uri)
-        kind = "text/markdown" if self._skill is not None else self.origin.media_type
-        if is_text_type(kind) and b"\0" not in data:
-            try:
-                return ReadResourceResult(contents=[TextResourceContents(uri, data.decode(), kind or "text/plain")])
-            except UnicodeDecodeError:
-                pass
-        is_other = kind is None or is_text_type(kind)
-        return ReadResourceResult(contents=[BlobResourceContents(uri, data, BINARY if is_other else kind)])
+        try:
+            text = data.decode() if b"\0" not in data else None
+        except UnicodeDecodeError:
+            text = None
+        return file_contents(uri, data, text, self.origin.media_type)
 
 
 class _Digest(Struct, frozen=True):
@@ -247,8 +237,11 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
 
     If a skill contains another skill, its files belong to both, but each is only one resource.
     """
-    is_wanted = _is_wanted(table.exclude)
-    roots = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: _is_skill_file(parts, is_wanted))
+    is_wanted = not_matching(table.exclude)
+    lowered = FILE.lower()
+    roots = files_of(
+        folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].lower() == lowered and is_wanted(parts)
+    )
     found: dict[str, SkillFile] = {}
     skills: list[FolderSkill] = []
     for root in roots:
@@ -293,20 +286,6 @@ def add_skills(server: Server, folder: str | os.PathLike[str], prefix: str | Non
     offer_skills(server)
     server.replace(f"skills {path}", Entries(resources=entries, problems=report.found))
     return [entry.key for entry in entries if entry.extension_data[SKILLS] is not None]
-
-
-def _is_wanted(exclude: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
-    from fnmatch import fnmatchcase
-
-    def is_wanted(parts: tuple[str, ...]) -> bool:
-        path = "/".join(parts)
-        return not any(fnmatchcase(path, each) or fnmatchcase(parts[-1], each) for each in exclude)
-
-    return is_wanted
-
-
-def _is_skill_file(parts: tuple[str, ...], is_wanted: Callable[[tuple[str, ...]], bool]) -> bool:
-    return parts[-1].lower() == FILE.lower() and is_wanted(parts)
 
 
 def _files(folder: str, root: File, is_wanted: Callable[[tuple[str, ...]], bool], report: Report) -> list[File] | None:

@@ -238,9 +238,6 @@ def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         def is_symlink(self) -> bool:
             return False
 
-        def stat(self) -> os.stat_result:
-            return one
-
     class Scan(list[Entry]):
         def __enter__(self) -> Scan:
             return self
@@ -251,14 +248,14 @@ def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "one").write_text("")
     one = (tmp_path / "one").stat()
     monkeypatch.setattr(tree.os, "scandir", lambda path: Scan(Entry(f"{number:06}") for number in range(100_000)))
-    monkeypatch.setattr(tree.os, "access", lambda path, mode: True)
+    monkeypatch.setattr(tree, "served_status", lambda path, folder: one)
     report = Report(str(tmp_path))
-    assert len(files_of(str(tmp_path), report, limit=10_000)) == 10_000
+    assert len(files_of(str(tmp_path), report, limit=10_000, is_wanted=bool)) == 10_000
     assert [problem.text for problem in report.found] == ["has more than 10000 files; the first 10000 are served"]
 
     monkeypatch.setattr(tree, "MAX_ENTRIES", 50_000)
     report = Report(str(tmp_path))
-    assert files_of(str(tmp_path), report, limit=10) == []
+    assert files_of(str(tmp_path), report, limit=10, is_wanted=bool) == []
     assert "contains more than 50000 files and folders" in report.found[0].text
 
     report = Report(str(tmp_path))
@@ -276,7 +273,7 @@ def test_folders_in_folders(tmp_path: Path) -> None:
         path /= "d"
     path.mkdir(parents=True)
     (path / "x.txt").write_text("")
-    (found,) = files_of(str(tmp_path), Report(str(tmp_path)), limit=10)
+    (found,) = files_of(str(tmp_path), Report(str(tmp_path)), limit=10, is_wanted=bool)
     assert len(found.parts) == depth + 1
 
 

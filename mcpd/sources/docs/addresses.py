@@ -8,13 +8,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from mcpd.sources.docs.files import read_beginning
-from mcpd.sources.docs.page import titled_page
+from mcpd.sources.docs.page import Kind, kind_of, site_path, titled_page
 from mcpd.sources.front_matter import split_page, text_in
 
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _PATH = _SEGMENT + "/"
-
-_INDEXES = ("index", "readme", "_index")
 
 
 class Addresses(Struct, frozen=True):
@@ -31,8 +29,6 @@ class Addresses(Struct, frozen=True):
     section_form: str
     """The URI of a section after the base, with `{section}`."""
     slug_of: Callable[[str], str]
-    without_number: Callable[[str], str]
-    """Removes the number at the beginning of a file or folder name."""
 
     @property
     def overview(self) -> str:
@@ -50,7 +46,12 @@ class Addresses(Struct, frozen=True):
 
     def url(self, path: str) -> str:
         """Return the URL at which a page is published, or ""."""
-        return self.base_url and self.base_url + published(path, self.slug_of(path), self.without_number)
+        return self.base_url and self.base_url + self.published(path)
+
+    def published(self, path: str) -> str:
+        """Return the address of a page relative to the base URL, with a final `/`: its slug, or made from its path."""
+        slug = (self.slug_of(path) or site_path(path)).strip("/")
+        return f"{quoted(slug)}/" if slug else ""
 
     def path_in(self, said: str) -> tuple[str, str]:
         """Return the path or published address in a path, URI or URL, and its fragment."""
@@ -63,18 +64,6 @@ class Addresses(Struct, frozen=True):
                 place = unquote(place[len(form) :])
                 break
         return place, unquote(fragment)
-
-
-def published(path: str, slug: str, without_number: Callable[[str], str]) -> str:
-    """Return the address of a page relative to the base URL: its slug, or its path without suffix and numbers, with a
-    final `/`.
-    """
-    if not slug:
-        parts = [without_number(part) for part in path.split("/")]
-        stem = parts.pop().rpartition(".")[0]
-        slug = "/".join(parts if stem.lower() in _INDEXES else [*parts, stem])
-    slug = slug.strip("/")
-    return f"{quoted(slug)}/" if slug else ""
 
 
 def quoted(text: str, plain: str = _PATH) -> str:
@@ -107,19 +96,16 @@ class PageHead(Struct, frozen=True):
     slug: str = ""
 
 
-NO_HEAD = PageHead()
-
-
 def page_head(folder: str, path: str) -> PageHead:
     """Return what the first lines of a file say. Lists use it, so that they need not wait for the index."""
-    suffix = path[path.rfind(".") :].lower()
-    if suffix not in _READERS:
-        return NO_HEAD
+    read = _READERS.get(kind_of(path))
+    if read is None:
+        return PageHead()
     try:
         data = read_beginning(folder, path, _MAX_BYTES)
     except OSError:
-        return NO_HEAD
-    return _READERS[suffix](data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
+        return PageHead()
+    return read(data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
 
 def _markdown(text: str) -> PageHead:
@@ -136,14 +122,6 @@ def _html(text: str) -> PageHead:
     return _head(titled_page(title))
 
 
-def _rst(text: str) -> PageHead:
-    return _head(_first(_RST_TITLE, text))
-
-
-def _notebook(text: str) -> PageHead:
-    return _head(_first(_NOTEBOOK_TITLE, text))
-
-
 def _head(title: str, description: str = "", slug: str = "") -> PageHead:
     title = re.sub(_MARKS, lambda mark: mark[1] or "", title)
     return PageHead(" ".join(title.split())[:_MAX_CHARS], description[:_MAX_CHARS], slug)
@@ -154,9 +132,10 @@ def _first(pattern: str, text: str) -> str:
     return found[1] if found else ""
 
 
-_READERS: dict[str, Callable[[str], PageHead]] = {
-    ".md": _markdown, ".mdx": _markdown, ".markdown": _markdown,
-    ".html": _html, ".htm": _html, ".xhtml": _html,
-    ".rst": _rst, ".rest": _rst,
-    ".ipynb": _notebook,
-}  # fmt: skip
+_READERS: dict[Kind | None, Callable[[str], PageHead]] = {
+    "markdown": _markdown,
+    "mdx": _markdown,
+    "html": _html,
+    "rst": lambda text: _head(_first(_RST_TITLE, text)),
+    "notebook": lambda text: _head(_first(_NOTEBOOK_TITLE, text)),
+}

@@ -15,9 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from mcpd.errors import ToolError
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.addresses import Addresses, published
 from mcpd.sources.docs.page import UnreadablePage
-from mcpd.sources.docs.results import BadCursor, UnknownPage, UnknownSection
+from mcpd.sources.docs.results import BadCursor, Place, UnknownPage, UnknownSection
 from mcpd.sources.docs.tool_results import (
     CodeExamples,
     Description,
@@ -35,9 +34,10 @@ from mcpd.sources.docs.tool_results import (
 )
 
 if TYPE_CHECKING:
+    from mcpd.sources.docs.addresses import Addresses
     from mcpd.sources.docs.library import Library
     from mcpd.sources.docs.page import Heading, Page
-    from mcpd.sources.docs.results import CodeHit, Entry, PageInfo, Progress, SearchHit
+    from mcpd.sources.docs.results import PageInfo, Progress
 
 MAX_CHARS = 20_000
 """How many characters of pages one result has. The rest is available with the next cursor."""
@@ -63,9 +63,10 @@ class Answers:
         `when_indexed` is called after the first search for which all pages were indexed.
         """
         self._library = library
-        self.addresses = addresses
+        self._addresses = addresses
         self._paths = paths
-        self._when_indexed: Callable[[], None] | None = when_indexed
+        self._when_indexed = when_indexed
+        self._was_indexed = False
 
     @property
     def library(self) -> Library:
@@ -73,12 +74,13 @@ class Answers:
 
     async def page_at(self, reference: str) -> tuple[str, str]:
         """Return the text of a page, or of the section named after `#`, and its MIME type. Raises UnknownPage."""
-        place, fragment = self.addresses.path_in(reference)
+        place, fragment = self._addresses.path_in(reference)
         page = await self._page(reference, place)
-        found = _heading(page, fragment) if fragment and page.path != reference else None
-        if fragment and page.path != reference and found is None:
+        has_fragment = fragment and page.path != reference
+        found = _heading(page, fragment) if has_fragment else None
+        if has_fragment and found is None:
             raise UnknownPage(reference, [])
-        return (page.text if found is None else page.text[found.start : found.end]), page.mime_type
+        return _text_below(page, found), page.mime_type
 
     async def search(
         self, query: str, section: str | None = None, kind: Any = None, limit: int = 5, cursor: str | None = None
@@ -90,16 +92,11 @@ class Answers:
             found = await self.library.search(
                 query, section=_library_section(section), kind=kind, limit=limit, cursor=cursor
             )
-        if self._when_indexed is not None and found.progress.is_complete:
-            report, self._when_indexed = self._when_indexed, None
-            report()
+        if found.progress.is_complete and not self._was_indexed:
+            self._was_indexed = True
+            self._when_indexed()
         hits = [
-            Hit(
-                **self._location(hit),
-                snippet=hit.snippet,
-                highlights=hit.highlights or UNSET,
-            )
-            for hit in found.hits
+            Hit(**self._location(hit), snippet=hit.snippet, highlights=hit.highlights or UNSET) for hit in found.hits
         ]
         return SearchResults(
             query=query,
@@ -116,9 +113,12 @@ class Answers:
         overview = await self.library.overview()
         sections = [
             SectionInfo(
-                name=one.name or _TOP_SECTION, title=one.title, pages=one.pages, uri=self.addresses.section(one.name)
+                name=section.name or _TOP_SECTION,
+                title=section.title,
+                pages=section.pages,
+                uri=self._addresses.section(section.name),
             )
-            for one in overview.sections
+            for section in overview.sections
         ]
         return Sections(
             title=overview.title, sections=sections, total_pages=overview.pages, total_sections=len(sections)
@@ -156,43 +156,32 @@ class Answers:
 
     async def read_page(self, path: str, heading: str | None = None, cursor: str | None = None) -> PageText:
         """Return a page, or one of its sections, starting at the cursor."""
-        place, fragment = self.addresses.path_in(path)
+        place, fragment = self._addresses.path_in(path)
         try:
             page = await self._page(path, place)
         except UnreadablePage as error:
             return PageText(path=path, error=f"The page {printable(path)} cannot be read: {error}")
         except UnknownPage as error:
             text = f"Page not found: {printable(path)}" if path.strip() else "path: is required; name a page"
-            return PageText(
-                path=path,
-                error=f"{text}; similar pages: {', '.join(error.near)}" if error.near else text,
-                near=error.near,
-            )
+            near = f"; similar pages: {', '.join(error.near)}" if error.near else ""
+            return PageText(path=path, error=f"{text}{near}", near=error.near)
         wanted = heading or (fragment if page.path != path else "")
         found = _heading(page, wanted) if wanted else None
         if wanted and found is None:
-            titles = [one.title for one in page.headings]
-            near = get_close_matches(wanted, titles, _NEAR, 0.4) or titles[: _NEAR * 4]
-            text = f"{page.path} has no heading {printable(wanted)}" + (
-                f"; its headings: {', '.join(near)}" if near else ""
-            )
-            return PageText(path=page.path, title=page.title, error=text, near=near)
+            titles = [heading.title for heading in page.headings]
+            similar = get_close_matches(wanted, titles, _NEAR, 0.4) or titles[: _NEAR * 4]
+            text = f"{page.path} has no heading {printable(wanted)}"
+            text += f"; its headings: {', '.join(similar)}" if similar else ""
+            return PageText(path=page.path, title=page.title, error=text, near=similar)
 
-        start, end = (found.start, found.end) if found is not None else (0, len(page.text))
-        begin = _offset(cursor, end - start)
-        part, stop = _slice(page.text[start:end], begin, MAX_CHARS)
+        whole = _text_below(page, found)
+        part, end = _slice(whole, _offset(cursor, len(whole)), MAX_CHARS)
         headings = [HeadingInfo(title=one.title, anchor=one.anchor, level=one.level) for one in page.headings]
         return PageText(
-            path=page.path,
-            title=page.title,
-            section=page.section or _TOP_SECTION,
+            **self._location(_place(page, found)),
             text=part,
-            heading=UNSET if found is None else found.title,
-            anchor=UNSET if found is None else found.anchor,
             headings=headings[:_MAX_HEADINGS] if found is None and headings else UNSET,
-            uri=self.addresses.page(page.path),
-            url=self._url(page.path, "" if found is None else found.anchor),
-            next_cursor=str(stop) if stop < end - start else UNSET,
+            next_cursor=str(end) if end < len(whole) else UNSET,
         )
 
     async def find_code(
@@ -239,15 +228,8 @@ class Answers:
             raise ToolError("name: is required; give the name to look up")
         with _argument_errors():
             found = await self.library.look_up(name, section=_library_section(section), limit=limit)
-        results = [
-            Description(
-                **self._location(entry),
-                content=entry.text,
-            )
-            for entry in found.entries
-        ]
-        if not results:
-            results = await self._mentions(name, section, limit)
+        results = [Description(**self._location(entry), content=entry.text) for entry in found.entries]
+        results = results or await self._mentions(name, section, limit)
         if not results:
             near = f"similar names: {', '.join(found.near)}" if found.near else "no name is similar"
             return LookupResults(
@@ -283,40 +265,28 @@ class Answers:
         results = []
         for hit in found.hits:
             page = await self._page_or_none(hit.path)
-            if page is None or (place := _mention(page, written, hit.anchor)) is None:
-                continue
-            heading, content = place
-            anchor = "" if heading is None else heading.anchor
-            results.append(
-                Description(
-                    path=hit.path,
-                    title=hit.title,
-                    section=hit.section or _TOP_SECTION,
-                    heading=UNSET if heading is None else heading.title,
-                    anchor=anchor or UNSET,
-                    uri=self.addresses.page(hit.path),
-                    url=self._url(hit.path, anchor),
-                    content=content,
-                )
-            )
+            mention = None if page is None else _mention(page, written, hit.anchor)
+            if page is not None and mention is not None:
+                heading, content = mention
+                results.append(Description(**self._location(_place(page, heading)), content=content))
         return results
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _location(self, found: SearchHit | CodeHit | Entry) -> dict[str, Any]:
+    def _location(self, place: Place) -> dict[str, Any]:
         """Return the fields of `PageLocation`."""
         return {
-            "path": found.path,
-            "title": found.title,
-            "section": found.section or _TOP_SECTION,
-            "heading": found.heading or UNSET,
-            "anchor": found.anchor or UNSET,
-            "uri": self.addresses.page(found.path),
-            "url": self._url(found.path, found.anchor),
+            "path": place.path,
+            "title": place.title,
+            "section": place.section or _TOP_SECTION,
+            "heading": place.heading or UNSET,
+            "anchor": place.anchor or UNSET,
+            "uri": self._addresses.page(place.path),
+            "url": self._url(place.path, place.anchor),
         }
 
     def _url(self, path: str, anchor: str = "") -> str | UnsetType:
-        url = self.addresses.url(path)
+        url = self._addresses.url(path)
         return UNSET if not url else f"{url}#{anchor}" if anchor else url
 
     async def _page_or_none(self, path: str) -> Page | None:
@@ -341,10 +311,9 @@ class Answers:
 
     def _published(self, place: str) -> str:
         """Return the path of the page with this published address or URL, or ""."""
-        base = self.addresses.base_url
-        wanted = (place[len(base) :] if base and place.startswith(base) else place).strip("/")
-        slug_of, shown = self.addresses.slug_of, self.addresses.without_number
-        return next((one for one in self._paths() if published(one, slug_of(one), shown).strip("/") == wanted), "")
+        wanted = place.removeprefix(self._addresses.base_url).strip("/")
+        published = self._addresses.published
+        return next((path for path in self._paths() if published(path).strip("/") == wanted), "")
 
     def _section_page(self, page: Page | None, info: PageInfo, text: str, *, is_part: bool) -> SectionPage:
         return SectionPage(
@@ -353,16 +322,14 @@ class Answers:
             description=(info.description if page is None else page.description) or UNSET,
             content=text,
             is_part=is_part or UNSET,
-            uri=self.addresses.page(info.path),
+            uri=self._addresses.page(info.path),
             url=self._url(info.path),
         )
 
     async def _section_title(self, section: str) -> str | UnsetType:
-        overview = await self.library.overview()
+        sections = (await self.library.overview()).sections
         wanted = (_library_section(section) or "").casefold()
-        return next(
-            (one.title for one in overview.sections if wanted in (one.name.casefold(), one.title.casefold())), UNSET
-        )
+        return next((one.title for one in sections if wanted in (one.name.casefold(), one.title.casefold())), UNSET)
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
         names = [one.name or _TOP_SECTION for one in (await self.library.overview()).sections]
@@ -394,13 +361,11 @@ def _partial(progress: Progress) -> str | UnsetType:
 def _documents(examples: Iterable[Example]) -> list[Document]:
     """Group examples by page, in the order of the first example of each page."""
     found: dict[str, Document] = {}
-    for one in examples:
-        document = found.get(one.path)
-        if document is None:
-            document = found[one.path] = Document(
-                path=one.path, title=one.title, section=one.section, uri=one.uri, url=one.url, snippets=[], count=0
-            )
-        document.snippets.append(one.code)
+    for example in examples:
+        path, title, section, uri, url = example.path, example.title, example.section, example.uri, example.url
+        new = Document(path=path, title=title, section=section, uri=uri, url=url, snippets=[], count=0)
+        document = found.setdefault(path, new)
+        document.snippets.append(example.code)
         document.count += 1
     return list(found.values())
 
@@ -408,10 +373,16 @@ def _documents(examples: Iterable[Example]) -> list[Document]:
 def _heading(page: Page, wanted: str) -> Heading | None:
     """Return the heading with this anchor or title, ignoring case."""
     plain = wanted.strip().lstrip("#").strip().casefold()
-    for heading in page.headings:
-        if plain in (heading.anchor.casefold(), heading.title.casefold()):
-            return heading
-    return None
+    return next((one for one in page.headings if plain in (one.anchor.casefold(), one.title.casefold())), None)
+
+
+def _place(page: Page, heading: Heading | None) -> Place:
+    title, anchor = ("", "") if heading is None else (heading.title, heading.anchor)
+    return Place(page.path, page.title, page.section, title, anchor)
+
+
+def _text_below(page: Page, heading: Heading | None) -> str:
+    return page.text if heading is None else page.text[heading.start : heading.end]
 
 
 def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading | None, str] | None:
@@ -445,9 +416,9 @@ def _slice(text: str, begin: int, room: int) -> tuple[str, int]:
 
 def _offset(cursor: str | None, limit: int) -> int:
     """Return the offset in a cursor. Raises ToolError."""
-    if cursor is None or cursor == "":
+    if not cursor:
         return 0
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12 or int(cursor) >= max(limit, 1):
+    if not re.fullmatch(r"[0-9]{1,12}", cursor) or int(cursor) >= max(limit, 1):
         raise ToolError("cursor: does not belong to this page; call again without it")
     return int(cursor)
 
@@ -456,9 +427,7 @@ def _page_and_offset(cursor: str | None, pages: int) -> tuple[int, int]:
     """Return the page number and offset in a cursor. Raises ToolError."""
     if not cursor:
         return 0, 0
-    page, _, place = cursor.partition(":")
-    if not (page.isascii() and page.isdigit() and place.isascii() and place.isdigit()) or len(cursor) > 24:
+    found = re.fullmatch(r"([0-9]{1,12}):([0-9]{1,12})", cursor)
+    if found is None or int(found[1]) >= pages:
         raise ToolError("cursor: does not belong to this section; call again without it")
-    if int(page) >= pages:
-        raise ToolError("cursor: does not belong to this section; call again without it")
-    return int(page), int(place)
+    return int(found[1]), int(found[2])

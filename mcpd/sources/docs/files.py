@@ -9,19 +9,19 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from mcpd.server.folder_files import is_below, read_within
 from mcpd.sources.docs.page import Kind, UnreadablePage, kind_of
 from mcpd.sources.docs.results import DocsSettings, LeftOut
+from mcpd.sources.files import served_status, walk
 
 MAX_LEFT_OUT = 200
 """How many of the files that are left out are reported one by one."""
 
-_MAX_NAMES = 500_000
+_MAX_ENTRIES = 500_000
 # Folders of site generators with copies of the sources or with style sheets.
 _TOOL_FOLDERS = frozenset(("__pycache__", "node_modules"))
 _SKIPPED = _TOOL_FOLDERS | {"_sources", "_static"}
@@ -50,18 +50,30 @@ def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] =
     left_out: list[LeftOut] = []
     is_excluded = _excluded(settings)
     more = 0
-    for entry, path in _entries(folder, settings, left_out, is_cancelled):
+
+    def leave_out(path: str, reason: str) -> None:
+        if len(left_out) < MAX_LEFT_OUT:
+            left_out.append(LeftOut(path.rstrip("/"), reason))
+
+    for entry, path in walk(
+        folder,
+        leave_out,
+        skipped=_SKIPPED,
+        max_entries=_MAX_ENTRIES,
+        max_depth=settings.max_depth,
+        is_cancelled=is_cancelled,
+    ):
         kind = kind_of(path)
         if kind is None or is_excluded(path):
             continue
         if len(found) >= settings.max_files:
             more += 1
             continue
-        file = _check_entry(entry, path, kind, folder, settings)
+        file = _document(entry.path, path, kind, folder, settings)
         if isinstance(file, File):
             found[path] = file
         else:
-            _leave_out(left_out, path, file)
+            leave_out(path, file)
 
     if more:
         text = f"{more} documents beyond the limit of {settings.max_files} are left out"
@@ -71,24 +83,19 @@ def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] =
 
 def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
     """Return the document at a path as a scan would find it, or the reason why it is not a document."""
-    parts = path.split("/")
-    hidden = any(part.startswith(".") or part in _SKIPPED for part in parts)
     kind = kind_of(path)
-    if not path or hidden or "" in parts or "\\" in path or "\0" in path or kind is None or _excluded(settings)(path):
+    parts = path.split("/")
+    if kind is None or is_hidden(path, settings) or not _SKIPPED.isdisjoint(parts):
         return "is not a document"
-    try:
-        found = os.lstat(os.path.join(folder, *parts))
-        if len(parts) > 1 and not is_below(os.path.join(folder, *parts[:-1]), folder):
-            return "is reached through a link that leads out of the folder"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return _check_stat(os.path.join(folder, *parts), path, kind, found, folder, settings)
+    if not is_below(os.path.join(folder, *parts[:-1]), folder):
+        return "is reached through a link that leads out of the folder"
+    return _document(os.path.join(folder, *parts), path, kind, folder, settings)
 
 
 def is_hidden(path: str, settings: DocsSettings) -> bool:
     """Return whether a path must not be served: it is hidden, excluded, or not a path below the folder."""
     parts = path.split("/")
-    is_odd = not path or "" in parts or "\\" in path or "\0" in path
+    is_odd = "" in parts or "\\" in path or "\0" in path
     return is_odd or any(part.startswith(".") or part in _TOOL_FOLDERS for part in parts) or _excluded(settings)(path)
 
 
@@ -107,91 +114,18 @@ def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return lambda path: bool(pattern.match(path) or pattern.match(path.rsplit("/", 1)[-1]))
 
 
-def _leave_out(left_out: list[LeftOut], path: str, reason: str) -> None:
-    if len(left_out) < MAX_LEFT_OUT:
-        left_out.append(LeftOut(path, reason))
-
-
-def _entries(
-    folder: str, settings: DocsSettings, left_out: list[LeftOut], is_cancelled: Callable[[], bool]
-) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Yield all entries that are not folders, sorted by name; the files of a folder come before the files of its
-    sub-folders.
-    """
-    left: list[tuple[str, str, int]] = [(folder, "", 0)]
-    count = 0
-    while left and not is_cancelled():
-        place, above, depth = left.pop()
-        here: list[os.DirEntry[str]] = []
-        try:
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    count += 1
-                    if count > _MAX_NAMES:
-                        break
-                    if not entry.name.startswith(".") and entry.name not in _SKIPPED:
-                        here.append(entry)
-        except OSError as error:
-            _leave_out(left_out, above.rstrip("/"), f"the folder cannot be read ({error.strerror})")
-            continue
-
-        here.sort(key=lambda entry: entry.name)
-        below: list[tuple[str, str, int]] = []
-        for entry in here:
-            path = above + entry.name
-            if not _is_folder(entry):
-                yield entry, path
-            elif depth < settings.max_depth:
-                below.append((entry.path, path + "/", depth + 1))
-            else:
-                _leave_out(left_out, path, f"is more than {settings.max_depth} folders deep")
-        left += reversed(below)
-        if count > _MAX_NAMES:
-            _leave_out(
-                left_out, "", f"the folder contains more than {_MAX_NAMES} files and folders; the rest is left out"
-            )
-            return
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
-def _check_entry(entry: os.DirEntry[str], path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return _check_stat(entry.path, path, kind, found, folder, settings)
-
-
-def _check_stat(
-    place: str, path: str, kind: Kind, found: os.stat_result, folder: str, settings: DocsSettings
-) -> File | str:
+def _document(place: str, path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
     try:
         path.encode()
     except UnicodeEncodeError:
         return "has a name that is not UTF-8"
-    if stat.S_ISLNK(found.st_mode):
-        try:
-            found = os.stat(place)
-        except OSError as error:
-            return f"is a broken link ({error.strerror})"
-        if not is_below(place, folder):
-            return "is a link that leads out of the folder"
-    if not stat.S_ISREG(found.st_mode):
-        return "is not a regular file"
-    # For most files the mode grants access to everybody, which saves a system call.
-    if found.st_mode & 0o444 != 0o444 and not os.access(place, os.R_OK):
-        return "cannot be read (Permission denied)"
-
+    status = served_status(place, folder)
+    if isinstance(status, str):
+        return status
     limit = max_bytes(kind, settings)
-    if found.st_size > limit:
+    if status.st_size > limit:
         return f"is larger than {limit} bytes"
-    return File(path, kind, found.st_size, found.st_mtime_ns)
+    return File(path, kind, status.st_size, status.st_mtime_ns)
 
 
 def max_bytes(file_kind: Kind, settings: DocsSettings) -> int:

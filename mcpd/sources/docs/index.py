@@ -240,18 +240,14 @@ def chunks_of(page: Page) -> list[Chunk]:
 
 
 def _add(found: list[Chunk], chunk: Chunk) -> None:
-    """Append a chunk, splitting long text at empty lines."""
+    """Append a chunk. Long text is split at an empty line, otherwise at a line or a space."""
     while len(chunk.text) > _MAX_CHARACTERS:
-        cut = chunk.text.rfind("\n\n", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
-        if cut < 0:
-            cut = chunk.text.rfind("\n", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
-        if cut < 0:
-            cut = chunk.text.rfind(" ", _MAX_CHARACTERS // 2, _MAX_CHARACTERS)
-        cut = _MAX_CHARACTERS if cut < 0 else cut
-        rest = chunk.text[cut:]
+        places = (chunk.text.rfind(gap, _MAX_CHARACTERS // 2, _MAX_CHARACTERS) for gap in ("\n\n", "\n", " "))
+        cut = next((place for place in places if place >= 0), _MAX_CHARACTERS)
+        remaining = structs.replace(chunk, start=chunk.start + cut, text=chunk.text[cut:], code=[])
         chunk.text = chunk.text[:cut]
         found.append(chunk)
-        chunk = Chunk(chunk.heading, chunk.anchor, chunk.headings, chunk.start + cut, rest, [])
+        chunk = remaining
     found.append(chunk)
 
 
@@ -281,12 +277,10 @@ def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = No
     return {path: (number, size, modified, digest) for path, number, size, modified, digest in rows}
 
 
-def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Page) -> None:
+def put_page(connection: sqlite3.Connection, file: File, digest: bytes | None, page: Page) -> None:
     """Add a page, replacing an earlier version."""
     number = _put_file(connection, file, digest, page, None)
-    chunks: list[tuple[int, str, str, str, str]] = []
-    words: list[tuple[int, str, str, str]] = []
-    code: list[tuple[int, str, str, str]] = []
+    chunks, words, code = [], [], []
     title = indexed(page.title)
     for at, chunk in enumerate(chunks_of(page), number << CHUNK_BITS):
         chunks.append((at, chunk.heading, chunk.anchor, chunk.headings, chunk.text))
@@ -296,8 +290,7 @@ def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Pa
 
     connection.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", chunks)
     connection.executemany("INSERT INTO words(rowid, title, headings, text) VALUES (?, ?, ?, ?)", words)
-    if code:
-        connection.executemany("INSERT INTO code VALUES (?, ?, ?, ?)", code)
+    connection.executemany("INSERT INTO code VALUES (?, ?, ?, ?)", code)
 
 
 def put_problem(connection: sqlite3.Connection, file: File, digest: bytes | None, problem: str) -> None:

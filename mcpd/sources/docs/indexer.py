@@ -260,10 +260,10 @@ class Indexer:
                 files[path] = file
                 to_do.append(file)
                 continue
-            below = [one for one in files if one == path or one.startswith(path + "/")]
-            for one in below:
-                del files[one]
-                gone.append(one)
+            below = [known for known in files if known == path or known.startswith(path + "/")]
+            for known in below:
+                del files[known]
+            gone += below
         return files, gone, to_do
 
     def _problems(self) -> list[tuple[str, str]]:
@@ -279,17 +279,17 @@ class Indexer:
         read: list[_Read] = []
         characters = 0
         for file, known in left:
-            one = self._read(file, known)
-            read.append(one)
-            characters += len(one.page.text) if one.page is not None else 0
+            read.append(self._read(file, known))
+            page = read[-1].page
+            characters += len(page.text) if page is not None else 0
             if len(read) >= limit or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
                 break
         if not read:
             return False
 
         with self._store.change() as connection:
-            for one in read:
-                self._write(connection, one)
+            for result in read:
+                self._write(connection, result)
         self._done += len(read)
         return True
 
@@ -299,29 +299,25 @@ class Indexer:
             data, digest = read_document(self.folder, file, self.settings)
             if known is not None and known[3] == digest:
                 return _Read(file, digest, None, None)
-            return _Read(file, digest, read_page(file.path, data, with_links=False, process=self.process), None)
+            return _Read(file, digest, read_page(file.path, data, process=self.process), None)
         except UnreadablePage as error:
             return _Read(file, digest, None, str(error))
-        except MemoryError:
-            return _Read(file, digest, None, "needs too much memory to read")
-        except Exception as error:  # a reader that fails costs one page, not the index
-            return _Read(file, digest, None, f"cannot be read ({type(error).__name__})")
 
-    def _write(self, connection: sqlite3.Connection, one: _Read) -> None:
-        row = connection.execute(
-            "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (one.file.path,)
-        ).fetchone()
-        if one.problem is not None:
+    def _write(self, connection: sqlite3.Connection, read: _Read) -> None:
+        path = read.file.path
+        if read.problem is not None:
             if len(self._unreadable) < MAX_LEFT_OUT:
-                self._unreadable[one.file.path] = one.problem
-            put_problem(connection, one.file, one.digest, one.problem)
+                self._unreadable[path] = read.problem
+            put_problem(connection, read.file, read.digest, read.problem)
             return
-        if row is not None and row[3] == one.digest:  # unchanged, or another process has already indexed it
-            if not _is_known(one.file, row):
-                touch(connection, row[0], one.file)
-        elif one.page is not None and one.digest is not None:
-            self._unreadable.pop(one.file.path, None)
-            put_page(connection, one.file, one.digest, one.page)
+
+        known = known_files(connection, [path]).get(path)
+        if known is not None and known[3] == read.digest:  # unchanged, or another process has already indexed it
+            if not _is_known(read.file, known):
+                touch(connection, known[0], read.file)
+        elif read.page is not None:
+            self._unreadable.pop(path, None)
+            put_page(connection, read.file, read.digest, read.page)
 
 
 def _is_known(file: File, known: IndexedFile | None) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar
 
-from mcpd.sources.docs.files import File, file_at, scan
+from mcpd.sources.docs.files import File, file_at, read_document, scan
+from mcpd.sources.docs.indexer import Indexer
 from mcpd.sources.docs.page import Page, folder_of, mime_type_of, order_of, section_of, title_of
-from mcpd.sources.docs.rendering import names_of
+from mcpd.sources.docs.readers.reading import read_page
+from mcpd.sources.docs.rendering import names_of, read_image
 from mcpd.sources.docs.results import (
     CodeResult,
     DocsSettings,
@@ -27,10 +31,8 @@ from mcpd.sources.docs.results import (
     UnknownPage,
     UnknownSection,
 )
-
-if TYPE_CHECKING:
-    from mcpd.sources.docs.indexer import Indexer
-    from mcpd.sources.docs.search import State
+from mcpd.sources.docs.search import State, code_result, entry_result, search_result
+from mcpd.sources.docs.words import named_like, near_names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,9 +52,8 @@ class Library:
         """`cache` is the path of the index, which is created if necessary; None keeps the index in memory."""
         self.folder = os.path.realpath(folder)
         self.settings = settings or DocsSettings()
-        self._cache = cache
         self._lock = threading.Lock()
-        self._indexer: Indexer | None = None
+        self._index = Indexer(self.folder, self.settings, cache)
         self._slots = threading.BoundedSemaphore(_THREADS)
         self._is_closed = False
         self._pages: OrderedDict[tuple[str, int, int], Page] = OrderedDict()
@@ -61,43 +62,39 @@ class Library:
 
     def start(self) -> None:
         """Start indexing in a thread."""
-        self._index().start()
+        self._index.start()
 
     def scan(self) -> dict[str, File]:
         """Return the current documents by path. Blocks while the folder is scanned; no file is read."""
         tree = scan(self.folder, self.settings)
-        self._index().use_scan(tree)
+        self._index.use_scan(tree)
         return tree.files
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
         """Update the index in the background for these paths, relative or absolute, or for all files."""
-        paths = None if changed is None else [self._relative(path) for path in changed]
-        self._index().refresh(paths)
+        self._index.refresh(None if changed is None else [self._relative(path) for path in changed])
 
     async def indexed(self, timeout: float | None = None) -> Progress:
         """Wait until all known changes are indexed, at most `timeout` seconds, and return the progress."""
         until = None if timeout is None else time.monotonic() + timeout
-        index = self._index()
         while True:
-            left = 0.25 if until is None else min(0.25, until - time.monotonic())
-            is_done = await self._run(index.wait, left)
+            seconds = 0.25 if until is None else min(0.25, until - time.monotonic())
+            is_done = await self._run(self._index.wait, seconds)
             if is_done or (until is not None and time.monotonic() >= until):
-                return index.progress
+                return self.progress
 
     @property
     def progress(self) -> Progress:
-        return self._index().progress
+        return self._index.progress
 
     @property
     def left_out(self) -> list[LeftOut]:
         """The first 200 files that are not pages, with the reasons."""
-        return self._index().left_out
+        return self._index.left_out
 
     async def aclose(self) -> None:
         """Stop indexing and close the index."""
-        index = self._indexer
-        if index is not None:
-            await self._run(index.stop)
+        await self._run(self._index.stop)
         self._is_closed = True
 
     # -- lists and pages -------------------------------------------------------------------------
@@ -119,8 +116,6 @@ class Library:
 
     async def image(self, path: str) -> tuple[bytes, str]:
         """Return an image of the folder and its MIME type. Raises UnknownPage or UnreadablePage."""
-        from mcpd.sources.docs.rendering import read_image
-
         return await self._run(read_image, self.folder, path, self.settings)
 
     async def names(self) -> dict[str, str]:
@@ -144,13 +139,7 @@ class Library:
         is a section or a folder in one, `kind` a value of `Page.kind`, and `limit` is at most 50. Raises UnknownSection
         and BadCursor.
         """
-
-        def answer(state: State, section: str | None) -> SearchResult:
-            from mcpd.sources.docs.search import search_result
-
-            return search_result(state, query, section, kind, limit, cursor)
-
-        return await self._run(self._ask, answer, section, time.monotonic())
+        return await self._ask(partial(search_result, query=query, kind=kind, limit=limit, cursor=cursor), section)
 
     async def find_code(
         self, words: str, *, language: str | None = None, section: str | None = None, limit: int = 5,
@@ -160,23 +149,16 @@ class Library:
 
         Raises UnknownSection and BadCursor.
         """
-
-        def answer(state: State, section: str | None) -> CodeResult:
-            from mcpd.sources.docs.search import code_result
-
-            return code_result(state, words, language, section, limit, cursor)
-
-        return await self._run(self._ask, answer, section, time.monotonic())
+        question = partial(code_result, words=words, language=language, limit=limit, cursor=cursor)
+        return await self._ask(question, section)
 
     async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
         """Return the places that describe a command or setting, such as `run-all`. Raises UnknownSection."""
+        return await self._ask(partial(entry_result, name=name, limit=limit), section)
 
-        def answer(state: State, section: str | None) -> EntryResult:
-            from mcpd.sources.docs.search import entry_result
-
-            return entry_result(state, name, section, limit)
-
-        return await self._run(self._ask, answer, section, time.monotonic())
+    async def _ask(self, question: Callable[[State, str | None], R], section: str | None) -> R:
+        # The time that a search waits for a thread counts too.
+        return await self._run(self._answer, question, section, time.monotonic())
 
     # -- in threads of the library ---------------------------------------------------------------
 
@@ -197,40 +179,25 @@ class Library:
         threading.Thread(target=call, name="mcpd docs", daemon=True).start()
         return await asyncio.wrap_future(future)
 
-    def _index(self) -> Indexer:
-        if self._indexer is None:
-            from mcpd.sources.docs.indexer import Indexer
-
-            with self._lock:
-                if self._indexer is None:
-                    self._indexer = Indexer(self.folder, self.settings, self._cache)
-        return self._indexer
-
     def _files(self) -> dict[str, File]:
-        files = self._index().files
+        files = self._index.files
         return self.scan() if files is None else files
 
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
 
-    def _ask(self, answer: Callable[[State, str | None], R], section: str | None, since: float) -> R:
+    def _answer(self, question: Callable[[State, str | None], R], section: str | None, since: float) -> R:
         """Run a search once all pages are indexed or the waiting time is over. A damaged index is created again."""
-        import sqlite3
-
-        from mcpd.sources.docs.search import State
-
-        index = self._index()
+        index = self._index
         if section is not None:
             section = self._section(section)
         for attempt in range(3):
-            # The time that this call has waited for a thread counts too.
             index.wait(since + self.settings.search_wait - time.monotonic())
             try:
                 store = index.store()
                 with store.read() as connection:
-                    return answer(
-                        State(connection, store.generation(connection), index.progress, index.vocabulary), section
-                    )
+                    state = State(connection, store.generation(connection), index.progress, index.vocabulary)
+                    return question(state, section)
             except sqlite3.Error as error:
                 if attempt == 2:
                     raise
@@ -240,18 +207,15 @@ class Library:
 
     def _section(self, section: str) -> str:
         """Return the path of a section given by its path, ignoring case, or by its title. Raises UnknownSection."""
-        known = {folder_of(path) for path in self._files()}
-        if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
+        folders = {folder_of(path) for path in self._files()} - {""}
+        if not section or any(f"{folder}/".startswith(f"{section}/") for folder in folders):
             return section
-        from mcpd.sources.docs.words import named_like, near_names
-
-        found = named_like(section, {"/".join(parts[:size]) for parts in (one.split("/") for one in known)
-                                     for size in range(1, len(parts) + 1)} - {""})  # fmt: skip
+        parts = [folder.split("/") for folder in folders]
+        found = named_like(section, {"/".join(part[:size]) for part in parts for size in range(1, len(part) + 1)})
         if found is not None:
             return found
-        tops = sorted({folder.split("/", 1)[0] for folder in known} - {""})
-        near = near_names(section, known - {""}) or tops[:20]
-        raise UnknownSection(section, near)
+        tops = sorted({part[0] for part in parts})
+        raise UnknownSection(section, near_names(section, folders) or tops[:20])
 
     def _overview(self) -> Overview:
         files = self._files()
@@ -263,7 +227,7 @@ class Library:
             Section(name, title_of(name) if name else "", counts[name])
             for name in sorted(counts, key=lambda name: (name != "", places[name]))
         ]
-        return Overview(self._title(files), sections, len(files), self._index().progress)
+        return Overview(self._title(files), sections, len(files), self.progress)
 
     def _title(self, files: dict[str, File]) -> str:
         if self.settings.title:
@@ -275,27 +239,22 @@ class Library:
         return title_of(os.path.basename(self.folder))
 
     def _list_pages(self, section: str | None) -> list[PageInfo]:
+        paths = list(self._files())
         if section is not None:
-            section = self._section(section)
-        paths = [
-            path
-            for path in self._files()
-            if section is None
-            or (folder := folder_of(path)) == section
-            or (section and folder.startswith(section + "/"))
-        ]
+            wanted = f"{self._section(section)}/"
+            # Pages at the top have the folder "", which is the only one that begins with "/" then.
+            paths = [path for path in paths if f"{folder_of(path)}/".startswith(wanted)]
         infos = self._infos(paths)
         infos.sort(key=lambda info: (info.path.split("/")[:-1], info.order, info.path))
         return infos
 
     def _infos(self, paths: list[str]) -> list[PageInfo]:
-        index = self._index()
         files = self._files()
-        known = index.titles()
+        known = self._index.titles()
         found = []
         for path in paths:
             file = files.get(path)
-            if file is None or index.is_unreadable(path):
+            if file is None or self._index.is_unreadable(path):
                 continue
             title, description, order = known.get(path) or (title_of(path), "", order_of(path))
             mime_type, section = mime_type_of(file.kind), section_of(path)
@@ -305,19 +264,14 @@ class Library:
         return found
 
     def _page(self, path: str) -> Page:
-        from mcpd.sources.docs.files import read_document
-        from mcpd.sources.docs.readers.reading import read_page
-
         file = file_at(self.folder, path, self.settings)
         if not isinstance(file, File):
-            from mcpd.sources.docs.words import near_names
-
             raise UnknownPage(path, near_names(path, self._files()))
         key = (path, file.size, file.modified_ns)
         page = self._pages.get(key)
         if page is None:
             data, _ = read_document(self.folder, file, self.settings)
-            page = read_page(path, data, process=self._index().process)
+            page = read_page(path, data, process=self._index.process)
             with self._lock:
                 self._pages[key] = page
                 while len(self._pages) > _KEPT_PAGES:

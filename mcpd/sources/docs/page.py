@@ -36,19 +36,10 @@ class CodeBlock(Struct, frozen=True):
     language: str
     """In lower case; empty if the author did not name it."""
     text: str
-    heading: str
-    """The title of the heading above it; may be empty."""
     before: str
     """The line of text that introduces it; may be empty."""
     start: int
     """Its position in the text of the page."""
-
-
-class Link(Struct, frozen=True):
-    """A link with its target as written."""
-
-    text: str
-    target: str
 
 
 class Page(Struct, frozen=True):
@@ -70,9 +61,6 @@ class Page(Struct, frozen=True):
     kind: Kind
     headings: tuple[Heading, ...] = ()
     code: tuple[CodeBlock, ...] = ()
-    links: tuple[Link, ...] = ()
-    front: dict[str, object] = {}
-    """The front matter."""
 
 
 NO_ORDER = 1_000_000
@@ -106,6 +94,13 @@ def without_number(name: str) -> str:
     """Return a file or folder name without its number: `02-guides` becomes `guides`."""
     found = _NUMBER.match(name)
     return name[found.end() :] if found else name
+
+
+def site_path(path: str) -> str:
+    """Return the path of a page on a site: without suffix and numbers, and for an index page the folder."""
+    *folders, name = (without_number(part) for part in path.split("/"))
+    stem = name.rsplit(".", 1)[0]
+    return "/".join(folders if stem.lower() in _INDEXES[:3] else [*folders, stem])
 
 
 def section_of(path: str) -> str:

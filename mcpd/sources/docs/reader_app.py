@@ -30,17 +30,20 @@ _MAX_HTML: Final = 2_500_000
 """In characters. Hosts limit messages to a few megabytes."""
 
 
-class ReaderParts:
-    """The View and the tool of one library. `prefix` comes before their names."""
+UI_NAME: Final = "docs-reader"
+"""The value of the option `ui` for the tools of the library."""
 
-    def __init__(self, server: Server, library: Callable[[], Library], *, prefix: str = "", uri: str = "") -> None:
+TOOL_NAME: Final = "show_docs"
+"""The name of the reader's tool."""
+
+
+class ReaderParts:
+    """The View and the tool of one library."""
+
+    def __init__(self, server: Server, library: Callable[[], Library], uri: str) -> None:
         """`library` is called when the tool is first used; `uri` is the prefix of the URIs of pages."""
-        self.ui = f"{prefix}docs-reader"
-        """The value of the option `ui` for the tools of the library."""
-        self.name = f"{prefix}show_docs"
-        """The name of the reader's tool."""
-        named = (self.ui, "Documentation", "Shows documents and search results")
-        self.page: AppEntry = bundled_page(server.name, "reader", self.name, {"prefix": uri} if uri else {}, named)
+        named = (UI_NAME, "Documentation", "Shows documents and search results")
+        self.page: AppEntry = bundled_page(server.name, "reader", TOOL_NAME, {"prefix": uri}, named)
         # Announces Views from the start; the HTML is built when it is read.
         cast("AppsExtension", server.extensions[UI]).apps  # noqa: B018
         self._server = server
@@ -51,14 +54,12 @@ class ReaderParts:
         from mcpd.server.entries import tool_entry
 
         options: Any = {
-            "name": self.name,
+            "name": TOOL_NAME,
             "title": "Content for the documentation reader",
             "visibility": ["app"],
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
         }
-        entry = tool_entry(self._server.catalog, self._server.extensions.values(), self._show, options)
-        assert entry.requires == UI
-        return entry
+        return tool_entry(self._server.catalog, self._server.extensions.values(), self._show, options)
 
     async def _show(
         self,
@@ -129,7 +130,7 @@ async def _found(
     found = await library.search(query, section=section, kind=kind, limit=_HITS, cursor=cursor)
     titles = await _titles(library)
     return {
-        "query": found.query,
+        "query": query,
         "results": [
             {
                 **_place(hit),

@@ -7,7 +7,6 @@ to web sites, and images are embedded.
 from __future__ import annotations
 
 import html
-import os
 import posixpath
 import re
 from base64 import b64encode
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mcpd.errors import ConfigurationError
-from mcpd.server.folder_files import read_within
-from mcpd.sources.docs.files import is_hidden
-from mcpd.sources.docs.page import Page, UnreadablePage, without_number
+from mcpd.sources.docs.files import is_hidden, read_beginning
+from mcpd.sources.docs.page import Page, UnreadablePage, site_path
 from mcpd.sources.docs.readers.markdown import slug
 from mcpd.sources.docs.results import DocsSettings, UnknownPage
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _SHOWN = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _MAX_LENGTH = 2000
 
@@ -44,18 +42,11 @@ def names_of(paths: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in paths:
         found.setdefault(_site_name(path), path)
-    for path in paths:
-        found[path] = path
-    return found
+    return found | {path: path for path in paths}
 
 
 def _site_name(path: str) -> str:
-    parts = [without_number(part) for part in path.split("/")]
-    stem = parts[-1].rsplit(".", 1)[0]
-    parts[-1] = stem
-    if stem.lower() in ("index", "readme", "_index"):
-        parts.pop()
-    return "/".join(parts).lower() + "/"
+    return site_path(path).lower() + "/"
 
 
 def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str] | None:
@@ -63,21 +54,24 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
 
     `names` is the result of `names_of`. Links that begin with `/` are relative to the folder.
     """
-    if len(target) > _MAX_LENGTH or _SCHEME.match(target) or target.startswith("//"):
+    if len(target) > _MAX_LENGTH or _ABSOLUTE.match(target):
         return None
     address, _, anchor = target.partition("#")
     address = unquote(address.partition("?")[0])
     if not address:
         return path, anchor
-    bases = [""] if address.startswith("/") else [posixpath.dirname(path), path]
-    for base in bases:
-        joined = posixpath.normpath(posixpath.join(base, address.lstrip("/")))
-        if joined.startswith(".."):
-            continue
+    for base in (posixpath.dirname(path), path):
+        joined = _joined(base, address)
         for name in (joined, _site_name(joined), _site_name(joined + ".md")):
             if (found := names.get(name)) is not None:
                 return found, anchor
     return None
+
+
+def _joined(base: str, address: str) -> str:
+    """Return the path of an address on a page of the folder `base`; `/` at its beginning is the folder of all pages."""
+    base = "" if address.startswith("/") else base
+    return posixpath.normpath(posixpath.join(base, address.lstrip("/")))
 
 
 MAX_CHARACTERS = 400_000
@@ -110,8 +104,7 @@ def render(page: Page, names: Mapping[str, str] | None = None, image: Callable[[
     environment: dict[str, Any] = {"resolve": lambda target: resolved(target, page.path, known), "image": image}
     tokens = parser.parse(text, environment)
     _set_anchors(tokens)
-    shown: str = parser.renderer.render(tokens, parser.options, environment)
-    return shown + note
+    return str(parser.renderer.render(tokens, parser.options, environment)) + note
 
 
 def _parser(*, is_mdx: bool) -> MarkdownIt:
@@ -167,8 +160,7 @@ def _link_open(self: Any, tokens: Sequence[Token], at: int, options: Any, env: M
 
 
 def _link_close(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
-    tags: list[str] = env.get("open_links") or ["</span>"]
-    return tags.pop()
+    return str(env["open_links"].pop())
 
 
 def _image(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
@@ -205,9 +197,6 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_SHOWN_BYTES = 1024 * 1024
 """How many bytes of images one page embeds. Further images are replaced by their alternative text."""
 
-_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
-_LONGEST_ADDRESS = 2000
-
 
 def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_BYTES) -> tuple[bytes, str]:
     """Return an image of a folder and its MIME type: PNG, JPEG, GIF or WebP, which cannot contain scripts.
@@ -217,7 +206,7 @@ def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_
     if is_hidden(path, settings):
         raise UnknownPage(path, [])
     try:
-        data = read_within(os.path.join(folder, *path.split("/")), folder, limit + 1)
+        data = read_beginning(folder, path, limit + 1)
     except (OSError, ValueError):
         raise UnknownPage(path, []) from None
 
@@ -240,12 +229,11 @@ class PageImages:
 
     def __call__(self, source: str) -> str | None:
         """Return the `data:` URL of an image that the page refers to, or None. Blocks while reading it."""
-        if len(source) > _LONGEST_ADDRESS or _ABSOLUTE.match(source):
+        if len(source) > _MAX_LENGTH or _ABSOLUTE.match(source):
             return None
 
         address = unquote(source.partition("#")[0].partition("?")[0])
-        base = "" if address.startswith("/") else posixpath.dirname(self._page)
-        path = posixpath.normpath(posixpath.join(base, address.lstrip("/")))
+        path = _joined(posixpath.dirname(self._page), address)
         try:
             data, kind = read_image(self._folder, path, self._settings, self._left)
         except (UnknownPage, UnreadablePage):

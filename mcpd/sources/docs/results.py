@@ -81,8 +81,8 @@ class PageInfo(Struct, frozen=True):
     modified_ns: int
 
 
-class SearchHit(Struct, frozen=True):
-    """A page that matches, with the best place in it."""
+class Place(Struct, frozen=True):
+    """A place in a page."""
 
     path: str
     title: str
@@ -90,19 +90,20 @@ class SearchHit(Struct, frozen=True):
     heading: str
     """The heading at that place; may be empty."""
     anchor: str
+
+
+class SearchHit(Place, frozen=True):
+    """A page that matches, with the best place in it."""
+
     snippet: str
     """The text at that place on one line, with about 300 characters."""
     highlights: list[tuple[int, int]]
     """The positions (start, end) of matching words in the snippet."""
-    score: float
-    """Larger is better. Comparable within one result only."""
-    kind: Kind
 
 
 class SearchResult(Struct, frozen=True):
     """The matching pages, best first."""
 
-    query: str
     hits: list[SearchHit]
     total: int
     """The number of matching pages, at most 100."""
@@ -112,24 +113,17 @@ class SearchResult(Struct, frozen=True):
     progress: Progress
 
 
-class CodeHit(Struct, frozen=True):
+class CodeHit(Place, frozen=True):
     """A matching block of code."""
 
-    path: str
-    title: str
-    section: str
-    heading: str
-    anchor: str
     language: str
     text: str
     before: str
-    score: float
 
 
 class CodeResult(Struct, frozen=True):
     """The matching blocks of code, best first."""
 
-    words: str
     hits: list[CodeHit]
     total: int
     """The number of matching blocks, at most 100."""
@@ -139,25 +133,16 @@ class CodeResult(Struct, frozen=True):
     progress: Progress
 
 
-class Entry(Struct, frozen=True):
-    """A place where a command or setting is described."""
+class Entry(Place, frozen=True):
+    """A place where a command or setting is described. `heading` is empty if the whole page describes it."""
 
-    path: str
-    title: str
-    section: str
-    heading: str
-    """Empty if the whole page describes it."""
-    anchor: str
     text: str
     """The description in Markdown, at most about 4,000 characters."""
-    is_exact: bool
-    """Whether the page, heading or item has exactly this name."""
 
 
 class EntryResult(Struct, frozen=True):
     """The descriptions of a name, best first. Without any, `near` has similar names."""
 
-    name: str
     entries: list[Entry]
     near: list[str]
     progress: Progress

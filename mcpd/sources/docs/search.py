@@ -7,11 +7,11 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
 from mcpd.sources.docs.index import CHUNK_BITS, CODE_BITS
+from mcpd.sources.docs.page import without_number
 from mcpd.sources.docs.results import (
     BadCursor,
     CodeHit,
@@ -27,6 +27,7 @@ from mcpd.sources.docs.words import (
     Highlighter,
     Term,
     Vocabulary,
+    letters_of,
     near_names,
     parsed,
     storable,
@@ -55,15 +56,18 @@ class State(Struct, frozen=True):
     vocabulary: Vocabulary
 
 
+_FILE = f"(rowid >> {CHUNK_BITS})"
+"""The id of the file of a chunk."""
+
+
 class Scope(Struct, frozen=True):
     """The scope of a search: a section or a folder below it, and a format. None means everything."""
 
     section: str | None = None
     kind: str | None = None
 
-    @property
-    def condition(self) -> tuple[str, list[str]]:
-        """The SQL condition on `files` with its values; empty for everything."""
+    def condition(self, file: str) -> tuple[str, list[str]]:
+        """Return the SQL condition for an expression that gives the id of a file, with its values."""
         parts: list[str] = []
         values: list[str] = []
         if self.section is not None:
@@ -74,7 +78,7 @@ class Scope(Struct, frozen=True):
             parts.append("kind = ?")
             values.append(storable(self.kind))
 
-        return " AND ".join(parts), values
+        return f"AND {file} IN (SELECT id FROM files WHERE {' AND '.join(parts)})" if parts else "", values
 
 
 class Plan(Struct, frozen=True):
@@ -198,10 +202,9 @@ def _ranked(
     connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
 ) -> list[tuple[int, float]]:
     """Return the best chunks, or the first ones with equal scores for a sample."""
-    condition, values = scope.condition
-    inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    what, order, limit = ("-1.0", "", _MAX_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MAX_ROWS)
-    sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
+    inside, values = scope.condition(_FILE)
+    score, order, limit = ("-1.0", "", _MAX_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MAX_ROWS)
+    sql = f"SELECT rowid, {score} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
     found: list[tuple[int, float]] = []
     pages: set[int] = set()
     # A long page has thousands of chunks. The limit counts pages, so that it does not hide the others.
@@ -229,7 +232,7 @@ def _by_page(rows: list[tuple[int, float]]) -> list[RankedPage]:
             piece[0] * weight for piece, weight in zip(pieces[1:4], (0.2, 0.1, 0.05), strict=False)
         )
         found.append(RankedPage(file, -pieces[0][1], score))
-    found.sort(key=lambda one: (-one.score, one.file))
+    found.sort(key=lambda page: (-page.score, page.file))
     return found[:MAX_HITS]
 
 
@@ -262,7 +265,7 @@ class Cursors:
 
 
 def search_result(
-    state: State, query: str, section: str | None, kind: str | None, limit: int, cursor: str | None
+    state: State, section: str | None, *, query: str, kind: str | None, limit: int, cursor: str | None
 ) -> SearchResult:
     """Return the pages for a query. Raises BadCursor."""
     limit = max(1, min(limit, MAX_LIMIT))
@@ -272,30 +275,34 @@ def search_result(
     planned = plan(connection, query, state.vocabulary)
     found = find(connection, planned, Scope(section, kind))
     highlighter = Highlighter(planned.terms)
-    hits = [_search_hit(connection, one, highlighter) for one in found[start : start + limit]]
-    return SearchResult(
-        query, hits, len(found), cursors.next(start, limit, len(found)), planned.corrected, state.progress
-    )
+    hits = [_search_hit(connection, page, highlighter) for page in found[start : start + limit]]
+    return SearchResult(hits, len(found), cursors.next(start, limit, len(found)), planned.corrected, state.progress)
 
 
 def _search_hit(connection: sqlite3.Connection, found: RankedPage, highlighter: Highlighter) -> SearchHit:
-    path, title, section, kind, description = connection.execute(
-        "SELECT path, title, section, kind, description FROM files WHERE id = ?", (found.file,)
-    ).fetchone()
-    heading, anchor, text = connection.execute(
-        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (found.chunk,)
-    ).fetchone()
+    place, text, description = _chunk(connection, found.chunk)
+    _, title, _, heading, _ = place
     if heading:  # the result contains the heading anyway
         text = text.partition("\n")[2].strip() or text
-    snippet, highlights = highlighter.snippet(text.strip() or description or title)
-    return SearchHit(path, title, section, heading, anchor, snippet, highlights, round(found.score, 4), kind)
+    return SearchHit(*place, *highlighter.snippet(text.strip() or description or title))
+
+
+def _chunk(connection: sqlite3.Connection, chunk: int) -> tuple[tuple[str, str, str, str, str], str, str]:
+    """Return the members of the `Place` of a chunk, its text, and the description of its page."""
+    path, title, section, description = connection.execute(
+        "SELECT path, title, section, description FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
+    ).fetchone()
+    heading, anchor, text = connection.execute(
+        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (chunk,)
+    ).fetchone()
+    return (path, title, section, heading, anchor), text, description
 
 
 _MAX_CODE_CHUNKS = 400
 
 
 def code_result(
-    state: State, words: str, language: str | None, section: str | None, limit: int, cursor: str | None
+    state: State, section: str | None, *, words: str, language: str | None, limit: int, cursor: str | None
 ) -> CodeResult:
     """Return code blocks for a query. Raises BadCursor."""
     limit = max(1, min(limit, MAX_LIMIT))
@@ -304,24 +311,26 @@ def code_result(
     connection = state.connection
     planned = plan(connection, words, state.vocabulary)
     rows = _code_rows(connection, planned, language, Scope(section))
-    hits = [_code_hit(connection, *row) for row in rows[start : start + limit]]
+    hits = [_code_hit(connection, number) for number, _ in rows[start : start + limit]]
     counted = connection.execute(
         "SELECT language FROM code WHERE language != '' GROUP BY language ORDER BY count(*) DESC, language LIMIT 20"
     )
     languages = [] if rows else [name for (name,) in counted]
-    return CodeResult(words, hits, len(rows), cursors.next(start, limit, len(rows)), languages, state.progress)
+    return CodeResult(hits, len(rows), cursors.next(start, limit, len(rows)), languages, state.progress)
 
 
 def _code_rows(
     connection: sqlite3.Connection, planned: Plan, language: str | None, scope: Scope
 ) -> list[tuple[int, float]]:
     """Return the ids and scores of code blocks. Words in the block count more than words near it."""
-    condition, values = scope.condition
-    inside = f"AND (words.rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    spoken = "AND code.language = ?" if language else ""
-    asked: list[Any] = [*values, *([storable(language.lower())] if language else [])]
+    spoken, languages = ("AND language = ?", [storable(language.lower())]) if language else ("", [])
     if not planned.terms:
-        return _code_of_language(connection, language, condition, values)
+        # All code blocks, or those in a language, in the order of their pages.
+        inside, values = scope.condition(f"(id >> {CHUNK_BITS + CODE_BITS})")
+        sql = f"SELECT id, 0.0 FROM code WHERE 1 {inside} {spoken} ORDER BY id LIMIT ?"
+        return connection.execute(sql, [*values, *languages, MAX_HITS]).fetchall()
+
+    inside, values = scope.condition(_FILE)
     match = " OR ".join(term.match for term in planned.terms)
     # The inner query ranks chunks; the join adds their code blocks.
     sql = f"""
@@ -329,54 +338,34 @@ def _code_rows(
         (SELECT rowid AS chunk, rank AS score FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?) AS ranked
         JOIN code ON code.id >= ranked.chunk << {CODE_BITS} AND code.id < (ranked.chunk + 1) << {CODE_BITS} {spoken}
     """
-    limited = [match, *values, _MAX_CODE_CHUNKS, *asked[len(values) :]]
     highlighter = Highlighter(planned.terms)
     number = len(planned.terms)
     found = []
-    for at, text, before, score in connection.execute(sql, limited):
+    for at, text, before, score in connection.execute(sql, [match, *values, _MAX_CODE_CHUNKS, *languages]):
         share = highlighter.count(text) / number + 0.5 * highlighter.count(before) / number
         found.append((at, -score * (0.25 + share)))
-    found.sort(key=lambda one: (-one[1], one[0]))
+    found.sort(key=lambda row: (-row[1], row[0]))
     return found[:MAX_HITS]
 
 
-def _code_of_language(
-    connection: sqlite3.Connection, language: str | None, condition: str, values: list[str]
-) -> list[tuple[int, float]]:
-    """Return all code blocks, or those in a language, in the order of their pages."""
-    inside = f"AND (id >> {CHUNK_BITS + CODE_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    spoken = "language = ?" if language else "1"
-    asked = [*([storable(language.lower())] if language else []), *values, MAX_HITS]
-    sql = f"SELECT id, 0.0 FROM code WHERE {spoken} {inside} ORDER BY id LIMIT ?"
-    return connection.execute(sql, asked).fetchall()
-
-
-def _code_hit(connection: sqlite3.Connection, number: int, score: float) -> CodeHit:
-    language, before, text = connection.execute(
-        "SELECT language, before, text FROM code WHERE id = ?", (number,)
-    ).fetchone()
-    chunk = number >> CODE_BITS
-    heading, anchor = connection.execute("SELECT heading, anchor FROM chunks WHERE id = ?", (chunk,)).fetchone()
-    path, title, section = connection.execute(
-        "SELECT path, title, section FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
-    ).fetchone()
-    return CodeHit(path, title, section, heading, anchor, language, text, before, round(score, 4))
+def _code_hit(connection: sqlite3.Connection, number: int) -> CodeHit:
+    place, _, _ = _chunk(connection, number >> CODE_BITS)
+    block = connection.execute("SELECT language, text, before FROM code WHERE id = ?", (number,)).fetchone()
+    return CodeHit(*place, *block)
 
 
 _MAX_ENTRY = 4000
-_SEPARATORS = re.compile(r"[\W_]+")
 
 
-def entry_result(state: State, name: str, section: str | None, limit: int) -> EntryResult:
+def entry_result(state: State, section: str | None, *, name: str, limit: int) -> EntryResult:
     """Return descriptions of a name: pages and headings of that name, then list items, then longer headings."""
     limit = max(1, min(limit, MAX_LIMIT))
     connection = state.connection
     words = words_of(storable(name[:MAX_CHARACTERS]))
     if not words:
-        return EntryResult(name, [], [], state.progress)
-    wanted = _SEPARATORS.sub("", name[:MAX_CHARACTERS].lower())
-    condition, values = Scope(section).condition
-    inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+        return EntryResult([], [], state.progress)
+    wanted = letters_of(name[:MAX_CHARACTERS])
+    inside, values = Scope(section).condition(_FILE)
     phrase = Term(name, words).match
     found: dict[int, tuple[int, float, Entry]] = {}
     for match in (f"{{title headings}} : {phrase}", phrase):
@@ -385,39 +374,31 @@ def entry_result(state: State, name: str, section: str | None, limit: int) -> En
             if chunk not in found and (judged := _entry(connection, chunk, wanted, words)):
                 found[chunk] = (judged[0], rank, judged[1])
 
-    ordered = [entry for _, _, entry in sorted(found.values(), key=lambda one: one[:2])]
-    seen: set[tuple[str, str]] = set()
-    entries: list[Entry] = []
-    for entry in ordered:
-        if (entry.path, entry.anchor) not in seen:
-            seen.add((entry.path, entry.anchor))
-            entries.append(entry)
+    entries: dict[tuple[str, str], Entry] = {}
+    for _, _, entry in sorted(found.values(), key=lambda row: row[:2]):
+        entries.setdefault((entry.path, entry.anchor), entry)
     near = [] if entries else near_names(name, _names(connection))
-    return EntryResult(name, entries[:limit], near, state.progress)
+    return EntryResult(list(entries.values())[:limit], near, state.progress)
 
 
 def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple[str, ...]) -> tuple[int, Entry] | None:
     """Return what a chunk says about a name and its rank (0 is best), or None if it only mentions the name."""
-    heading, anchor, text = connection.execute(
-        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (chunk,)
-    ).fetchone()
-    path, title, section = connection.execute(
-        "SELECT path, title, section FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
-    ).fetchone()
-    plain_title, plain_heading = _SEPARATORS.sub("", title.lower()), _SEPARATORS.sub("", heading.lower())
-    stem = _SEPARATORS.sub("", re.sub(r"^\d+[-_. ]+", "", path.rsplit("/", 1)[-1].rsplit(".", 1)[0]).lower())
+    place, text, _ = _chunk(connection, chunk)
+    title, heading = letters_of(place[1]), letters_of(place[3])
+    stem = without_number(place[0].rsplit("/", 1)[-1].rsplit(".", 1)[0])
     is_first = chunk & ((1 << CHUNK_BITS) - 1) == 0
-    whole = Entry(path, title, section, heading, anchor, _cut(text), True)
-    if is_first and wanted in (plain_title, stem):
-        return 0, whole
-    if heading and wanted == plain_heading:
-        return 1, whole
-    if (item := _item(text, words)) is not None:
+    if is_first and wanted in (title, letters_of(stem)):
+        rank = 0
+    elif heading and wanted == heading:
+        rank = 1
+    elif (item := _item(text, words)) is not None:
         # Tables often compare things; definitions are more often in lists.
-        return 3 if item.lstrip().startswith("|") else 2, Entry(path, title, section, heading, anchor, _cut(item), True)
-    if wanted in plain_heading or (is_first and wanted in plain_title):
-        return 3, Entry(path, title, section, heading, anchor, _cut(text), False)
-    return None
+        rank, text = 3 if item.lstrip().startswith("|") else 2, item
+    elif wanted in heading or (is_first and wanted in title):
+        rank = 3
+    else:
+        return None
+    return rank, Entry(*place, _cut(text))
 
 
 def _item(text: str, words: tuple[str, ...]) -> str | None:

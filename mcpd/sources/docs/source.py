@@ -31,17 +31,16 @@ from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.sources.docs.addresses import Addresses, PageHead, page_head
-from mcpd.sources.docs.files import scan
-from mcpd.sources.docs.page import mime_type_of, section_of, title_of, without_number
+from mcpd.sources.docs.files import File, scan
+from mcpd.sources.docs.page import UnreadablePage, mime_type_of, section_of, title_of
+from mcpd.sources.docs.reader_app import TOOL_NAME, UI_NAME, ReaderParts
 from mcpd.sources.docs.results import DocsSettings, UnknownPage, UnknownSection
-from mcpd.sources.files import Report, uri_name
+from mcpd.sources.files import Report, Stamped, uri_name
 from mcpd.sources.tables import DocsTable, Doing, ToolTable
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
-    from mcpd.server.registry.uri_template import UriTemplate
     from mcpd.sources.docs.answers import Answers
-    from mcpd.sources.docs.files import File
     from mcpd.sources.docs.library import Library
     from mcpd.sources.docs.wording import LazyTool, Wording
 
@@ -49,81 +48,58 @@ if TYPE_CHECKING:
 _MARKDOWN_TYPE = "text/markdown"
 
 
-class OverviewResource(ResourceEntry):
-    """The sections and their pages. Two are equal if they list the same."""
+class ListResource(Stamped, ResourceEntry):
+    """The pages of a section with their descriptions. The section "" is the overview: all sections and their pages."""
 
-    def __init__(self, tree: Tree, stamp: object) -> None:
-        self.key = tree.addresses.overview
+    def __init__(self, tree: Tree, section: str, paths: tuple[str, ...]) -> None:
+        """Two are equal if they list the same paths."""
+        self.key = tree.addresses.section(section)
+        self.stamp = paths
         self._tree = tree
-        self._stamp = stamp
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OverviewResource) and (self.key, self._stamp) == (other.key, other._stamp)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+        self._section = section
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        title = self._tree.title
-        text = f"The sections of {title} and the titles of their pages"
-        return Resource(
-            uri=self.key, name="overview", title=f"{title}: overview", description=text, mime_type=_MARKDOWN_TYPE
-        )
+        if self._section:
+            title = self._tree.section_title(self._section)
+            text = f"The pages of the section {title} with their descriptions"
+        else:
+            title = f"{self._tree.title}: overview"
+            text = f"The sections of {self._tree.title} and the titles of their pages"
+        name = self._section or "overview"
+        return Resource(uri=self.key, name=name, title=title, description=text, mime_type=_MARKDOWN_TYPE)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        overview = await self._tree.library.overview()
-        lines = [f"# {self._tree.title}", ""]
-        for section in overview.sections:
-            lines += [f"## {section.title or section.name or 'Pages at the top'}", ""]
-            lines += await _list_of(self._tree, section.name)
-        return _markdown(uri, "\n".join(lines))
+        if self._section:
+            lines = [f"# {self._tree.section_title(self._section)}", "", *await self._pages(uri, self._section)]
+        else:
+            lines = [f"# {self._tree.title}", ""]
+            for section in (await self._tree.library.overview()).sections:
+                title = section.title or section.name or "Pages at the top"
+                lines += [f"## {title}", "", *await self._pages(uri, section.name)]
+        text = "\n".join(lines).rstrip("\n") + "\n"
+        return ReadResourceResult(contents=[TextResourceContents(uri, text, _MARKDOWN_TYPE)])
 
-
-class SectionResource(ResourceEntry):
-    """A section with the descriptions of its pages. Two are equal if they list the same."""
-
-    def __init__(self, tree: Tree, name: str, stamp: object) -> None:
-        self.key = tree.addresses.section(name)
-        self._tree = tree
-        self._name = name
-        self._stamp = stamp
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SectionResource) and (self.key, self._stamp) == (other.key, other._stamp)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def listed(self, active: ActiveExtensions) -> Resource:
-        title = self._tree.section_title(self._name)
-        text = f"The pages of the section {title} with their descriptions"
-        return Resource(uri=self.key, name=self._name or ".", title=title, description=text, mime_type=_MARKDOWN_TYPE)
-
-    async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+    async def _pages(self, uri: str, section: str) -> list[str]:
+        """Return the pages of a section as a Markdown list."""
         try:
-            lines = await _list_of(self._tree, self._name)
+            pages = await self._tree.library.list_pages(section)
         except UnknownSection:
             raise ResourceNotFound(uri) from None
-        return _markdown(uri, "\n".join([f"# {self._tree.section_title(self._name)}", "", *lines]))
+        lines = []
+        for info in pages:
+            title, description = self._tree.title_and_description(info.path, info.title, info.description)
+            about = f" — {' '.join(description.split())}" if description else ""
+            lines.append(f"- [{title}]({self._tree.addresses.page(info.path)}){about}")
+        return [*lines, ""]
 
 
-class PageResource(ResourceEntry):
-    """One page. Two are equal if the file has not changed in between."""
-
-    __slots__ = ("_tree", "file", "key")
+class PageResource(Stamped, ResourceEntry):
+    """One page."""
 
     def __init__(self, tree: Tree, file: File) -> None:
         self.key = tree.addresses.page(file.path)
-        self.file = file
+        self.file = self.stamp = file
         self._tree = tree
-
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, PageResource) and (self.key, self.file) == (other.key, other.file)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
 
     def listed(self, active: ActiveExtensions) -> Resource:
         title, description = self._tree.title_and_description(self.file.path)
@@ -140,7 +116,7 @@ class PageResource(ResourceEntry):
         return await _read(self._tree, self.file.path, uri)
 
 
-class PageTemplate(TemplateEntry):
+class PageTemplate(Stamped, TemplateEntry):
     """All pages by path, including pages that were just created."""
 
     def __init__(self, tree: Tree, key: str, argument: str) -> None:
@@ -148,14 +124,8 @@ class PageTemplate(TemplateEntry):
 
         self.key = key
         self._argument = argument
-        self._tree = tree
-        self._template: UriTemplate = UriTemplate(key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PageTemplate) and self.key == other.key and self._tree is other._tree
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+        self._tree = self.stamp = tree
+        self._template = UriTemplate(key)
 
     @property
     def arguments(self) -> Collection[str]:
@@ -193,30 +163,15 @@ class PageTemplate(TemplateEntry):
         return rank(self._tree.completions(), value)
 
 
-async def _list_of(tree: Tree, section: str) -> list[str]:
-    """Return the pages of a section as a Markdown list."""
-    lines = []
-    for info in await tree.library.list_pages(section):
-        title, description = tree.title_and_description(info.path, info.title, info.description)
-        about = f" — {' '.join(description.split())}" if description else ""
-        lines.append(f"- [{title}]({tree.addresses.page(info.path)}){about}")
-    return [*lines, ""]
-
-
 async def _read(tree: Tree, path: str, uri: str) -> ReadResourceResult:
-    from mcpd.sources.docs.page import UnreadablePage
-
+    """Read a page or an image."""
     try:
-        found = await tree.answers.page_at(path)
+        text, mime_type = await tree.answers.page_at(path)
+        return ReadResourceResult(contents=[TextResourceContents(uri, text, mime_type)])
     except UnknownPage:
-        return await _image(tree, path, uri)
+        pass
     except UnreadablePage as error:
         raise InternalError(f"The page cannot be read: {error}") from None
-    return ReadResourceResult(contents=[TextResourceContents(uri, found[0], found[1])])
-
-
-async def _image(tree: Tree, path: str, uri: str) -> ReadResourceResult:
-    from mcpd.sources.docs.page import UnreadablePage
 
     try:
         data, mime_type = await tree.library.image(path)
@@ -225,10 +180,6 @@ async def _image(tree: Tree, path: str, uri: str) -> ReadResourceResult:
     except UnreadablePage as error:
         raise InternalError(f"The image cannot be read: it {error}") from None
     return ReadResourceResult(contents=[BlobResourceContents(uri, data, mime_type)])
-
-
-def _markdown(uri: str, text: str) -> ReadResourceResult:
-    return ReadResourceResult(contents=[TextResourceContents(uri, text.rstrip("\n") + "\n", _MARKDOWN_TYPE)])
 
 
 class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
@@ -244,10 +195,10 @@ class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, 
     tools: dict[str, Any] = {}
 
 
-def profile_of(table: DocsTable) -> Profile | None:
-    """Return the profile named by `tools`, or None. Raises ConfigurationError if it cannot be read."""
+def profile_of(table: DocsTable) -> Profile:
+    """Return the profile named by `tools`, or one with these tools. Raises ConfigurationError if it cannot be read."""
     if not isinstance(table.tools, str):
-        return None
+        return Profile(tools=table.tools)
     import tomllib
 
     path = os.path.join(bundled_folder(), "docs_profiles", f"{table.tools}.toml")
@@ -256,13 +207,6 @@ def profile_of(table: DocsTable) -> Profile | None:
             return msgspec.convert(tomllib.load(file), Profile)
     except OSError as error:
         raise ConfigurationError(f"the profile {path} cannot be read: {error.strerror}") from None
-
-
-def tables_of(table: DocsTable, profile: Profile | None) -> dict[str, ToolTable]:
-    """Return the tables of all tools, from mcpd.toml or from the profile."""
-    tables = profile.tools if profile is not None else table.tools
-    assert isinstance(tables, dict)
-    return {name: msgspec.convert(one, ToolTable) for name, one in tables.items()}
 
 
 _SETTLED_SECONDS = 0.3
@@ -276,25 +220,29 @@ class Tree:
 
     def __init__(self, server: Server, root: str, folder: str, table: DocsTable) -> None:
         """`root` is the folder of mcpd.toml, `folder` the folder of the documents. Raises ConfigurationError."""
-        profile = profile_of(table) if isinstance(table.tools, str) else None
+        profile = self._profile = profile_of(table)
         self.folder = folder
         self._root = root
         self.table = table
         self._server = server
-        self._profile = profile
-        named = table.title or (profile.title if profile else None)
-        self.title = named or server.identity.title or printable(server.name)
-        self._words = named or f"the documents of {self.title}"
-        exclude = (*table.exclude, *(profile.exclude if profile else ()))
+        title = table.title or profile.title
+        self.title = title or server.identity.title or printable(server.name)
+        self._title_for_models = title or f"the documents of {self.title}"
         self._settings = DocsSettings(
             title=self.title,
             include=table.include,
-            exclude=exclude,
+            exclude=(*table.exclude, *profile.exclude),
             max_files=table.max_files,
             max_bytes=table.max_bytes,
         )
         self._library: Library | None = None
-        self.addresses = _addresses(server.name, table, profile, lambda path: self.head(path).slug)
+        self.addresses = Addresses(
+            base=table.uri or profile.uri or f"docs://{uri_name(server.name)}/",
+            base_url=table.base_url or profile.base_url or "",
+            page_form=profile.page_uri,
+            section_form=profile.section_uri,
+            slug_of=lambda path: self.head(path).slug,
+        )
         self._answers: Answers | None = None
         self._heads: dict[str, tuple[int | None, PageHead]] = {}
         self._pages: dict[str, PageResource] = {}
@@ -305,9 +253,7 @@ class Tree:
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
 
-        from mcpd.sources.docs.reader_app import ReaderParts
-
-        self._reader = ReaderParts(server, lambda: self.library, uri=self.addresses.base)
+        self._reader = ReaderParts(server, lambda: self.library, self.addresses.base)
         self._start_when_listed()
 
     @property
@@ -348,13 +294,12 @@ class Tree:
         if self._tools is None:
             from mcpd.sources.docs.wording import LazyTool, wordings
 
-            worded = wordings(tables_of(self.table, self._profile), self._words)
-            names: dict[Doing, str] = {}
-            for wording in worded:
-                names.setdefault(wording.does, wording.name)
+            tables = {name: msgspec.convert(table, ToolTable) for name, table in self._profile.tools.items()}
+            worded = wordings(tables, self._title_for_models)
+            names: dict[Doing, str] = {wording.does: wording.name for wording in reversed(worded)}
             self._tools = [LazyTool(wording.name, partial(self._tool, wording, names)) for wording in worded]
-            self._tools.append(LazyTool(self._reader.name, self._reader.tool, requires=UI))
-            if self._profile is None and any(wording.result for wording in worded):
+            self._tools.append(LazyTool(TOOL_NAME, self._reader.tool, requires=UI))
+            if isinstance(self.table.tools, dict) and any(wording.result for wording in worded):
                 for tool in self._tools:
                     tool.made()  # checks the tables that the author wrote
         return list(self._tools)
@@ -362,7 +307,7 @@ class Tree:
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
         from mcpd.sources.docs.tools import tool_of
 
-        return tool_of(self._server, self.answers, wording, names, {"ui": self._reader.ui})
+        return tool_of(self._server, self.answers, wording, names, {"ui": UI_NAME})
 
     def scan(self, report: Report) -> None:
         """Scan the folder if it may have changed, and report the files that are left out. No file is read."""
@@ -382,16 +327,14 @@ class Tree:
             pages[path] = page if page is not None and page.file == file else PageResource(self, file)
             sections.setdefault(section_of(path), []).append(path)
         for left_out in tree.left_out:
-            what = f"{left_out.reason}; it is left out" if left_out.path else left_out.reason
-            report.error(os.path.join(self.folder, left_out.path).rstrip(os.sep), what)
+            text = f"{left_out.reason}; it is left out" if left_out.path else left_out.reason
+            report.error(os.path.join(self.folder, left_out.path).rstrip(os.sep), text)
 
         self._pages = pages
         found: dict[str, ResourceEntry] = {}
-        for entry in (
-            OverviewResource(self, tuple(pages)),
-            *(SectionResource(self, name, tuple(paths)) for name, paths in sections.items() if name),
-            *pages.values(),
-        ):
+        lists = {"": list(pages), **{name: paths for name, paths in sections.items() if name}}
+        entries: list[ResourceEntry] = [ListResource(self, name, tuple(paths)) for name, paths in lists.items()]
+        for entry in (*entries, *pages.values()):
             if found.setdefault(entry.key, entry) is not entry:
                 report.error(self.folder, f"{entry.key} exists twice; only the first one is served")
         self._resources = list(found.values())
@@ -495,18 +438,6 @@ def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> l
         if found.setdefault(entry.key, entry) is not entry:
             report.error("docs", f"{entry.key} already exists; the one of the documents is left out")
     return list(found.values())
-
-
-def _addresses(name: str, table: DocsTable, profile: Profile | None, slug_of: Callable[[str], str]) -> Addresses:
-    base = table.uri or (profile.uri if profile else None) or f"docs://{uri_name(name)}/"
-    return Addresses(
-        base=base,
-        base_url=table.base_url or (profile.base_url if profile else None) or "",
-        page_form=profile.page_uri if profile else "{path}",
-        section_form=profile.section_uri if profile else "{section}/",
-        slug_of=slug_of,
-        without_number=without_number,
-    )
 
 
 def _form(addresses: Addresses) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterable
+from itertools import islice
 
 from msgspec import Struct
 
@@ -119,41 +120,40 @@ class Vocabulary:
         return sorted(found, key=lambda term: (term[0] != word[0], -self._counts[term], term))[:3]
 
 
-def named_like(said: str, paths: Iterable[str]) -> str | None:
-    """Return the path that equals a name except for case and separators, or the only path whose last part does."""
-    wanted = _SEPARATORS.sub("", said.casefold())
-    if not wanted:
-        return None
+def letters_of(text: str) -> str:
+    """Return a text in lower case without separators, to compare names."""
+    return _SEPARATORS.sub("", text.lower())
 
-    by_title = []
+
+def named_like(name: str, paths: Iterable[str]) -> str | None:
+    """Return the path that equals a name except for case and separators, or the only path whose last part does."""
+    wanted = list(map(letters_of, name.strip("/").split("/")))
+    last_parts = []
     for path in sorted(paths):
-        if "/".join(_SEPARATORS.sub("", part.casefold()) for part in path.split("/")) == "/".join(
-            _SEPARATORS.sub("", part.casefold()) for part in said.strip("/").split("/")
-        ):
+        parts = list(map(letters_of, path.split("/")))
+        if parts == wanted:
             return path
-        if _SEPARATORS.sub("", path.rpartition("/")[2].casefold()) == wanted:
-            by_title.append(path)
-    return by_title[0] if len(by_title) == 1 else None
+        if parts[-1] == letters_of(name):
+            last_parts.append(path)
+    return last_parts[0] if len(last_parts) == 1 else None
 
 
 def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
     """Return the names that are most similar to a name, by shared pairs of letters and common beginnings."""
-    wanted = _SEPARATORS.sub("", name.lower())[:_MAX_LENGTH]
-    if not wanted:
-        return []
+    wanted = letters_of(name)[:_MAX_LENGTH]
     pairs = _pairs(wanted)
-    found: list[tuple[float, str]] = []
-    for one in names:
-        plain = _SEPARATORS.sub("", one.lower())[:80]
-        if not plain:
+    found: set[tuple[float, str]] = set()
+    for known in names:
+        plain = letters_of(known)[:80]
+        if not wanted or not plain:
             continue
-        shared = len(pairs & (own := _pairs(plain)))
-        score = 2 * shared / (len(pairs) + len(own))
+        own = _pairs(plain)
+        score = 2 * len(pairs & own) / (len(pairs) + len(own))
         if wanted in plain or plain in wanted:
             score += 0.3 * min(len(wanted), len(plain)) / max(len(wanted), len(plain)) + 0.1
         if score >= 0.35:
-            found.append((-score, one))
-    return [one for _, one in sorted(set(found))[:limit]]
+            found.add((-score, known))
+    return [known for _, known in sorted(found)[:limit]]
 
 
 def _pairs(text: str) -> set[str]:
@@ -187,12 +187,10 @@ class Highlighter:
     def __init__(self, terms: list[Term]) -> None:
         patterns = []
         for term in terms:
-            words = list(term.words)
-            tail = r"\w*" if term.is_prefix else None
-            parts = [re.escape(_stem(word)) + r"\w{0,8}" for word in words[:-1]]
-            parts.append(re.escape(words[-1]) + tail if tail else re.escape(_stem(words[-1])) + r"\w{0,8}")
+            parts = [re.escape(_stem(word)) + r"\w{0,8}" for word in term.words]
+            if term.is_prefix:
+                parts[-1] = re.escape(term.words[-1]) + r"\w*"
             patterns.append(r"[\W_]{1,4}".join(parts))
-        self._number = len(patterns)
         joined = "|".join(f"({pattern})" for pattern in patterns)
         self._pattern = re.compile(rf"(?<![^\W_])(?:{joined})(?![^\W_])", re.IGNORECASE) if patterns else None
 
@@ -222,11 +220,8 @@ class Highlighter:
         """Return the start of the window with the most different terms, then the most matches."""
         if self._pattern is None or len(text) <= _LENGTH:
             return 0
-        matches = []
-        for found in self._pattern.finditer(text):
-            matches.append((found.start(), found.lastindex or 0))
-            if len(matches) == _MAX_MATCHES:
-                break
+        found = islice(self._pattern.finditer(text), _MAX_MATCHES)
+        matches = [(match.start(), match.lastindex) for match in found]
         best, best_score = 0, (0, 0)
         for at, (start, _) in enumerate(matches):
             inside = [term for place, term in matches[at : at + 40] if place < start + _LENGTH - 40]

@@ -13,11 +13,11 @@ from support.folders import write
 
 from mcpd.errors import ConfigurationError
 from mcpd.sources.configuration import read
-from mcpd.sources.docs.source import index_file, profile_of, tables_of
+from mcpd.sources.docs.source import index_file, profile_of
 from mcpd.sources.docs.tool_results import shape_of
 from mcpd.sources.docs.wording import wordings
 from mcpd.sources.scaffold import shipped_file
-from mcpd.sources.tables import PROFILES, DocsTable
+from mcpd.sources.tables import PROFILES, DocsTable, ToolTable
 
 WHOLE = """
 [docs]
@@ -109,7 +109,7 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
 def test_every_profile_can_be_used(name: str) -> None:
     table = msgspec.structs.replace(DocsTable(), tools=name)
     profile = profile_of(table)
-    worded = wordings(tables_of(table, profile), "X")
+    worded = wordings(msgspec.convert(profile.tools, dict[str, ToolTable]), "X")
     assert len({one.name for one in worded}) == len(worded)
     for one in worded:
         assert shape_of(one.does, one.result, name).kind

@@ -72,13 +72,11 @@ Setext *title*
 def test_markdown() -> None:
     page = read("02-plan.md", MARKDOWN)
     assert (page.title, page.description, page.order) == ("Beds: a plan", "Where things grow.", 3)
-    assert page.front["tags"] == ["a", "b"]
     assert [(one.level, one.title, one.anchor) for one in page.headings] == [
         (2, "Setext title", "setext-title"), (2, "closed heading", "own-id"), (2, "Twice", "twice"),
         (2, "Twice", "twice-1"),
     ]  # fmt: skip
     assert [(one.language, one.text) for one in page.code] == [("python", "# no heading"), ("", "```\n## no heading")]
-    assert [(one.text, one.target) for one in page.links] == [("a link", "water.md#when")]
     assert "no heading -->" not in page.text
     assert page.text[page.headings[0].start :].startswith("Setext *title*\n")
 
@@ -311,7 +309,6 @@ A      B
 )
 def test_text_of_html_that_looks_like_a_link_is_none(html: str) -> None:
     page = read_html("a.html", html.encode())
-    assert page.links == ()
     shown = render(page)
     assert "<a" not in shown
     assert "<img" not in shown

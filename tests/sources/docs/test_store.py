@@ -18,7 +18,9 @@ from hypothesis import given, strategies as st
 from mcpd.sources.docs import indexer as indexer_module
 from mcpd.sources.docs.index import Store
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.page import UnreadablePage
+from mcpd.sources.docs.page import Page, UnreadablePage
+from mcpd.sources.docs.readers import reading
+from mcpd.sources.docs.readers.markdown import read_markdown
 from mcpd.sources.docs.results import DocsSettings, UnknownPage
 
 
@@ -247,15 +249,14 @@ async def test_more_files_than_are_taken(tmp_path: Path) -> None:
 
 async def test_files_that_go_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = pages(tmp_path / "docs", 4)
-    original = indexer_module.read_page
 
-    def read(path: str, data: bytes, **more: object) -> object:
+    def read(path: str, data: bytes) -> Page:
         (folder / "page-3.md").unlink(missing_ok=True)
         if path == "page-1.md":
             raise RuntimeError("a reader that fails")
-        return original(path, data, **more)  # type: ignore[arg-type]
+        return read_markdown(path, data)
 
-    monkeypatch.setattr("mcpd.sources.docs.indexer.read_page", read)
+    monkeypatch.setitem(reading._READERS, "markdown", read)
     async with library(folder) as opened:
         assert sorted(await found(opened, "beetroot")) == ["page-0.md", "page-2.md"]
 

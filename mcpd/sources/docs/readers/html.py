@@ -42,7 +42,7 @@ _LONGEST_ADDRESS = 2000
 _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{2,30})", re.IGNORECASE)
 
 
-def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_html(path: str, data: bytes) -> Page:
     """Return the page of an HTML file. Raises UnreadablePage if it is not text."""
     try:
         from html_to_markdown import ConversionOptions, convert
@@ -66,7 +66,7 @@ def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
     )  # fmt: skip
     text = _ESCAPES.sub(r"\\\\", convert(shown.html or "", options).content or "")
     text = text.replace(_SLASH, "\\").replace(_MARK, "\\")
-    page = markdown_page(path, text.strip("\n"), "html", front, with_links=with_links)
+    page = markdown_page(path, text.strip("\n"), "html", front)
     if len(anchors) == len(page.headings):
         headings = tuple(
             msgspec.structs.replace(heading, anchor=anchor or heading.anchor)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
 
 from msgspec import Struct
 
-from mcpd.sources.docs.page import NO_ORDER, CodeBlock, Heading, Kind, Link, Page, order_of, section_of, title_of
+from mcpd.sources.docs.page import NO_ORDER, CodeBlock, Heading, Kind, Page, order_of, section_of, title_of
 from mcpd.sources.docs.readers.text import decoded
 from mcpd.sources.front_matter import number_in, split_page, text_in
 
@@ -194,24 +193,17 @@ def titled(titles: list[Title]) -> Iterator[Title]:
 
 
 MAX_DESCRIPTION = 300
-_MAX_LINKS = 5000
-
-_LINK = re.compile(
-    r"(?<!!)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?([^\s<>()]{1,1000}(?:\([^\s()]{0,200}\))?)>?[^()\n]{0,300}\)"
-)
 _NO_PROSE = ("#", "|", "<", "```", "~~~", "![", "import ", "export ", "{", "---", "***", "===", ":::", "[![")
 _LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
 
 
-def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_markdown(path: str, data: bytes) -> Page:
     """Return the page of a Markdown file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
-    return markdown_page(path, text, "markdown", front, with_links=with_links)
+    return markdown_page(path, text, "markdown", front)
 
 
-def markdown_page(
-    path: str, text: str, kind: Kind, front: dict[str, object], title: str = "", *, with_links: bool = True
-) -> Page:
+def markdown_page(path: str, text: str, kind: Kind, front: dict[str, object], title: str = "") -> Page:
     """Return the page for a Markdown text. `title` is used if the front matter and the headings have none."""
     lines = scan_lines(text, is_mdx=kind == "mdx")
     if lines.comments:
@@ -234,9 +226,7 @@ def markdown_page(
         "text/markdown",
         kind,
         headings,
-        _code(text, lines.fences, headings),
-        _links(text) if with_links else (),
-        front,
+        tuple(_code_block(text, fence) for fence in lines.fences),
     )
 
 
@@ -264,21 +254,12 @@ def _headings(lines: Lines, length: int) -> tuple[Heading, ...]:
     return tuple(found)
 
 
-def _code(text: str, fences: list[Fence], headings: tuple[Heading, ...]) -> tuple[CodeBlock, ...]:
-    found: list[CodeBlock] = []
-    above = 0
-    heading = ""
-    for fence in fences:
-        while above < len(headings) and headings[above].start <= fence.start:
-            heading = headings[above].title
-            above += 1
-        language = _LANGUAGE.match(fence.info)
-        inner = text[fence.inner_start : fence.inner_end]
-        if fence.indent:
-            inner = _dedented(inner, fence.indent)
-        name = language[1].lower() if language else ""
-        found.append(CodeBlock(name, inner, heading, _line_before(text, fence.start), fence.start))
-    return tuple(found)
+def _code_block(text: str, fence: Fence) -> CodeBlock:
+    language = _LANGUAGE.match(fence.info)
+    inner = text[fence.inner_start : fence.inner_end]
+    if fence.indent:
+        inner = _dedented(inner, fence.indent)
+    return CodeBlock(language[1].lower() if language else "", inner, _line_before(text, fence.start), fence.start)
 
 
 def _dedented(text: str, indent: int) -> str:
@@ -293,12 +274,6 @@ def _line_before(text: str, at: int) -> str:
     if not line or line[0] == "#" or line.startswith(("```", "~~~")):
         return ""
     return plain_text(line.lstrip("-*> "))[-300:]
-
-
-def _links(text: str) -> tuple[Link, ...]:
-    if "](" not in text:
-        return ()
-    return tuple(Link(plain_text(found[1]), found[2]) for found in islice(_LINK.finditer(text), _MAX_LINKS))
 
 
 def _introduction(text: str) -> str:

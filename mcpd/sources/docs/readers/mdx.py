@@ -29,10 +29,10 @@ _BLANKS = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 _TITLES = ("title", "label", "heading", "name", "summary", "alt")
 
 
-def read_mdx(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_mdx(path: str, data: bytes) -> Page:
     """Return the page of an MDX file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
-    return markdown_page(path, readable(text), "mdx", front, with_links=with_links)
+    return markdown_page(path, readable(text), "mdx", front)
 
 
 def readable(text: str) -> str:

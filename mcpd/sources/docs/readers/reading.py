@@ -1,12 +1,14 @@
 """`read_page`: read a file with the reader for its format, in a child process for complex formats.
 
 A few bytes can make parsers of PDF, HTML and reStructuredText work for hours. The child process therefore has a time
-limit per file, enforced by a watchdog, and a memory limit. It cannot write files, and it ends with this process.
+limit per file, enforced by a watchdog, and a memory limit. It cannot write files, and it ends with this process. It
+runs `main` of this module, which reads one file after another from its standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import struct
 import subprocess
@@ -22,7 +24,7 @@ from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
 from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown
 from mcpd.sources.docs.readers.mdx import read_mdx
-from mcpd.sources.docs.readers.text import decoded, read_text
+from mcpd.sources.docs.readers.text import decoded, read_pdf, read_text
 from mcpd.transports.child import ChildProcess
 
 ISOLATED_KINDS: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
@@ -36,7 +38,6 @@ class Request(msgspec.Struct):
     path: str
     data: bytes
     seconds: float
-    with_links: bool
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,21 +54,21 @@ class ReaderProcess:
         self._process: ChildProcess | None = None
         self._is_closed = False
 
-    def read_page(self, path: str, data: bytes, *, with_links: bool = True) -> Page:
+    def read_page(self, path: str, data: bytes) -> Page:
         """Return the page of a file. Raises UnreadablePage."""
         with self._lock:
             process = self._started()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                body = _encode(Request(path, data, self._seconds, with_links))
+                body = _encode(Request(path, data, self._seconds))
                 process.stdin.write(struct.pack("<Q", len(body)) + body)
                 process.stdin.flush()
                 page, problem = _answers.decode(_framed(process.stdout))
             except (OSError, EOFError, msgspec.DecodeError, ValueError):
                 self._end(process)
-                reason = "reading it was stopped" if self._is_closed else self._reason()
-                raise UnreadablePage(reason) from None
+                reason = f"takes more than {self._seconds:g} seconds or too much memory to read"
+                raise UnreadablePage("reading it was stopped" if self._is_closed else reason) from None
         if page is None:
             raise UnreadablePage(problem)
         return page
@@ -87,9 +88,6 @@ class ReaderProcess:
                 process.kill()
         self.stop()
 
-    def _reason(self) -> str:
-        return f"takes more than {self._seconds:g} seconds or too much memory to read"
-
     def _started(self) -> ChildProcess:
         if self._is_closed or not sys.executable:
             raise UnreadablePage("cannot be read: the child process is not available")
@@ -98,7 +96,7 @@ class ReaderProcess:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONSAFEPATH": "1"}
             try:
                 self._process = ChildProcess(
-                    [sys.executable, "-m", "mcpd.sources.docs.readers.child"],
+                    [sys.executable, "-m", "mcpd.sources.docs.readers.reading"],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
                     cwd=os.path.abspath(os.sep),
                 )  # fmt: skip
@@ -134,7 +132,7 @@ def _framed(stream: IO[bytes]) -> bytes:
 _MAX_NOTEBOOK_CHARACTERS = 4_000_000
 
 
-def _read_notebook(path: str, data: bytes, with_links: bool) -> Page:
+def _read_notebook(path: str, data: bytes) -> Page:
     from mcpd.sources.docs.notebook_views import notebook_text
 
     try:
@@ -143,12 +141,10 @@ def _read_notebook(path: str, data: bytes, with_links: bool) -> Page:
         raise UnreadablePage(f"is not a notebook that can be read: {error}") from None
     notebook = structs.replace(notebook, language=notebook.language or "python")
     text, _ = notebook_text(notebook, limit=_MAX_NOTEBOOK_CHARACTERS)
-    return markdown_page(
-        path, decoded(text.encode("utf-8", "replace")), "notebook", {}, notebook.title, with_links=with_links
-    )
+    return markdown_page(path, decoded(text.encode("utf-8", "replace")), "notebook", {}, notebook.title)
 
 
-_READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
+_READERS: dict[Kind, Callable[[str, bytes], Page]] = {
     "markdown": read_markdown,
     "mdx": read_mdx,
     "notebook": _read_notebook,
@@ -156,8 +152,8 @@ _READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
 }
 
 
-def read_page(path: str, data: bytes, *, with_links: bool = True, process: ReaderProcess | None = None) -> Page:
-    """Return the page of a file. `path` is relative to the folder, with `/`. An index needs no links.
+def read_page(path: str, data: bytes, *, process: ReaderProcess | None = None) -> Page:
+    """Return the page of a file. `path` is relative to the folder, with `/`.
 
     HTML, reStructuredText and PDF are read in `process`, or in a new process with a limit of ten seconds.
     Raises UnreadablePage, with the reason, if the file cannot be read.
@@ -165,21 +161,94 @@ def read_page(path: str, data: bytes, *, with_links: bool = True, process: Reade
     kind = kind_of(path)
     if kind in ISOLATED_KINDS:
         if process is not None:
-            return process.read_page(path, data, with_links=with_links)
+            return process.read_page(path, data)
         once = ReaderProcess(10.0)
         try:
-            return once.read_page(path, data, with_links=with_links)
+            return once.read_page(path, data)
         finally:
             once.close()
 
     reader = None if kind is None else _READERS.get(kind)
     if reader is None:
         raise UnreadablePage("is not a document")
+    return _guarded(reader, path, data)
+
+
+def _guarded(reader: Callable[[str, bytes], Page], path: str, data: bytes) -> Page:
+    """Call a reader. Whatever it raises becomes UnreadablePage, so that a reader that fails costs only this page."""
     try:
-        return reader(path, data, with_links)
+        return reader(path, data)
     except UnreadablePage:
         raise
+    except MemoryError:
+        raise UnreadablePage("needs too much memory to read") from None
     except RecursionError:
         raise UnreadablePage("is nested too deeply") from None
-    except Exception as error:  # a reader that fails costs only this page
+    except Exception as error:  # libraries raise anything for malformed files
         raise UnreadablePage(f"cannot be read ({type(error).__name__})") from None
+
+
+# -- in the child process ----------------------------------------------------------------------
+
+_MAX_MEMORY = 2 * 1024**3
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    # Output of libraries is discarded, so that it cannot corrupt the answers.
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    _limit()
+    sys.setrecursionlimit(2000)
+    decoder = msgspec.msgpack.Decoder(Request)
+    encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+    while head := source.read(8):
+        request = decoder.decode(source.read(struct.unpack("<Q", head)[0]))
+        with open(os.devnull, "w") as discarded:
+            # faulthandler's thread does not need the interpreter, so it also ends the process inside a regular
+            # expression.
+            faulthandler.dump_traceback_later(request.seconds, exit=True, file=discarded)
+            body = encode(_answer(request))
+            faulthandler.cancel_dump_traceback_later()
+        target.write(struct.pack("<Q", len(body)) + body)
+        target.flush()
+
+
+def _answer(request: Request) -> tuple[Page | None, str]:
+    try:
+        return _guarded(_isolated_reader(kind_of(request.path)), request.path, request.data), ""
+    except UnreadablePage as error:
+        return None, str(error)
+
+
+def _isolated_reader(kind: Kind | None) -> Callable[[str, bytes], Page]:
+    if kind == "html":
+        from mcpd.sources.docs.readers.html import read_html as reader
+    elif kind == "pdf":
+        reader = read_pdf
+    elif kind == "rst":
+        try:
+            from mcpd.sources.docs.readers.rst import read_rst as reader
+        except ImportError:
+            raise UnreadablePage("reStructuredText needs a library: pip install 'mcpd-server[docs]'") from None
+    else:
+        raise UnreadablePage("is not a document")
+    return reader
+
+
+def _limit() -> None:
+    """Limit memory and forbid writing files."""
+    try:
+        import resource
+    except ImportError:  # Windows, which still has the time limit
+        return
+    for name, limit in (("RLIMIT_AS", _MAX_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
+        if hasattr(resource, name):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(getattr(resource, name), (limit, limit))
+
+
+if __name__ == "__main__":
+    main()

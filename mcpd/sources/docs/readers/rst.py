@@ -36,12 +36,11 @@ class _UnknownDirective(Directive):  # type: ignore[misc]  # docutils has no typ
     def run(self) -> list[Any]:
         if self.name in _CODE:
             block = nodes.literal_block(self.block_text, "\n".join(self.content))
-            block["classes"] = ["code", *(self.arguments[:1] if self.name not in ("doctest",) else ["python"])]
+            block["classes"] = ["python"] if self.name == "doctest" else self.arguments[:1]
             return [block]
         found: list[Any] = []
         if self.arguments:
-            item = nodes.literal("", " ".join(self.arguments))
-            found.append(nodes.paragraph("", "", item, classes=["directive", self.name]))
+            found.append(nodes.paragraph("", "", nodes.literal("", " ".join(self.arguments))))
         inner = nodes.container()
         self.state.nested_parse(self.content, self.content_offset, inner)
         return [*found, *inner.children]
@@ -86,11 +85,6 @@ _SPACES = re.compile(r"\s+")
 _START = re.compile(r"(?<![^\n])(?=#{1,6}\s|>|[-+*]\s)")
 
 
-def written(tree: Any) -> str:
-    """Return a docutils document as Markdown."""
-    return _Writer().blocks(tree, 0, 0).strip("\n")
-
-
 class _Writer:
     """Writes blocks with their heading level and depth, and inline text on one line."""
 
@@ -123,12 +117,9 @@ class _Writer:
             return ""
         if isinstance(node, nodes.image):
             return str(node.get("alt", ""))[:500]
-        if isinstance(node, nodes.Admonition) and not isinstance(node, nodes.system_message):
-            name = node.tagname.capitalize() if node.tagname != "admonition" else ""
+        if isinstance(node, nodes.Admonition):
             inner = self.blocks(node, 5, depth)
-            return f"**{name}:** {inner}" if name else inner
-        if isinstance(node, (nodes.paragraph, nodes.line, nodes.caption, nodes.term, nodes.attribution)):
-            return self._text(node)
+            return inner if node.tagname == "admonition" else f"**{node.tagname.capitalize()}:** {inner}"
         if isinstance(node, nodes.TextElement):
             return self._text(node)
         return self.blocks(node, level, depth)
@@ -158,8 +149,8 @@ class _Writer:
             self.blocks(child, level, depth + 1) for child in node.children if isinstance(child, nodes.definition)
         ]
         term = " / ".join(terms)
-        shown = term if term.startswith("`") else f"**{term}**"
-        return f"- {shown}: " + self._indented("\n\n".join(bodies))
+        term = term if term.startswith("`") else f"**{term}**"
+        return f"- {term}: " + self._indented("\n\n".join(bodies))
 
     def _table(self, node: Any) -> str:
         rows = []
@@ -178,7 +169,7 @@ class _Writer:
         return _SPACES.sub(" ", self._inline(node)).strip()
 
     def _text(self, node: Any) -> str:
-        return _START.sub(r"\\", _SPACES.sub(" ", self._inline(node)).strip())
+        return _START.sub(r"\\", self._line(node))
 
     def _inline(self, node: Any) -> str:
         """Return the inline text of a node with markup for code, emphasis and links."""
@@ -223,14 +214,11 @@ _SETTINGS = {
 }
 
 
-def read_rst(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_rst(path: str, data: bytes) -> Page:
     """Return the page of a reStructuredText file. Raises UnreadablePage if it cannot be read."""
     accept_all()
     try:
         tree = core.publish_doctree(decoded(data), settings_overrides=_SETTINGS)
-        text = written(tree)
-    except RecursionError:
-        raise UnreadablePage("is nested too deeply") from None
     except utils.SystemMessage as error:
         raise UnreadablePage(f"cannot be read ({error})") from None
-    return markdown_page(path, text, "rst", {}, with_links=with_links)
+    return markdown_page(path, _Writer().blocks(tree, 0, 0).strip("\n"), "rst", {})

@@ -37,7 +37,7 @@ def decoded(data: bytes) -> str:
     return text
 
 
-def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_text(path: str, data: bytes) -> Page:
     """Return the page of a text file; its first line may be the title. Raises UnreadablePage if it is binary."""
     text = decoded(data).strip("\n")
     paragraphs = [" ".join(part.split()) for part in text[:4000].split("\n\n", 3)]
@@ -60,7 +60,7 @@ _MAX_PAGES = 3000
 _MAX_CHARACTERS = 4_000_000
 
 
-def read_pdf(path: str, data: bytes, with_links: bool = True) -> Page:
+def read_pdf(path: str, data: bytes) -> Page:
     """Return the page of a PDF file. Raises UnreadablePage if it is malformed, needs a password, or has no text."""
     try:
         import pypdf
