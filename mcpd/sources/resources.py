@@ -26,9 +26,6 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
-from mcpd.sources.files import File, Report, escaped, files_of, uri_name
-from mcpd.server.registry.uri_template import UriTemplate
-from mcpd.server.registry.uri_template import as_uri, problem_of
 from mcpd.sources.files import File, Report, Stamped, escaped, files_of, not_matching
 from mcpd.sources.tables import ResourcesTable
 

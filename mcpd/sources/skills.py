@@ -20,7 +20,6 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
-from mcpd.protocol.types.features import BlobResourceContents, ReadResourceResult, Resource, TextResourceContents
 from mcpd.protocol.types.features import ReadResourceResult, Resource
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
