@@ -74,7 +74,7 @@ PLAIN = (
     "index.md", "installation.md", "first-server.md", "folders.md", "tools.md", "resources.md", "prompts.md",
     "context.md", "results.md", "schemas.md", "dependencies.md", "visibility.md", "middleware.md", "extensions.md",
     "routes.md", "documents.md", "skills.md", "notebooks.md", "script-headers.md", "testing.md", "reloading.md",
-    "mcpd-toml.md", "writing-apps.md",
+    "mcpd-toml.md", "limits.md", "writing-apps.md",
 )  # fmt: skip
 
 
