@@ -47,16 +47,16 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
         return left_out
 
     left_out = {}
-    needing: list[_Header] = []
+    needing: list[Header] = []
     for path in (*files, *below):
         try:
-            header = _read_header(path)
+            header = read_header(path)
         except ConfigurationError as error:
             if path in files:
                 raise
             left_out[path] = str(error).removeprefix(path).lstrip(",: ")
             continue
-        if header.dependencies or not header.allows_this_python:
+        if header is not None and (header.dependencies or not header.allows_this_python):
             needing.append(header)
 
     uv = _find_uv() if needing else None
@@ -82,7 +82,7 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
     return left_out
 
 
-def _missing(header: _Header, advice: str) -> str:
+def _missing(header: Header, advice: str) -> str:
     """The requirements of a header that are not met where mcpd runs, with advice; "" if all are met."""
     if not header.allows_this_python:
         return (
@@ -99,10 +99,20 @@ def _missing(header: _Header, advice: str) -> str:
     )
 
 
+def requirement_name(requirement: str) -> str:
+    """Return the normalized name of the distribution that a requirement names; "" for a URL or path."""
+    match = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
+    return normalized(match[1]) if match else ""
+
+
+def normalized(name: str) -> str:
+    """Return a distribution's name in the form in which package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
 def _is_installed(requirement: str) -> bool:
-    name = re.match(r"\s*([A-Za-z0-9][\w.-]*)", requirement)
     try:
-        metadata.distribution(re.sub(r"[-_.]+", "-", name[1]).lower() if name else requirement)
+        metadata.distribution(requirement_name(requirement) or requirement)
     except (metadata.PackageNotFoundError, ValueError):
         return False
     return True
@@ -117,8 +127,8 @@ def _own_version() -> str:
 _BLOCK = r"(?m)^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+)^# ///\s*$"
 
 
-class _Header(Struct, frozen=True):
-    """The header of a file. `uv` is its `[tool.uv]`."""
+class Header(Struct, frozen=True):
+    """The header of a script (PEP 723). `uv` is its `[tool.uv]`."""
 
     path: str
     dependencies: tuple[str, ...] = ()
@@ -131,19 +141,19 @@ class _Header(Struct, frozen=True):
         return all(_allows(part) for part in self.python.split(","))
 
 
-def _read_header(path: str) -> _Header:
-    """The header of a file; an empty one if it has none. Raises ConfigurationError if the header is invalid."""
+def read_header(path: str) -> Header | None:
+    """Read the header of a file; None if it has none. Raises ConfigurationError if the header is invalid."""
     import tomllib
 
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError):
-        return _Header(path)  # loading the file reports the error
+        return None  # loading the file reports the error
 
     blocks = list(re.finditer(_BLOCK, text))
     if not blocks:
-        return _Header(path)
+        return None
     if len(blocks) > 1:
         raise ConfigurationError(f"{path}: has more than one # /// script; PEP 723 allows one")
     lines = [line[2:] if line.startswith("# ") else line[1:] for line in blocks[0]["content"].splitlines()]
@@ -162,7 +172,7 @@ def _read_header(path: str) -> _Header:
 
     tool = found.get("tool")
     settings = tool.get("uv") if isinstance(tool, dict) else None
-    return _Header(path, tuple(dependencies), python.strip(), settings if isinstance(settings, dict) else {})
+    return Header(path, tuple(dependencies), python.strip(), settings if isinstance(settings, dict) else {})
 
 
 def _allows(specifier: str) -> bool:
@@ -179,7 +189,7 @@ def _allows(specifier: str) -> bool:
     }[found[1]]  # fmt: skip
 
 
-def _as_script(header: _Header, more: Iterable[str]) -> str:
+def _as_script(header: Header, more: Iterable[str]) -> str:
     """A header for a script in another folder with the same requirements, and those of mcpd in `more`."""
     dependencies = list(dict.fromkeys([*header.dependencies, *more]))
     lines = [f"requires-python = {_toml(f'{header.python},>=3.11')}", f"dependencies = {_toml(dependencies)}"]
@@ -240,7 +250,7 @@ def _find_uv() -> str | None:
     return next((each for each in places if each and os.path.isfile(each) and os.access(each, os.X_OK)), None)
 
 
-def _python_for(uv: str, header: _Header) -> str:
+def _python_for(uv: str, header: Header) -> str:
     """The Python of an environment that meets a header. Raises _UvFailed and ConfigurationError."""
     if header.allows_this_python:
         return _sync(uv, header.path, sys.executable)  # uses the lock file beside the script, if any
@@ -280,7 +290,7 @@ def _run_uv(path: str, command: list[str]) -> str:
     return done.stdout
 
 
-def _explain(header: _Header, error: _UvFailed) -> str:
+def _explain(header: Header, error: _UvFailed) -> str:
     if error.has_no_python and not header.allows_this_python:
         return (
             f"its header requires Python {header.python}, mcpd runs on {_own_version()}, and uv has no other Python "
@@ -324,7 +334,7 @@ def _cache_folder(*names: str) -> str:
 # ------------------------------------------------------------------------- replacing the process
 
 
-def _replace_process(python: str, header: _Header, entered: str) -> NoReturn:
+def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
     """Become the environment's Python, whose packages come before ours."""
     paths = [os.path.dirname(_PACKAGE), *(each for each in sys.path if each.endswith("-packages"))]
     if not header.allows_this_python:

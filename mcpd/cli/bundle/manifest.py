@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from mcpd.cli.install.launch import is_hidden
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 _Url = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9+.-]*://[^\s/]+\S*$")]
 _Email = Annotated[str, Meta(pattern=r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$")]
 _Text = Annotated[str, Meta(min_length=1)]
+Kind: TypeAlias = Literal["string", "number", "boolean", "directory", "file"]
 
 
 class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -87,7 +89,7 @@ class Compatibility(_Part, frozen=True, kw_only=True):
 class Question(_Part, frozen=True, kw_only=True):
     """A value that the user enters when the bundle is installed."""
 
-    type: Literal["string", "number", "boolean", "directory", "file"]
+    type: Kind
     title: str
     description: str
     required: bool = False
@@ -132,62 +134,40 @@ def checked(manifest: Manifest) -> bytes:
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "KEY", "CREDENTIAL", "AUTH")
 
 
-class UserQuestions(Struct, frozen=True):
-    """The questions by their keys, and the key of each variable."""
-
-    questions: dict[str, Question]
-    keys: dict[str, str]
-
-
-def make_questions(said: Iterable[str], environment: Mapping[str, str] = os.environ) -> UserQuestions:
-    """Make questions from NAME, which the user must enter, and NAME=VALUE, which has a default. Raises
-    ConfigurationError.
-
-    The value of a variable in `environment` determines the kind of the question. It does not go into the bundle.
-    """
-    found = UserQuestions({}, {})
-    for word in said:
-        name, has_default, value = word.partition("=")
+def split_variables(words: Iterable[str]) -> dict[str, str | None]:
+    """Split NAME and NAME=VALUE; the value is None for NAME. Raises ConfigurationError for a value that is a secret."""
+    variables: dict[str, str | None] = {}
+    for word in words:
+        name, has_value, value = word.partition("=")
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"--env {name}: write --env NAME, or --env NAME=VALUE with a default value")
-        if has_default and is_secret(name):
+        if has_value and is_hidden(name):
             raise ConfigurationError(
                 f"--env {name}=…: do not put a secret into a bundle; write --env {name}, so that each user enters it"
             )
-        key = name.lower()
-        found.keys[name] = key
-        found.questions[key] = _question(name, value if has_default else None, environment.get(name, ""))
-    return found
+        variables[name] = value if has_value else None
+    return variables
 
 
-def is_secret(name: str) -> bool:
-    """Return whether a variable of this name usually holds a secret."""
-    return any(part in name.upper() for part in _SECRET_PARTS)
+def make_question(name: str, default: str | None, here: str) -> Question:
+    """Return the question for a variable, which the user must enter unless it has a default.
 
-
-def _question(name: str, default: str | None, here: str) -> Question:
+    `here`, its value on this machine, determines the kind of the question. It does not go into the bundle.
+    """
     example = here if default is None else default
-    title = " ".join(name.replace("_", " ").split()).capitalize()
-    text = f"The variable {name} of the server."
+    kind: Kind = "string"
+    value: str | bool | None = default
     if example.lower() in ("true", "false"):
-        return Question(
-            type="boolean",
-            title=title,
-            description=text,
-            required=default is None,
-            default=UNSET if default is None else default.lower() == "true",
-        )
-    kind = "string"
-    if os.path.isabs(example) and not is_secret(name):
+        kind, value = "boolean", None if default is None else default.lower() == "true"
+    elif os.path.isabs(example) and not is_hidden(name):
         kind = "directory" if os.path.isdir(example) else "file" if os.path.isfile(example) else "string"
     return Question(
-        type=kind,  # type: ignore[arg-type]
-        title=title,
-        description=text,
+        type=kind,
+        title=" ".join(name.replace("_", " ").split()).capitalize(),
+        description=f"The variable {name} of the server.",
         required=default is None,
-        sensitive=is_secret(name),
-        default=UNSET if default is None else default,
+        sensitive=kind != "boolean" and is_hidden(name),
+        default=UNSET if value is None else value,
     )

@@ -6,13 +6,11 @@ Hosts install the packages with `uv`, each for its own system, so that one bundl
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import re
 import shutil
 import struct
 import tempfile
-from collections.abc import Mapping
 from importlib.metadata import version as distribution_version
 
 from msgspec import UNSET, Struct, UnsetType
@@ -29,11 +27,12 @@ from mcpd.cli.bundle.manifest import (
     Manifest,
     Repository,
     ServerPart,
-    UserQuestions,
     checked,
-    make_questions,
+    make_question,
+    split_variables,
 )
 from mcpd.cli.bundle.project import (
+    Person,
     Project,
     Selection,
     collect,
@@ -42,11 +41,10 @@ from mcpd.cli.bundle.project import (
     imported_names,
     local_files,
     matches_pattern,
-    normalized,
     read_project,
-    requirement_name,
 )
 from mcpd.cli.install.launch import Offers
+from mcpd.cli.scripts import normalized, requirement_name
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.sources.lookup import FOLDERS, folder_at
@@ -126,7 +124,9 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
         path, warnings = _served(path, exclude)
     if os.path.isdir(path):
         root = path
-        inside = f"{_SOURCES}/{_folder_name(root)}"
+        # Some systems refuse other characters in a name.
+        name = re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
+        inside = f"{_SOURCES}/{name}"
         project = read_project(root)
         selection = Selection(ignored=ignored_here(root), included=include, excluded=exclude)
         where = f"source + {behind!r}" if behind else "source"
@@ -183,11 +183,6 @@ def _shared_folders() -> set[str]:
     return {os.path.realpath(each) for each in there}
 
 
-def _folder_name(root: str) -> str:
-    """The name of a folder, in characters that every system accepts."""
-    return re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
-
-
 def unpack(gathered: BundleSources, folder: str) -> str:
     """Write the files into a folder, to start the server there. Returns the path of its program."""
     for name, source in gathered.files.items():
@@ -202,18 +197,20 @@ def unpack(gathered: BundleSources, folder: str) -> str:
     return os.path.join(folder, _MAIN)
 
 
-def make_bundle(
-    gathered: BundleSources, offers: Offers, said: BundleOptions, environment: Mapping[str, str] = os.environ
-) -> Bundle:
+def make_bundle(gathered: BundleSources, offers: Offers, said: BundleOptions) -> Bundle:
     """Make the bundle. `offers` are the lists of the server once it was started. Raises ConfigurationError."""
     project, files = gathered.project, dict(gathered.files)
     warnings = list(gathered.warnings)
     requirements = _requirements(gathered, offers, said, warnings)
-    asked = make_questions(said.env, environment)
+    variables = split_variables(said.env)
+    env = {name: f"${{user_config.{name.lower()}}}" for name in variables}
+    command = Launch(command="uv", args=("run", "--directory", "${__dirname}", _MAIN), env=env)
+    repository = _url(project, "repository", "source", "source code", "github", "code")
     icon, icons = _icon(said.icon, gathered.root, offers)
     if icon:
         files[_ICON] = icon
-    name = _slug(said.name or project.name or offers.name or os.path.basename(gathered.root))
+    name = said.name or project.name or offers.name or os.path.basename(gathered.root)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._").lower()[:100] or "server"
     manifest = Manifest(
         manifest_version="0.4",
         name=name,
@@ -222,20 +219,25 @@ def make_bundle(
         description=said.description or project.description or _description(offers, name),
         long_description=offers.instructions if "\n" in offers.instructions.strip() else "",
         author=_author(said, project, warnings),
-        repository=_repository(project),
+        repository=UNSET if repository is UNSET else Repository(url=repository),
         homepage=_url(project, "homepage", "home", "website"),
         documentation=_url(project, "documentation", "docs"),
         support=_url(project, "issues", "bug tracker", "tracker", "support"),
         icon=_ICON if icon else "",
         icons=icons,
-        server=_server(asked),
-        tools=_tools(offers),
+        server=ServerPart(type="uv", entry_point=_MAIN, mcp_config=command),
+        tools=tuple(
+            ListedTool(name=str(tool.get("name")), description=str(tool.get("description") or ""))
+            for tool in offers.tools
+        ),
         prompts=_prompts(offers),
         prompts_generated=any(str(each.get("name")) not in offers.prompt_texts for each in offers.prompts),
         keywords=project.keywords,
-        license=project.license,
+        license=project.license_text,
         compatibility=Compatibility(runtimes={"python": _node_range(project.requires_python) or _PYTHON}),
-        user_config=asked.questions,
+        user_config={
+            name.lower(): make_question(name, value, os.environ.get(name, "")) for name, value in variables.items()
+        },
     )
     files["manifest.json"] = checked(manifest)
     files["pyproject.toml"] = _pyproject(manifest, project, requirements)
@@ -305,16 +307,11 @@ def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) ->
 # ------------------------------------------------------------------------------------------- metadata
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._").lower()[:100] or "server"
-
-
 def _version(text: str, warnings: list[str]) -> str:
     if _VERSION.fullmatch(text):
         return text
     numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
-    parts = [*(numbers[1].split(".") if numbers else []), "0", "0", "0"][:3]
-    version = ".".join(parts)
+    version = ".".join([*(numbers[1].split(".") if numbers else []), "0", "0", "0"][:3])
     if text:
         warnings.append(
             f"the version {text} does not consist of three numbers, as bundles need: using {version} instead"
@@ -325,20 +322,24 @@ def _version(text: str, warnings: list[str]) -> str:
 
 def _node_range(specifiers: str) -> str:
     """Translate a range of Python versions into the syntax of npm's semver, which hosts read."""
+
+    def whole(parts: list[int]) -> str:
+        return ".".join(map(str, (parts + [0, 0])[:3]))
+
     found = []
-    for one in specifiers.split(","):
-        match = re.fullmatch(r"\s*(>=|<=|>|<|==|~=|!=)\s*(\d+(?:\.\d+)*)(\.\*)?[\w.+]*\s*", one)
-        if match is None or match[1] == "!=":
+    for specifier in specifiers.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|>|<|==|~=)\s*(\d+(?:\.\d+)*)(\.\*)?[\w.+]*\s*", specifier)
+        if match is None:
             continue
-        parts = [int(part) for part in match[2].split(".")][:3]
-        if match[1] in (">=", "<=", ">", "<") or (match[1] == "==" and not match[3] and len(parts) == 3):
-            found.append(f"{match[1].replace('==', '=')}{'.'.join(map(str, (parts + [0, 0])[:3]))}")
-            continue
-        kept = parts[:-1] if match[1] == "~=" else parts
-        above = [*kept[:-1], kept[-1] + 1] if kept else []
-        found.append(f">={'.'.join(map(str, (parts + [0, 0])[:3]))}")
-        if above:
-            found.append(f"<{'.'.join(map(str, (above + [0, 0])[:3]))}")
+        sign, parts = match[1], [int(part) for part in match[2].split(".")][:3]
+        if sign == "==" and not match[3] and len(parts) == 3:
+            found.append(f"={whole(parts)}")
+        elif sign in ("==", "~="):
+            kept = parts[:-1] if sign == "~=" else parts
+            found.append(f">={whole(parts)}")
+            found += [f"<{whole([*kept[:-1], kept[-1] + 1])}"] if kept else []
+        else:
+            found.append(f"{sign}{whole(parts)}")
 
     return " ".join(found)
 
@@ -353,33 +354,14 @@ def _description(offers: Offers, name: str) -> str:
 
 
 def _author(said: BundleOptions, project: Project, warnings: list[str]) -> Author:
-    name = said.author or project.author
-    if not name:
+    person = Person(said.author) if said.author else project.author
+    if not person.name:
         warnings.append("no author is named: use --author NAME, or `authors` in pyproject.toml")
-    is_theirs = not said.author and "@" in project.email
-    return Author(name=name or "unknown", email=project.email if is_theirs else UNSET)
-
-
-def _repository(project: Project) -> Repository | UnsetType:
-    url = _url(project, "repository", "source", "source code", "github", "code")
-    return Repository(url=url) if isinstance(url, str) else UNSET
+    return Author(name=person.name or "unknown", email=person.email if "@" in person.email else UNSET)
 
 
 def _url(project: Project, *labels: str) -> str | UnsetType:
     return next((project.urls[label] for label in labels if "://" in project.urls.get(label, "")), UNSET)
-
-
-def _server(asked: UserQuestions) -> ServerPart:
-    """The program, which a host starts directly or as `mcp_config` says."""
-    env = {name: f"${{user_config.{key}}}" for name, key in asked.keys.items()}
-    words = ("run", "--directory", "${__dirname}", _MAIN)
-    return ServerPart(type="uv", entry_point=_MAIN, mcp_config=Launch(command="uv", args=words, env=env))
-
-
-def _tools(offers: Offers) -> tuple[ListedTool, ...]:
-    return tuple(
-        ListedTool(name=str(each.get("name")), description=str(each.get("description") or "")) for each in offers.tools
-    )
 
 
 def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
@@ -426,7 +408,7 @@ def _of_data_url(url: str) -> bytes:
         return b""
     try:
         data = base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
+    except ValueError:
         return b""
 
     return data if data.startswith(_PNG) and 24 <= len(data) <= _MAX_ICON_BYTES else b""

@@ -15,11 +15,12 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from importlib.metadata import packages_distributions
-from typing import Any
+from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
+from mcpd.cli.scripts import read_header
 from mcpd.errors import ConfigurationError
 from mcpd.transports.files import replacing
 
@@ -36,6 +37,8 @@ _SECRETS = ("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "*.keystore",
             "service-account*.json", "service_account*.json", "*.token", "token", "token.*")  # fmt: skip
 _NOT_SECRET = (".py", ".md", ".html")
 _KEY_HEAD_BYTES = 4096
+_MAX_TEXT = 1024 * 1024
+_OF_ALL_KINDS = "in a folder with files of all kinds; --include takes it"
 
 
 class Collected(Struct):
@@ -65,23 +68,36 @@ class Selection(Struct, frozen=True):
         name = os.path.basename(path)
         if matches_pattern(inside, name, self.excluded):
             return "excluded"
-        if matches_pattern(inside, name, self.included) or any(_is_below(inside, one) for one in self.included):
+        if matches_pattern(inside, name, self.included) or any(_is_below(inside, folder) for folder in self.included):
             return ""
-        if is_folder and any(_is_below(one.strip("/"), inside) for one in self.included):
+        if is_folder and any(_is_below(pattern.strip("/"), inside) for pattern in self.included):
             return ""  # something in it is included
-        if why := _default_reason(inside, name):
+        if why := _default_reason(name):
             return why
         if matches_pattern(inside, name, self.ignored):
             return f"named in {IGNORE}"
         if is_folder and self.code is not None and os.path.isfile(os.path.join(path, "mcpd.toml")):
-            has_code = any(one.startswith(path + os.sep) for one in self.code)
+            has_code = any(each.startswith(path + os.sep) for each in self.code)
             return "" if has_code else "another server; --include takes it"
-        if is_folder or self.code is None or any(path == one or path.startswith(one + os.sep) for one in self.code):
+        if is_folder or self.code is None or any(_is_in(path, each) for each in self.code):
             return ""
         if path.endswith(".py"):
             return "not imported by the server; --include takes it"
 
-        return "" if self.has_data else "in a folder with files of all kinds; --include takes it"
+        return "" if self.has_data else _OF_ALL_KINDS
+
+    def may_take_from(self, inside: str, path: str) -> bool:
+        """Return whether a folder has code of the server, or included files."""
+        if any(_is_in(each, path) or _is_in(path, each) for each in self.code or ()):
+            return True
+        return any(
+            "/" not in pattern or _is_below(pattern.strip("/"), inside) or _is_below(inside, pattern)
+            for pattern in self.included
+        )
+
+
+def _is_in(path: str, place: str) -> bool:
+    return path == place or path.startswith(place + os.sep)
 
 
 def collect(root: str, selection: Selection | None = None) -> Collected:
@@ -92,9 +108,13 @@ def collect(root: str, selection: Selection | None = None) -> Collected:
         for name in sorted(names):
             path = os.path.join(folder, name)
             inside = _inside(path, root)
-            why = selection.reason_left_out(inside, path, is_folder=True) or _folder_reason(path, root)
-            if not why and not selection.has_data and not _may_contain_files(path, inside, selection):
-                why = "in a folder with files of all kinds; --include takes it"
+            why = selection.reason_left_out(inside, path, is_folder=True)
+            if os.path.islink(path):
+                why = why or "a link to a folder"
+            elif os.path.isfile(os.path.join(path, "pyvenv.cfg")):
+                why = why or "a virtual environment"
+            if not why and not selection.has_data and not selection.may_take_from(inside, path):
+                why = _OF_ALL_KINDS
             if why:
                 found.left_out[f"{inside}/"] = why
                 names.remove(name)
@@ -103,15 +123,6 @@ def collect(root: str, selection: Selection | None = None) -> Collected:
             _add_file(os.path.join(folder, name), root, selection, found)
 
     return found
-
-
-def _may_contain_files(path: str, inside: str, selection: Selection) -> bool:
-    """Return whether a folder has code of the server, or included files."""
-    for one in selection.code or ():
-        if one == path or one.startswith(path + os.sep) or path.startswith(one + os.sep):
-            return True
-    patterns = selection.included
-    return any("/" not in one or _is_below(one.strip("/"), inside) or _is_below(inside, one) for one in patterns)
 
 
 def ignored_here(root: str) -> tuple[str, ...]:
@@ -141,7 +152,7 @@ def _add_file(path: str, root: str, selection: Selection, found: Collected) -> N
         )
 
 
-def _default_reason(inside: str, name: str) -> str:
+def _default_reason(name: str) -> str:
     """Why a file of this name is left out by default; "" if it is taken."""
     if name.startswith("."):
         return "hidden"
@@ -167,15 +178,6 @@ def _is_below(inside: str, folder: str) -> bool:
     return inside.startswith(folder.strip("/") + "/")
 
 
-def _folder_reason(path: str, root: str) -> str:
-    if os.path.islink(path):
-        return "a link to a folder"
-    if os.path.isfile(os.path.join(path, "pyvenv.cfg")):
-        return "a virtual environment"
-
-    return ""
-
-
 def _file_reason(path: str, root: str) -> str:
     if os.path.islink(path):
         target = os.path.realpath(path)
@@ -189,11 +191,8 @@ def _file_reason(path: str, root: str) -> str:
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
 
-    return "a private key" if b"-----BEGIN " in head and b"PRIVATE KEY-----" in head and not _is_code(path) else ""
-
-
-def _is_code(path: str) -> bool:
-    return path.endswith(_NOT_SECRET)
+    is_key = b"-----BEGIN " in head and b"PRIVATE KEY-----" in head
+    return "a private key" if is_key and not path.endswith(_NOT_SECRET) else ""
 
 
 def _inside(path: str, root: str) -> str:
@@ -274,7 +273,6 @@ def _python_files(folder: str) -> list[str]:
 
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""The oldest time that a zip file can hold. It makes the same bytes from the same files."""
 _MODE = 0o100644
 
 
@@ -285,167 +283,87 @@ def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
     all. Raises ConfigurationError.
     """
     try:
-        with (
-            replacing(path, mode=0o644) as out,
-            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
-        ):
-            for name in sorted(files):
-                archive.writestr(_entry(name), _content(files[name]), compresslevel=9)
+        with replacing(path, mode=0o644) as out, zipfile.ZipFile(out, "w") as archive:
+            for name, source in sorted(files.items()):
+                # The oldest time that a zip file can hold, on the same system: the same files make the same bytes.
+                entry = zipfile.ZipInfo(name, _WHEN)
+                entry.create_system, entry.external_attr = 3, _MODE << 16
+                data = source if isinstance(source, bytes) else Path(source).read_bytes()
+                archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
     return os.path.getsize(path)
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _WHEN)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.create_system = 3
-    entry.external_attr = _MODE << 16
-    return entry
+# ------------------------------------------------------------------------------------ the metadata
 
 
-def _content(source: bytes | str) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    with open(source, "rb") as file:
-        return file.read()
+class Person(Struct, frozen=True):
+    """An author of a project."""
+
+    name: str = ""
+    email: str = ""
 
 
-_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_MAX_BYTES = 1024 * 1024
-
-
-class Project(Struct, frozen=True, kw_only=True):
-    """The metadata of a project; "" or None for missing values."""
+class Project(Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The table `[project]` of pyproject.toml, and the file that names the dependencies; "" or None if missing."""
 
     file: str = ""
-    """The file that names the dependencies."""
     name: str = ""
     version: str = ""
     description: str = ""
-    author: str = ""
-    email: str = ""
-    license: str = ""
+    authors: tuple[Person, ...] = ()
+    license: str | dict[str, str] = ""
     keywords: tuple[str, ...] = ()
     urls: dict[str, str] = {}
     """By lower-case label."""
-    scripts: tuple[str, ...] = ()
+    scripts: dict[str, str] = {}
     requires_python: str = ""
     dependencies: tuple[str, ...] | None = None
+
+    @property
+    def author(self) -> Person:
+        """The first author."""
+        return self.authors[0] if self.authors else Person()
+
+    @property
+    def license_text(self) -> str:
+        """The license, which is a table in older files."""
+        return self.license if isinstance(self.license, str) else self.license.get("text", "")
 
 
 def read_project(root: str, script: str | None = None) -> Project:
     """Read the files in a folder, and the header of a script in it. Raises ConfigurationError for an invalid file."""
-    found = _of_pyproject(os.path.join(root, "pyproject.toml"))
-    head = _of_script(script) if script is not None else None
-    if head is not None:
-        dependencies, python = head
-        python = python or found.requires_python
-        return replace(found, file=script, dependencies=dependencies, requires_python=python)
+    project = _read_pyproject(os.path.join(root, "pyproject.toml"))
+    header = None if script is None else read_header(script)
+    if header is not None:
+        python = header.python or project.requires_python
+        return replace(project, file=script, dependencies=header.dependencies, requires_python=python)
+
     path = os.path.join(root, "requirements.txt")
-    if found.dependencies is None and (listed := _of_requirements(path)) is not None:
-        return replace(found, file=path, dependencies=listed)
-    return found
-
-
-def requirement_name(requirement: str) -> str:
-    """Return the normalized name of the distribution that a requirement names; "" for a URL or path."""
-    match = _NAME.match(requirement)
-    return normalized(match[1]) if match else ""
-
-
-def normalized(name: str) -> str:
-    """Return a distribution's name in the form in which package indexes compare names."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _of_pyproject(path: str) -> Project:
-    text = _text(path)
+    text = _text(path) if project.dependencies is None else None
     if text is None:
-        return Project()
+        return project
+    lines = [re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines()]
+    return replace(project, file=path, dependencies=tuple(line for line in lines if line and not line.startswith("-")))
+
+
+def _read_pyproject(path: str) -> Project:
+    text = _text(path)
     try:
-        table = tomllib.loads(text).get("project")
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        project = convert(tomllib.loads(text or "").get("project", {}), Project)
+    except (tomllib.TOMLDecodeError, RecursionError, ValidationError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
-    if not isinstance(table, dict):
-        return Project()
 
-    people = [each for each in _items(table.get("authors")) if isinstance(each, dict)]
-    person = people[0] if people else {}
-    license = table.get("license")
-    urls = table.get("urls")
-    dependencies = table.get("dependencies")
-    scripts = table.get("scripts")
-    return Project(
-        file=path,
-        name=_string(table.get("name")),
-        version=_string(table.get("version")),
-        description=_string(table.get("description")),
-        author=_string(person.get("name")),
-        email=_string(person.get("email")),
-        license=_string(license.get("text") if isinstance(license, dict) else license),
-        keywords=_texts(table.get("keywords")),
-        urls={str(label).lower(): str(url) for label, url in urls.items()} if isinstance(urls, dict) else {},
-        scripts=tuple(scripts) if isinstance(scripts, dict) else (),
-        requires_python=_string(table.get("requires-python")),
-        dependencies=None if dependencies is None else _texts(dependencies),
-    )
-
-
-def _of_script(path: str) -> tuple[tuple[str, ...], str] | None:
-    """The dependencies and the Python version in a script's header (PEP 723); None without a header."""
-    text = _text(path)
-    lines = None if text is None else _head(text.splitlines())
-    if lines is None:
-        return None
-    try:
-        table = tomllib.loads("\n".join(lines))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigurationError(f"{path}: its `# /// script` header is not valid TOML: {error}") from None
-    needs = _texts(table.get("dependencies"))
-    return needs, _string(table.get("requires-python"))
-
-
-def _head(lines: list[str]) -> list[str] | None:
-    """The lines between `# /// script` and the last `# ///` of that comment, without the comment signs."""
-    try:
-        start = [line.rstrip() for line in lines].index("# /// script") + 1
-    except ValueError:
-        return None
-    found: list[str] = []
-    for line in lines[start:]:
-        if not line.startswith("#"):
-            break
-        found.append(line[1:].removeprefix(" ").rstrip())
-    ends = [at for at, line in enumerate(found) if line == "///"]
-    return found[: ends[-1]] if ends else None
-
-
-def _of_requirements(path: str) -> tuple[str, ...] | None:
-    text = _text(path)
-    if text is None:
-        return None
-    lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith("-"))
+    urls = {label.lower(): url for label, url in project.urls.items()}
+    return project if text is None else replace(project, file=path, urls=urls)
 
 
 def _text(path: str) -> str | None:
     try:
         with open(path, encoding="utf-8-sig") as file:
-            return file.read(_MAX_BYTES)
+            return file.read(_MAX_TEXT)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(each for each in _items(value) if isinstance(each, str))
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""

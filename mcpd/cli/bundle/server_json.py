@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mcpd.cli.bundle.manifest import is_secret
+from mcpd.cli.bundle.manifest import split_variables
+from mcpd.cli.install.launch import is_hidden
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
@@ -145,28 +146,29 @@ def repository(url: str) -> Repository | None:
     return Repository(url=url.removesuffix(".git"), source=source) if source and parts.scheme == "https" else None
 
 
-def variables(names: tuple[str, ...]) -> tuple[Input, ...]:
+def variables(words: tuple[str, ...]) -> tuple[Input, ...]:
     """Return the variables of NAME, or NAME=VALUE with a default."""
-    found = []
-    for word in names:
-        name, has_default, value = word.partition("=")
-        text = f"The variable {name} of the server."
-        secret = is_secret(name)
-        if has_default and secret:
-            raise ConfigurationError(f"--env {name}=…: do not put a secret into server.json; write --env {name}")
-        found.append(Input(name=name, description=text, is_required=not has_default, is_secret=secret, default=value))
-    return tuple(found)
+    return tuple(
+        Input(
+            name=name,
+            description=f"The variable {name} of the server.",
+            is_required=value is None,
+            is_secret=is_hidden(name),
+            default=value or "",
+        )
+        for name, value in split_variables(words).items()
+    )
 
 
-def shortened(text: str, most: int = MAX_DESCRIPTION) -> str:
-    """Return the first sentence, or as many whole words as fit."""
+def shortened(text: str) -> str:
+    """Return the first sentence, or as many whole words as fit into a description."""
     text = " ".join(text.split())
-    if len(text) <= most:
+    if len(text) <= MAX_DESCRIPTION:
         return text
     sentence = re.match(r".+?[.!?](?= )", text)
-    if sentence and len(sentence[0]) <= most:
+    if sentence and len(sentence[0]) <= MAX_DESCRIPTION:
         return sentence[0]
-    cut = text[: most - 1]
+    cut = text[: MAX_DESCRIPTION - 1]
     return f"{cut.rpartition(' ')[0] or cut}…"
 
 

@@ -7,12 +7,13 @@ import hashlib
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import structs
 from msgspec.structs import replace
 
+from mcpd.cli.bundle.manifest import split_variables
 from mcpd.cli.bundle.pack import Bundle, BundleOptions, BundleSources, gather, make_bundle, unpack
 from mcpd.cli.bundle.project import Project, write_archive
 from mcpd.cli.bundle.server_json import (
@@ -116,7 +117,10 @@ def bundle_command(
             click.echo(json_text({"written": None, "error": verdict.error, "stderr": verdict.stderr_tail}))
             return 1
         if gathered.left_out:
-            click.echo(f"mcpd: these files are not in the bundle: {_first(list(gathered.left_out))}", err=True)
+            names = list(gathered.left_out)
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            text = printable(", ".join(names[:5]), 500) + more
+            click.echo(f"mcpd: these files are not in the bundle: {text}", err=True)
         click.echo("mcpd: no bundle was written; mcpd doctor TARGET tests the server where it is", err=True)
         return 1
 
@@ -147,15 +151,13 @@ def _files_of(target: str | None) -> FileTarget | object:
 
 def _try(gathered: BundleSources, given: BundleOptions) -> Verdict:
     """Start the server from the files of the bundle, in an otherwise empty folder."""
-    env = {}
-    for word in given.env:
-        name, has_value, value = word.partition("=")
-        if has_value or name in os.environ:
-            env[name] = value if has_value else os.environ[name]
+    env = {name: os.environ.get(name) if value is None else value for name, value in split_variables(given.env).items()}
     with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
         program = unpack(gathered, folder)
-        words = (sys.executable, program)
-        verdict = asyncio.run(verify_target(CommandTarget(words, env), with_texts=True))
+        target = CommandTarget(
+            (sys.executable, program), {name: text for name, text in env.items() if text is not None}
+        )
+        verdict = asyncio.run(verify_target(target, with_texts=True))
         return _with_own_paths(verdict, os.path.join(folder, *gathered.inside.split("/")), gathered.root)
 
 
@@ -170,7 +172,7 @@ def _with_own_paths(verdict: Verdict, unpacked: str, root: str) -> Verdict:
 
         return text
 
-    return structs.replace(
+    return replace(
         verdict,
         error=replaced(verdict.error),
         advice=replaced(verdict.advice),
@@ -185,19 +187,8 @@ def _print_verdict(verdict: Verdict) -> None:
 
 
 def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> None:
-    click.echo("files:")
-    shown = sorted(bundle.files)
-    for name in shown[:_MOST_SHOWN]:
-        click.echo(f"  {printable(name, 500)}  {_size_of(bundle.files[name]):,}")
-    if len(shown) > _MOST_SHOWN:
-        click.echo(f"  and {len(shown) - _MOST_SHOWN} more")
-    if gathered.left_out:
-        click.echo("left out:")
-        for name, why in sorted(gathered.left_out.items())[:_MOST_SHOWN]:
-            click.echo(f"  {printable(name, 500)}  {why}")
-        if len(gathered.left_out) > _MOST_SHOWN:
-            click.echo(f"  and {len(gathered.left_out) - _MOST_SHOWN} more")
-
+    _print_files("files", {name: f"{_size_of(source):,}" for name, source in bundle.files.items()})
+    _print_files("left out", gathered.left_out)
     click.echo(f"requirements: {printable(', '.join(bundle.requirements), 2000)}")
     if bundle.manifest.user_config:
         click.echo(f"asks users for: {', '.join(bundle.manifest.user_config)}")
@@ -205,6 +196,15 @@ def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle)
     for warning in bundle.warnings:
         click.echo(f"mcpd: warning: {printable(warning, 1000)}", err=True)
     click.echo("mcpd: next: open it with Claude Desktop (a double click, or Settings > Extensions)", err=True)
+
+
+def _print_files(title: str, about: dict[str, str]) -> None:
+    if about:
+        click.echo(f"{title}:")
+    for name, text in sorted(about.items())[:_MOST_SHOWN]:
+        click.echo(f"  {printable(name, 500)}  {text}")
+    if len(about) > _MOST_SHOWN:
+        click.echo(f"  and {len(about) - _MOST_SHOWN} more")
 
 
 def _members(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> dict[str, Any]:
@@ -221,11 +221,6 @@ def _members(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> d
 
 def _size_of(source: bytes | str) -> int:
     return len(source) if isinstance(source, bytes) else os.path.getsize(source)
-
-
-def _first(names: list[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return printable(", ".join(names[:5]), 500) + more
 
 
 # --------------------------------------------------------------------------------- publish-info
@@ -283,7 +278,10 @@ def publish_info_command(
     if output == "-":
         click.echo(text.decode(), nl=False)
     else:
-        _write(output, text)
+        try:
+            Path(output).write_bytes(text)
+        except OSError as error:
+            raise ConfigurationError(f"{output} cannot be written: {error.strerror}") from None
         click.echo(f"wrote {output}: {found.name} {found.version}")
     if pypi is not None:
         _check_package(pypi, name, gathered)
@@ -319,14 +317,6 @@ def _digest(path: str) -> str:
         raise ConfigurationError(f"--bundle {path}: {error.strerror}") from None
 
 
-def _write(path: str, text: bytes) -> None:
-    try:
-        with open(path, "wb") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
-
-
 def _check_package(package: str, name: str, gathered: BundleSources) -> None:
     """Warn if the registry or uvx would not accept the package."""
     bare = package.partition("==")[0]
@@ -336,9 +326,8 @@ def _check_package(package: str, name: str, gathered: BundleSources) -> None:
     for readme in _READMES:
         path = os.path.join(gathered.root, readme)
         if os.path.isfile(path):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                if f"mcp-name: {name}" in file.read():
-                    return
+            if f"mcp-name: {name}" in Path(path).read_text("utf-8", "replace"):
+                return
             break
     text = f"the registry requires `mcp-name: {name}` in the README of the package; add it, for example in a comment"
     click.echo(f"mcpd: warning: {printable(text)}", err=True)

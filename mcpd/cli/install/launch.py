@@ -93,6 +93,11 @@ def is_secret(name: str) -> bool:
     return any(part in name.upper() for part in _SECRET_PARTS)
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether the value of this variable must not be shown: a secret for hosts, or a password."""
+    return is_secret(name) or "PASS" in name.upper()
+
+
 SECONDS = 60.0
 """How long a server may take for each response, in seconds. The most patient hosts wait as long."""
 

@@ -19,7 +19,7 @@ from mcpd.cli.install.entry import Entry
 from mcpd.cli.install.files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
 from mcpd.cli.install.formats import drop, format_named, put
 from mcpd.cli.install.hosts import has_folder, is_here
-from mcpd.cli.install.launch import is_secret
+from mcpd.cli.install.launch import is_hidden
 from mcpd.cli.install.shapes import (
     HEADER_MEMBERS,
     LAUNCH_MEMBERS,
@@ -214,13 +214,8 @@ def _secrets(entries: list[Any]) -> list[str]:
             if key in HEADER_MEMBERS:
                 found.update(texts_in(held))
             elif key in VARIABLE_MEMBERS and isinstance(held, dict):
-                found.update(value for name, value in held.items() if isinstance(value, str) and _is_hidden(str(name)))
+                found.update(value for name, value in held.items() if isinstance(value, str) and is_hidden(str(name)))
     return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
-
-
-def _is_hidden(name: str) -> bool:
-    """Whether the value of this variable must be hidden: a secret for hosts, or a password."""
-    return is_secret(name) or "PASS" in name.upper()
 
 
 def _without(secrets: list[str], line: str) -> str:

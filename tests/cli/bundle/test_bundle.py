@@ -17,7 +17,7 @@ import pytest
 from conftest import Child
 
 import mcpd
-from mcpd.cli.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, make_questions
+from mcpd.cli.bundle.manifest import Author, Launch, Manifest, ServerPart, checked, make_question, split_variables
 from mcpd.cli.bundle.pack import BundleOptions, gather, make_bundle
 from mcpd.cli.bundle.project import Selection, collect, distributions_of, ignored_here, local_files, read_project
 from mcpd.cli.install.launch import Offers
@@ -323,7 +323,11 @@ def test_what_a_project_says(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     found = read_project(str(tmp_path))
-    assert (found.dependencies, found.author, found.urls["repository"]) == (("anyio",), "Ada", "https://github.com/a/b")
+    assert (found.dependencies, found.author.name, found.urls["repository"]) == (
+        ("anyio",),
+        "Ada",
+        "https://github.com/a/b",
+    )
     script = tmp_path / "s.py"
     head = '# /// script\n# requires-python = ">=3.12"\n# dependencies = [\n#   "numpy",\n# ]\n# ///\nimport numpy\n'
     script.write_text(head, encoding="utf-8")
@@ -349,9 +353,10 @@ def test_packages_of_a_bundle(run: Run, garden: Path) -> None:
 
 def test_questions(tmp_path: Path) -> None:
     here = {"ROOT": str(tmp_path), "FAST": "true", "API_TOKEN": str(tmp_path)}
-    found = make_questions(["ROOT", "FAST", "API_TOKEN", "LEVEL=info"], here).questions
-    kinds: dict[str, Any] = {key: each.type for key, each in found.items()}
-    assert kinds == {"root": "directory", "fast": "boolean", "api_token": "string", "level": "string"}
+    variables = split_variables(["ROOT", "FAST", "API_TOKEN", "LEVEL=info"])
+    found = {name: make_question(name, value, here.get(name, "")) for name, value in variables.items()}
+    kinds: dict[str, Any] = {name: each.type for name, each in found.items()}
+    assert kinds == {"ROOT": "directory", "FAST": "boolean", "API_TOKEN": "string", "LEVEL": "string"}
     assert str(tmp_path) not in repr(found)
 
 
