@@ -19,7 +19,7 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.wires import MODERN, process_wire
 
-from mcpd.cli.scripts import _as_script, _Header
+from mcpd.cli.scripts import Header, _as_script
 
 UV = shutil.which("uv") or next(iter(map(str, (REPOSITORY / ".tools" / "uv" / "bin").glob("uv"))), None)
 
@@ -226,7 +226,7 @@ def test_uv_has_no_such_python(tmp_path: Path, child: Child) -> None:
 
 def test_settings_of_uv_hold_elsewhere(tmp_path: Path) -> None:
     uv = {"sources": {"x": {"path": "x"}}, "find-links": ["./a"], "prerelease": "allow"}
-    text = _as_script(_Header(str(tmp_path / "one.py"), ("x",), ">=3.12", uv), ["y"])
+    text = _as_script(Header(str(tmp_path / "one.py"), ("x",), ">=3.12", uv), ["y"])
     table = tomllib.loads("\n".join(line[2:] for line in text.splitlines()[1:-1]))
     assert (table["requires-python"], table["dependencies"]) == (">=3.12,>=3.11", ["x", "y"])
     assert table["tool"]["uv"] == {

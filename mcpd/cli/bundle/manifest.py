@@ -145,7 +145,8 @@ def split_variables(words: Iterable[str]) -> dict[str, str | None]:
             raise ConfigurationError(f"--env {name}: write --env NAME, or --env NAME=VALUE with a default value")
         if has_value and is_hidden(name):
             raise ConfigurationError(
-                f"--env {name}=…: do not put a secret into a bundle; write --env {name}, so that each user enters it"
+                f"--env {name}=…: do not put a secret into a file for others; write --env {name}, so that each user "
+                "enters it"
             )
         variables[name] = value if has_value else None
     return variables

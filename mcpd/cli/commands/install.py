@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
-from mcpd.cli.install.entry import SWITCHES, make_entry
+from mcpd.cli.install import operations
+from mcpd.cli.install.entry import SWITCHES, NamedEntry, make_entry
+from mcpd.cli.install.files import Journal
+from mcpd.cli.install.hosts import find_host, with_other_versions
+from mcpd.cli.install.operations import InstallOptions, Listed, Outcome
+from mcpd.cli.install.plan import rendered
+from mcpd.cli.install.shapes import link_to
 from mcpd.cli.options import ClientCommand, demo_option, json_option, or_demo
 from mcpd.cli.talk.terminal import counted, json_text
 from mcpd.cli.talk.words import WrongUse, pairs
+from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-
-if TYPE_CHECKING:
-    from mcpd.cli.install.entry import NamedEntry
-    from mcpd.cli.install.operations import InstallOptions, Listed, Outcome
 
 _INSTALL_HELP = """Add a server to a host: Claude Desktop, Claude Code, Cursor, VS Code or another MCP client.
 
@@ -102,14 +105,11 @@ _SHARED: list[click.Parameter] = [
     ],
 )  # fmt: skip
 def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
-    from mcpd.cli.install import operations
-    from mcpd.cli.install.files import Journal
-
     journal = Journal()
     if given["lists"]:
         _check_count("--list", words, 0)
         return _list(operations.listed(journal), as_json=given["as_json"])
-    options = _wishes_of(given)
+    options = _options_of(given)
     if given["undoes"]:
         _check_count("--undo", words, 1)
         record = operations.undo(_host(words), options, journal)
@@ -127,34 +127,15 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
     made = make_entry(target, command, url=given["http"], env=variables, headers=headers)
     if given["prints"] or given["links"]:
         return _print(hosts, options.name or made.name, made, links=given["links"])
-    return asyncio.run(_install(hosts, made, options, as_json=given["as_json"]))
-
-
-async def _install(hosts: Sequence[Any], made: NamedEntry, options: InstallOptions, *, as_json: bool) -> int:
-    from mcpd.cli.install import operations
-    from mcpd.cli.install.files import Journal
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
             print(f"mcpd: {text}", file=sys.stderr)
 
-    journal, code, shown = Journal(), 0, []
-    for host in hosts:
-        try:
-            outcome = await operations.install(host, made, options, journal, tell)
-        except ConfigurationError as error:
-            if len(hosts) == 1:
-                raise
-            code = 1
-            shown.append(_print_failure(host, error, as_json=as_json))
-            continue
-        code = max(code, 0 if outcome.works else 1)
-        shown.append(outcome.as_json())
-        if not as_json:
-            _print_outcome(outcome, is_dry=options.dry_run)
-    if as_json:
-        click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
-    return code
+    def install(host: Host) -> Outcome:
+        return asyncio.run(operations.install(host, made, options, journal, tell))
+
+    return _change(hosts, install, as_json=given["as_json"], is_dry=options.dry_run)
 
 
 @click.command(
@@ -172,10 +153,7 @@ async def _install(hosts: Sequence[Any], made: NamedEntry, options: InstallOptio
     ],
 )
 def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
-    from mcpd.cli.install import operations
-    from mcpd.cli.install.files import Journal
-
-    options = _wishes_of(given)
+    options = _options_of(given)
     hosts, rest = _hosts_of(words, everywhere=given["everywhere"], is_one_file=options.is_one_file)
     word, made, target_error = rest[0] if rest else None, None, None
     try:
@@ -184,27 +162,46 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
         if word is None:
             raise
         target_error = error  # the word may be a name
-    journal, code, shown = Journal(), 0, []
+    journal = Journal()
+
+    def uninstall(host: Host) -> Outcome | str:
+        name = operations.name_to_remove(host, word, made, options, journal)
+        if name is not None:
+            return operations.uninstall(host, name, options, journal)
+        what = "no server that mcpd install has added" if word is None else f"no server {printable(word)}"
+        path = options.path_of(host)
+        text = f"{what} in {printable(path, 1000)}; its servers: {operations.names_in(host, path)}"
+        if target_error is not None:
+            raise ConfigurationError(f"{text}; as a target: {target_error}")
+        return text
+
+    return _change(hosts, uninstall, as_json=given["as_json"], is_dry=options.dry_run)
+
+
+def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_json: bool, is_dry: bool) -> int:
+    """Change each host and print the outcomes; an outcome is a text if there is nothing to change.
+
+    Raises the ConfigurationError of a single host.
+    """
+    code, shown = 0, []
     for host in hosts:
         try:
-            name = operations.name_to_remove(host, word, made, options, journal)
-            if name is None and target_error is not None:
-                raise ConfigurationError(f"{_not_there(host, word, options)}; as a target: {target_error}")
-            outcome = None if name is None else operations.uninstall(host, name, options, journal)
+            outcome = work(host)
+            members = {"host": host.id, "change": "none"} if isinstance(outcome, str) else outcome.as_json()
         except ConfigurationError as error:
             if len(hosts) == 1:
                 raise
-            code = 1
-            shown.append(_print_failure(host, error, as_json=given["as_json"]))
-            continue
-        shown.append({"host": host.id, "change": "none"} if outcome is None else outcome.as_json())
-        if given["as_json"]:
-            continue
-        if outcome is None:
-            click.echo(f"{host.name}: {_not_there(host, word, options)}")
-        else:
-            _print_outcome(outcome, is_dry=options.dry_run)
-    if given["as_json"]:
+            code, outcome = 1, printable(error, 2000)
+            members = {"host": host.id, "error": str(error)}
+        shown.append(members)
+        if not isinstance(outcome, str):
+            code = code if outcome.works else 1
+            if not as_json:
+                _print_outcome(outcome, is_dry=is_dry)
+        elif not as_json:
+            click.echo(f"{host.name}: {outcome}")
+
+    if as_json:
         click.echo(json_text(shown[0] if len(hosts) == 1 else shown))
     return code
 
@@ -212,10 +209,8 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 # ------------------------------------------------------------------------------- the command line
 
 
-def _wishes_of(given: dict[str, Any]) -> InstallOptions:
+def _options_of(given: dict[str, Any]) -> InstallOptions:
     """The options besides host and server. Raises WrongUse."""
-    from mcpd.cli.install.operations import InstallOptions
-
     project = given["project"]
     if project is not None and not os.path.isdir(project):
         raise WrongUse(f"--project {project}: no such folder; for the current folder write --project=.")
@@ -231,14 +226,11 @@ def _wishes_of(given: dict[str, Any]) -> InstallOptions:
     )
 
 
-def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
+def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Host], list[str]]:
     """The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project."""
-    from mcpd.cli.install.hosts import with_other_versions
-    from mcpd.cli.install.operations import hosts_for_all
-
     if everywhere:
         _check_count("--all", words, 1)
-        found = hosts_for_all()
+        found = operations.hosts_for_all()
         if not found:
             raise ConfigurationError("no known host is installed on this machine; name a host to write its file")
         return found, list(words)
@@ -253,10 +245,7 @@ def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> t
         raise
 
 
-def _host(words: Sequence[str]) -> Any:
-    from mcpd.cli.install.hosts import find_host
-    from mcpd.client.targets.hosts import HOSTS
-
+def _host(words: Sequence[str]) -> Host:
     if not words:
         raise WrongUse(f"name a host: {', '.join(HOSTS)}; --list shows the installed ones, --all uses all of those")
     return find_host(words[0])
@@ -270,23 +259,13 @@ def _check_count(option: str, words: Sequence[str], most: int) -> None:
 # ---------------------------------------------------------------------------------------- output
 
 
-def _print_failure(host: Any, error: ConfigurationError, *, as_json: bool) -> dict[str, Any]:
-    if not as_json:
-        click.echo(f"{host.name}: {printable(error, 2000)}")
-    return {"host": host.id, "error": str(error)}
-
-
 def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
-    from mcpd.cli.install.operations import names_in
-
     plan, verdict = outcome.plan, outcome.verdict
     name, path = printable(plan.name), printable(plan.before.path, 1000)
     if verdict is not None:
-        for line in verdict.lines if verdict.works else ():
-            click.echo(line)
+        for line in verdict.lines:
+            click.echo(line, err=not verdict.works)
         if not verdict.works:
-            for line in verdict.lines:
-                click.echo(line, err=True)
             click.echo(f"mcpd: {path} is unchanged; --no-start adds the server without testing it", err=True)
             return
     for warning in outcome.warnings:
@@ -297,7 +276,7 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
         return
 
     if plan.change == "none":
-        servers = names_in(plan.host, plan.before.path)
+        servers = operations.names_in(plan.host, plan.before.path)
         state = f"has {name}" if plan.entry else f"does not have {name}; its servers: {servers}"
         click.echo(f"{plan.host.name}: nothing to change, {path} {state}")
     elif outcome.done is not None:
@@ -311,18 +290,7 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
         click.echo(note)
 
 
-def _not_there(host: Any, word: str | None, options: InstallOptions) -> str:
-    from mcpd.cli.install.operations import names_in
-
-    what = "no server that mcpd install has added" if word is None else f"no server {printable(word)}"
-    path = options.path_of(host)
-    return f"{what} in {printable(path, 1000)}; its servers: {names_in(host, path)}"
-
-
-def _print(hosts: Sequence[Any], name: str, made: NamedEntry, *, links: bool) -> int:
-    from mcpd.cli.install.plan import rendered
-    from mcpd.cli.install.shapes import link_to
-
+def _print(hosts: Sequence[Host], name: str, made: NamedEntry, *, links: bool) -> int:
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())
     for warning in made.warnings:

@@ -304,6 +304,12 @@ class Dialogue:
         discovered = await self.request("server/discover")
         return discovered if discovered.result is not None else initialized
 
+    def fault_of(self, opening: Answer) -> str:
+        """Return why the first response is not the result of a server."""
+        if "initialize" in self.asked:
+            return "the program sends back its input, as cat does: it is not a server"
+        return f"the server answers initialize with {printable(opening.error) or 'a result that is not an object'}"
+
     def advice_on_silence(self) -> str:
         """Return the advice for a server that was started but does not answer."""
         code = self.child.process.returncode

@@ -27,30 +27,28 @@ if TYPE_CHECKING:
 _MAX_SHOWN = 10
 _SLOW_SECONDS = 5.0
 
-_LISTS = (
+LISTS = (
     ("tools", "tools/list", "tools", "tools"),
     ("resources", "resources/list", "resources", "resources"),
     ("resources", "resources/templates/list", "resourceTemplates", "resource templates"),
     ("prompts", "prompts/list", "prompts", "prompts"),
 )
+"""The lists of a server: the capability that declares each, its method, the member of the result, and its name."""
 
 
 def report_identity(opening: Mapping[str, Any], report: Report) -> None:
-    """Report the server's name, instructions and capabilities. `opening` is its first result, `info` its
-    `serverInfo`.
-    """
+    """Report the server's name, instructions and capabilities. `opening` is its first result."""
     info = server_info(opening)
     name, version = printable(info.get("name", "")), printable(info.get("version", ""))
     if not name:
         report.warn("name", "the server does not give its name", "return `serverInfo` with name and version")
     else:
         report.ok("name", f"{name} {version}".strip(), server=name, version=version)
-    for problem in instructions_problems(_text(opening.get("instructions"))):
+    instructions = opening.get("instructions")
+    for problem in instructions_problems(instructions if isinstance(instructions, str) else None):
         report.warn("instructions", *_split(problem))
 
-    capabilities = opening.get("capabilities")
-    named = capabilities if isinstance(capabilities, dict) else {}
-    if not {"tools", "resources", "prompts"} & named.keys():
+    if not {"tools", "resources", "prompts"} & capabilities_of(opening).keys():
         text = "the server offers neither tools nor resources nor prompts"
         report.warn("offers", text, "hosts show nothing of it: declare in `capabilities` what it has")
 
@@ -67,10 +65,9 @@ def report_extensions(capabilities: Sequence[Any], report: Report) -> None:
 
 async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report, *, any_output: bool) -> None:
     """Examine all lists, the tools in them, and a call. `any_output`: results may be any JSON in this version."""
-    capabilities = opening.get("capabilities")
-    offered = capabilities if isinstance(capabilities, dict) else {}
+    offered = capabilities_of(opening)
     tools: list[Any] = []
-    for capability, method, member, title in _LISTS:
+    for capability, method, member, title in LISTS:
         if offered.get(capability) is None:
             continue
         found = await _list(peer, method, member, title, report)
@@ -175,16 +172,11 @@ def _split(problem: Problem) -> tuple[str, str]:
     return (what, advice) if sign else (text, "")
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 class ClientPeer:
     """A client as a `Peer`: error responses are answers; after any other failure there are none."""
 
-    def __init__(self, client: Client, timeout: float) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._timeout = timeout
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
         """Send a request, and wait for its response. Raises NoAnswer."""
@@ -197,6 +189,21 @@ class ClientPeer:
             raise NoAnswer(f"did not answer {method}: {printable(error, 300)}") from None
         found = decode(result)
         return Answer(time.monotonic() - began, found if isinstance(found, dict) else None, size=len(result))
+
+
+def opening_of(client: Client) -> dict[str, Any]:
+    """Return what the server has answered to the first request of a client."""
+    return {
+        "capabilities": to_builtins(client.server_capabilities),
+        "instructions": client.instructions,
+        "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
+    }
+
+
+def capabilities_of(opening: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the capabilities in the first result of a server; {} if they are malformed."""
+    capabilities = opening.get("capabilities")
+    return capabilities if isinstance(capabilities, dict) else {}
 
 
 async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
@@ -218,14 +225,9 @@ async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
         return
     try:
         report.ok("conversation", f"begun, in version {client.version}", seconds=time.monotonic() - began)
-        opening = {
-            "capabilities": to_builtins(client.server_capabilities),
-            "instructions": client.instructions,
-            "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
-        }
+        opening = opening_of(client)
         report_identity(opening, report)
         report_extensions([opening["capabilities"]], report)
-        peer = ClientPeer(client, timeout)
-        await examine_offers(peer, opening, report, any_output=not has_handshake(client.version))
+        await examine_offers(ClientPeer(client), opening, report, any_output=not has_handshake(client.version))
     finally:
         await client.aclose()

@@ -211,13 +211,11 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
         _report_no_answer(dialogue, str(error), report)
         return None
 
-    if "initialize" in dialogue.asked:
-        text = "the program sends back its input, as cat does"
-        report.fail("started", text, "this is not a server: is its name right, or does it need an option?")
-        return None
-    if answer.result is None:
-        text = f"the server answers initialize with {printable(answer.error) or 'a result that is not an object'}"
-        report.fail("started", text, "answer `initialize` with protocolVersion, capabilities and serverInfo")
+    if answer.result is None or "initialize" in dialogue.asked:
+        advice = (
+            "answer `initialize` with protocolVersion, capabilities and serverInfo; does the program need an option?"
+        )
+        report.fail("started", dialogue.fault_of(answer), advice)
         return None
     _judge_start(dialogue, answer, report)
     return answer.result

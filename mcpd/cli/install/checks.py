@@ -54,7 +54,11 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
         found = document.get(key)
         if key == host.key or not isinstance(found, dict):
             continue
-        names = [str(name) for name, entry in found.items() if isinstance(entry, dict) and _is_server(entry)]
+        names = [
+            str(name)
+            for name, entry in found.items()
+            if isinstance(entry, dict) and _has(entry, (*COMMAND_MEMBERS, *URL_MEMBERS))
+        ]
         if names:
             text = f"{printable(', '.join(names[:5]), 200)}: under `{key}`, which {host.name} does not read"
             yield Finding(text, f"move the content of `{key}` to `{host.key}`")
@@ -142,28 +146,27 @@ def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any
     if isinstance(command, list) != wants_list:
         how = "a list of all words" if wants_list else "a string, and the other words a list in `args`"
         yield Finding(f"its command must be {how}", "change it: the host does not start it otherwise")
-    words = command if isinstance(command, list) else [command, *_list(entry.get("args"))]
-    words = [word for word in words if isinstance(word, str)]
+    words = texts_in([command, entry.get("args")])
     if not words:
         return
     program = words[0]
     if isinstance(command, str) and " " in program and not os.path.exists(os.path.expanduser(program)):
-        yield Finding(
-            f"its command has spaces: {printable(program, 200)}",
-            "write the program alone, and each other word into `args`",
-        )
-    elif _is_path(program) and not os.path.isabs(program) and not _is_marked(program):
-        yield Finding(
-            f"{printable(program, 200)} is relative to whatever folder the host runs in", "write its absolute path"
-        )
+        text = f"its command has spaces: {printable(program, 200)}"
+        yield Finding(text, "write the program alone, and each other word into `args`")
+    elif "/" in program and _is_relative(program):
+        yield _relative(program)
     for word in words:
         if word == "~" or word.startswith("~/"):
             advice = f"write {printable(os.path.expanduser(word), 300)}"
             yield Finding(f"{printable(word, 200)}: hosts do not replace ~, because they use no shell", advice)
-    script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), None)
-    if script is not None and not entry.get("cwd") and _is_relative(script):
-        text = f"{printable(script, 200)} is relative to whatever folder the host runs in"
-        yield Finding(text, "write its absolute path")
+    script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), "")
+    # Names of npm packages look similar, but have a version or a scope.
+    if script and not entry.get("cwd") and _is_relative(script) and "@" not in script and "://" not in script:
+        yield _relative(script)
+
+
+def _relative(word: str) -> Finding:
+    return Finding(f"{printable(word, 200)} is relative to whatever folder the host runs in", "write its absolute path")
 
 
 def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
@@ -195,45 +198,20 @@ def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield variables that the host does not replace."""
     if host.variables != "none":
         return
-    texts = [
-        *texts_in(entry.get("args")),
-        *texts_in(entry.get("command")),
-        *texts_in(next(_values(entry, VARIABLE_MEMBERS), None)),
-    ]
+    texts = texts_in([entry.get(name) for name in ("args", "command", *VARIABLE_MEMBERS)])
     found = next((match[0] for text in texts if (match := _VARIABLE.search(text))), None)
     if found is not None:
         text = f"{host.name} does not replace variables, so {printable(found, 100)} stays as it is"
         yield Finding(text, "write the value itself", is_problem=False)
 
 
-def _is_server(entry: Mapping[str, Any]) -> bool:
-    return _has(entry, COMMAND_MEMBERS) or _has(entry, URL_MEMBERS)
-
-
 def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
     return any(entry.get(name) for name in names)
 
 
-def _values(entry: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
-    return (entry[name] for name in names if name in entry)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _is_path(word: str) -> bool:
-    return os.sep in word or "/" in word
-
-
-def _is_relative(script: str) -> bool:
-    """Whether it is a relative path. Names of npm packages look similar, but have a version or a scope."""
-    return not os.path.isabs(script) and not _is_marked(script) and "@" not in script and "://" not in script
-
-
-def _is_marked(word: str) -> bool:
-    """Whether the host makes an absolute path of it: a variable, the home folder, a drive."""
-    return word.startswith(("~", "$", "{", "%")) or _DRIVE.match(word) is not None
+def _is_relative(word: str) -> bool:
+    """Whether it is a relative path: the host makes no absolute one of a variable, the home folder or a drive in it."""
+    return not os.path.isabs(word) and not word.startswith(("~", "$", "{", "%")) and _DRIVE.match(word) is None
 
 
 _CUT_BYTES = 2048
@@ -247,23 +225,22 @@ _SLOW_SHARE = 0.5
 """A server that needs more than this share of the limit is too late on a slower day."""
 
 
-def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> list[str]:
-    """Return warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
+def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> Iterator[str]:
+    """Yield warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
     start.
     """
-    return [
-        *_of_start(host, seconds),
-        *_of_tools(host, server, offers),
-        *_oftexts_in(host, offers),
-        *_of_kinds(host, offers),
-    ]
-
-
-def _of_start(host: Host, seconds: float) -> Iterator[str]:
     limit = host.limits.start_seconds
     if seconds > limit * _SLOW_SHARE:
         mend = {"codex": ", or raise startup_timeout_sec", "claude-code": ", or raise MCP_TIMEOUT"}.get(host.id, "")
         yield f"the first response took {seconds:.1f} s, and this host gives up after {limit:g} s: load less{mend}"
+    yield from _of_tools(host, server, offers)
+    yield from _of_texts(host, offers)
+    if offers.apps and not host.has_apps:
+        yield f"this host shows no pages: {_some(offers.apps)} will answer with text (--no-apps switches pages off)"
+    if host.id in _NO_RESOURCES and (offers.resources or offers.templates):
+        yield "this host does not read resources: offer their content with a tool"
+    if host.id in _NO_PROMPTS and offers.prompts:
+        yield "this host does not show prompts"
 
 
 def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
@@ -279,7 +256,7 @@ def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
         yield f"{text}; shorten them{', or the name of the server with --name' if '{' in limits.prefix else ''}"
 
 
-def _oftexts_in(host: Host, offers: Offers) -> Iterator[str]:
+def _of_texts(host: Host, offers: Offers) -> Iterator[str]:
     alone = host.limits.instructions
     if alone is not None and len(offers.instructions) > alone:
         yield f"the first {alone} characters of its instructions must make sense alone in this host"
@@ -291,15 +268,6 @@ def _oftexts_in(host: Host, offers: Offers) -> Iterator[str]:
     long = _names(tool for tool in offers.tools if _bytes(tool.get("description")) > _CUT_BYTES)
     if long:
         yield f"the descriptions of {_some(long)} are cut after {_CUT_BYTES:,} bytes"
-
-
-def _of_kinds(host: Host, offers: Offers) -> Iterator[str]:
-    if offers.apps and not host.has_apps:
-        yield f"this host shows no pages: {_some(offers.apps)} will answer with text (--no-apps switches pages off)"
-    if host.id in _NO_RESOURCES and (offers.resources or offers.templates):
-        yield "this host does not read resources: offer their content with a tool"
-    if host.id in _NO_PROMPTS and offers.prompts:
-        yield "this host does not show prompts"
 
 
 def _names(tools: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -322,9 +290,10 @@ def examine_entry(target: str, report: Report) -> None:
         return
     host = HOSTS[id]
     try:
-        path, entry = _entry(host, name)
+        servers = {path: host_servers(host, path) for path in host_files(host)}
     except ConfigurationError:
         return  # the code that connects reports this
+    path, entry = next(((path, found[name]) for path, found in servers.items() if name in found), ("", None))
     if not isinstance(entry, dict):
         return
 
@@ -337,12 +306,3 @@ def examine_entry(target: str, report: Report) -> None:
         say("configuration", f"{host.name}: {finding.text}", finding.advice, file=path)
     if not found and not is_off(entry):
         report.ok("configuration", printable(path, 1000), file=path)
-
-
-def _entry(host: Host, name: str) -> tuple[str, Any]:
-    """The file of a host that has this entry, and the entry."""
-    for path in host_files(host):
-        servers = host_servers(host, path)
-        if name in servers:
-            return path, servers[name]
-    return "", None

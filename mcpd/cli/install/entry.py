@@ -47,8 +47,10 @@ def serving_command(
         text = f"this mcpd is in an environment that {maker} made for one run, so the host starts it with {maker}"
         return (os.path.abspath(again), *_AGAIN[maker], *_SERVE), (text,)
 
-    own = _beside(executable)
-    command = (own, *_SERVE) if own is not None else (os.path.abspath(executable), "-m", "mcpd", *_SERVE)
+    # The command of the installation of this interpreter, if it has one.
+    path = os.path.abspath(executable)
+    own = shutil.which("mcpd", path=os.path.dirname(path))
+    command = (own, *_SERVE) if own is not None else (path, "-m", "mcpd", *_SERVE)
     if not maker:
         return command, ()
     text = (
@@ -66,9 +68,8 @@ def temporary_environment(executable: str, environment: Mapping[str, str] = os.e
     path = os.path.abspath(executable).replace("\\", "/")
     parts = path.lower().split("/")
     uv_cache = environment.get("UV_CACHE_DIR")
-    if any(part.startswith(("archive-v", "environments-v", "builds-v")) for part in parts):
-        return "uvx"
-    if uv_cache and _is_below(path, uv_cache):
+    is_of_uv = any(part.startswith(("archive-v", "environments-v", "builds-v")) for part in parts)
+    if is_of_uv or (uv_cache and _is_below(path, uv_cache)):
         return "uvx"
     if "pipx" in parts and {".cache", "cache"} & set(parts):
         return "pipx"
@@ -77,16 +78,6 @@ def temporary_environment(executable: str, environment: Mapping[str, str] = os.e
 
 def _is_below(path: str, folder: str) -> bool:
     return path.startswith(os.path.abspath(folder).replace("\\", "/").rstrip("/") + "/")
-
-
-def _beside(executable: str) -> str | None:
-    """The `mcpd` command of this interpreter's installation."""
-    folder = os.path.dirname(os.path.abspath(executable))
-    for name in ("mcpd", "mcpd.exe"):
-        path = os.path.join(folder, name)
-        if os.path.isfile(path) and os.access(path, os.X_OK):
-            return path
-    return None
 
 
 def without_spaces(
@@ -153,8 +144,6 @@ Transport: TypeAlias = Literal["stdio", "http", "ws"]
 SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}
 """Options that set variables of the server: the variables, and the help text."""
 
-APPS_OFF = SWITCHES["--no-apps"][0]
-
 _IS_EMPTY = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
 _MAX_NAME = 40
 
@@ -199,7 +188,6 @@ def make_entry(
     url: str | None = None,
     env: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
-    no_apps: bool = False,
 ) -> NamedEntry:
     """Make the entry of a server: of TARGET, of the words behind `--`, or of a URL.
 
@@ -209,8 +197,8 @@ def make_entry(
     """
     if sum(given is not None for given in (target, url, command or None)) > 1:
         raise ConfigurationError("give only one of TARGET, --http URL and a command behind --")
-    added = dict(env or {}) | (APPS_OFF if no_apps else {})
-    for name, value in [*added.items(), *(headers or {}).items()]:
+    env, headers = env or {}, headers or {}
+    for name, value in [*env.items(), *headers.items()]:
         if not _is_text(name + value):
             raise ConfigurationError(f"{printable(name)}: its value is not UTF-8, as hosts' files require")
     for word in (target or "", url or "", *command):
@@ -219,8 +207,7 @@ def make_entry(
     named = _named(target, command, url)
     copied = _copy_warnings(named)
     if isinstance(named, UrlTarget):
-        reached = _of_url(named, added, dict(headers or {}))
-        return NamedEntry(reached.entry, reached.name, copied)
+        return NamedEntry(_of_url(named, env, headers), server_name(named), copied)
     if headers:
         raise ConfigurationError("headers are only for a server behind a URL; for a program use --env NAME=VALUE")
 
@@ -229,11 +216,11 @@ def make_entry(
         whole, warnings = _with_absolute_paths(args) if command else (tuple(args), ())
         plain, spaces = without_spaces([_program(program, named.cwd), *whole])
         words = start_words(plain[0], plain[1:])
-        made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
+        made = Entry(command=words[0], args=words[1:], env={**(named.env or {}), **env}, cwd=named.cwd)
         return NamedEntry(made, server_name(named), (*copied, *warnings, *spaces))
-    is_guess = target is None and named.path == DEMO
-    said = ("no server was named, so this is the demo server of mcpd",) if is_guess else ()
-    return entry_of_files([named], added, (*copied, *said))
+    if target is None and named.path == DEMO:
+        copied = ("no server was named, so this is the demo server of mcpd",)
+    return entry_of_files([named], env, copied)
 
 
 def as_target(entry: Entry) -> CommandTarget | UrlTarget:
@@ -316,7 +303,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> NamedEntry:
+def _of_url(named: UrlTarget, env: Mapping[str, str], headers: Mapping[str, str]) -> Entry:
     if env:
         raise ConfigurationError(
             f"{named}: variables can only be set for a server that is started, and this one is already running"
@@ -326,18 +313,16 @@ def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> N
             f"{named}: hosts cannot connect to unix sockets; serve it with --http :8080 and use that URL"
         )
     transport: Transport = "ws" if named.url.startswith("ws") else "http"
-    made = Entry(url=named.url, headers={**named.headers, **headers}, transport=transport)
-    return NamedEntry(made, server_name(named))
+    return Entry(url=named.url, headers={**named.headers, **headers}, transport=transport)
 
 
 def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, said: tuple[str, ...] = ()) -> NamedEntry:
     """Return the entry that serves these files as one server."""
     command, warnings = serving_command()
-    found = dict(env)
     if any(not (os.path.isabs(each.path) or each.path == DEMO or _is_installed(each.path)) for each in named):
-        found = {"PYTHONPATH": os.getcwd(), **found}
+        env = {"PYTHONPATH": os.getcwd(), **env}
     plain, spaces = without_spaces([*command, *(each.words for each in named)])
-    made = Entry(command=plain[0], args=plain[1:], env=found)
+    made = Entry(command=plain[0], args=plain[1:], env=dict(env))
     return NamedEntry(made, server_name(named[0]), (*said, *warnings, *spaces), is_own=not named[0].name)
 
 
@@ -373,10 +358,7 @@ def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[st
 def _program(word: str, cwd: str | None) -> str:
     """The absolute path of a program. Raises ConfigurationError if it does not exist."""
     word = os.path.expanduser(word)
-    if os.path.dirname(word):
-        found = shutil.which(os.path.join(cwd or os.getcwd(), word))
-    else:
-        found = shutil.which(word)
+    found = shutil.which(os.path.join(cwd or os.getcwd(), word) if os.path.dirname(word) else word)
     if found is None:
         raise ConfigurationError(f"{word}: no such program; install it, or give its path")
     return os.path.abspath(found)

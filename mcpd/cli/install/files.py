@@ -13,6 +13,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from glob import escape, glob
 from typing import Any, Literal
 
 import msgspec
@@ -52,7 +53,7 @@ def read(path: str) -> Content:
     target = os.path.realpath(path)
     try:
         # Without O_NONBLOCK, opening a pipe of that name would wait for its writer.
-        with open(target, "rb", opener=_open_at_once) as file:
+        with open(target, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigurationError(f"{path} is not a file")
@@ -115,18 +116,11 @@ def back_up(before: Content, folder: str | None = None) -> str:
         os.makedirs(place, mode=0o700, exist_ok=True)
         with replacing(path, mode=_NEW_MODE) as file:
             file.write(before.data)
-        old = sorted(
-            each for each in os.listdir(place) if each.startswith(f"{name}.") and each.endswith(".mcpd-backup")
-        )
-        for each in old[:-_MAX_BACKUPS]:
-            os.unlink(os.path.join(place, each))
+        for old in sorted(glob(os.path.join(escape(place), f"{escape(name)}.*.mcpd-backup")))[:-_MAX_BACKUPS]:
+            os.unlink(old)
     except OSError as error:
         raise ConfigurationError(f"{before.path} cannot be copied to {place}: {error.strerror or error}") from None
     return path
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _put(before: Content, data: bytes) -> None:
@@ -198,11 +192,6 @@ class Journal:
         self.records = [*self.records, record][-_MAX_RECORDS:]
         self._save()
 
-    def forget(self, record: Record) -> None:
-        """Remove a record that was undone."""
-        self.records.remove(record)
-        self._save()
-
     def of(self, path: str, name: str) -> list[Record]:
         """Return the installs of this name into this file, newest first."""
         return [
@@ -229,12 +218,10 @@ class Journal:
         for record in self.of(now.target, name):
             if record.after == current:
                 found, current = record, record.before
-        if found is None:
-            return False, None
-        if not found.before:
-            return True, None
+        if found is None or not found.before:
+            return found is not None, None
         try:
-            data = read(found.backup).data if found.backup else None
+            data = read(found.backup).data
         except ConfigurationError:
             return False, None
         return data is not None and fingerprint(data) == found.before, data
@@ -242,27 +229,23 @@ class Journal:
     def undo(self, host: str, path: str, *, force: bool = False) -> Record:
         """Undo the last change of this host's file. Raises ConfigurationError if it was changed since."""
         with self.locked():
-            return self._undo(host, path, force=force)
-
-    def _undo(self, host: str, path: str, *, force: bool) -> Record:
-        record = next((each for each in reversed(self.records) if (each.host, each.path) == (host, path)), None)
-        if record is None:
-            raise ConfigurationError(f"{path}: there is nothing to undo")
-        now = read(path)
-        if fingerprint(now.data) != record.after and not force:
-            kept = f"; its previous content is in {record.backup}" if record.backup else ""
-            raise ConfigurationError(
-                f"{path} was changed since, and was left as it is{kept}; mcpd uninstall removes one "
-                "entry, --force restores the whole file"
-            )
-        data = None
-        if record.backup:
-            data = read(record.backup).data
-            if data is None:
+            record = next((each for each in reversed(self.records) if (each.host, each.path) == (host, path)), None)
+            if record is None:
+                raise ConfigurationError(f"{path}: there is nothing to undo")
+            now = read(path)
+            if fingerprint(now.data) != record.after and not force:
+                kept = f"; its previous content is in {record.backup}" if record.backup else ""
+                raise ConfigurationError(
+                    f"{path} was changed since, and was left as it is{kept}; mcpd uninstall removes one "
+                    "entry, --force restores the whole file"
+                )
+            data = read(record.backup).data if record.backup else None
+            if data is None and record.backup:
                 raise ConfigurationError(f"{path}: the copy of its previous content is gone ({record.backup})")
-        write(now, data)
-        self.forget(record)
-        return record
+            write(now, data)
+            self.records.remove(record)
+            self._save()
+            return record
 
     def _load(self) -> None:
         try:

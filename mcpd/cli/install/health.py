@@ -60,82 +60,61 @@ class CheckedFile(Struct, kw_only=True):
         return not any(finding.is_problem for finding in every)
 
 
-class _Place(Struct, frozen=True):
-    host: Host
-    path: str
-    project: str | None
-
-
 async def check_hosts(
-    tell: Callable[[CheckedFile], None] = lambda checked: None,
-    *,
-    timeout: float = 30.0,
-    environment: Mapping[str, str] = os.environ,
-    folder: str | None = None,
+    tell: Callable[[CheckedFile], None] = lambda checked: None, *, timeout: float = 30.0, folder: str | None = None
 ) -> list[CheckedFile]:
     """Check all files of all hosts; `tell` is called with each as soon as it is done.
 
     `timeout` is how many seconds a server has for each response. `folder` is the project to check; None for none.
     """
-    turns = asyncio.Semaphore(_AT_ONCE)
     until = time.monotonic() + _TOTAL_SECONDS
-    found = []
-    for place in _places(environment, folder):
-        checked = await _check_file(place, turns, timeout, until, environment)
-        tell(checked)
-        found.append(checked)
-    return found
+    files = list(_files(folder))
+    for file in files:
+        await _check_file(file, timeout, until)
+        tell(file)
+    return files
 
 
-def _places(environment: Mapping[str, str], folder: str | None) -> Iterator[_Place]:
+def _files(folder: str | None) -> Iterator[CheckedFile]:
     hosts: dict[str, Host] = {}
     seen = set()
-    for found in found_hosts(environment):
+    for found in found_hosts():
         hosts[found.host.id] = found.host
         if os.path.lexists(found.path):
             seen.add(os.path.realpath(found.path))
-            yield _Place(found.host, found.path, None)
+            yield CheckedFile(host=found.host, path=found.path)
     for host in hosts.values() if folder is not None else ():
         for path in project_places(host, folder or ""):
             if os.path.lexists(path) and os.path.realpath(path) not in seen:  # a user's file, seen from the home folder
-                yield _Place(host, path, folder)
+                yield CheckedFile(host=host, path=path, is_project=True)
 
 
-async def _check_file(
-    place: _Place, turns: asyncio.Semaphore, timeout: float, until: float, environment: Mapping[str, str]
-) -> CheckedFile:
-    host = place.host
-    checked = CheckedFile(host=host, path=place.path, is_project=place.project is not None)
+async def _check_file(file: CheckedFile, timeout: float, until: float) -> None:
+    host = file.host
     try:
-        content = read(place.path)
-        text = content.text
-        document = format_named(host.format).parse(text, place.path)
+        content = read(file.path)
+        document = format_named(host.format).parse(content.text, file.path)
     except ConfigurationError as error:
-        checked.findings.append(_unreadable_file(str(error)))
-        return checked
+        file.findings.append(_unreadable_file(str(error)))
+        return
     entries = servers_in(host, document)
-    checked.findings += [*strictness_findings(host, content), *key_findings(host, document)]
-    checked.findings += _missing_entries(host, Journal(environment).missing_entries(content.target, entries))
-    servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
+    file.findings += [*strictness_findings(host, content), *key_findings(host, document)]
+    for missing in Journal().missing_entries(content.target, entries):
+        # The host may have removed it by writing its file from memory.
+        name = printable(missing, 100)
+        text = f"{name} was installed here and is missing now: {host.name} or somebody removed it"
+        advice = f"quit {host.name} and install it again; if you removed it: mcpd uninstall {host.id} --name {name}"
+        file.findings.append(Finding(text, advice, is_problem=False))
+
+    servers = {name: entry for name, entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry))}
+    turns = asyncio.Semaphore(_AT_ONCE)
 
     async def check(name: str, entry: Any) -> CheckedServer:
         async with turns:
-            return await _check_server(place, name, entry, timeout, until, environment)
+            return await _check_server(file, name, entry, timeout, until)
 
-    checked.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers)))
-    _find_duplicates(host, dict(servers), checked)
-    return checked
-
-
-def _missing_entries(host: Host, names: list[str]) -> list[Finding]:
-    """Entries that the host may have removed by writing its file from memory."""
-    found = []
-
-    for name in (printable(each, 100) for each in names):
-        text = f"{name} was installed here and is missing now: {host.name} or somebody removed it"
-        advice = f"quit {host.name} and install it again; if you removed it: mcpd uninstall {host.id} --name {name}"
-        found.append(Finding(text, advice, is_problem=False))
-    return found
+    file.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers.items())))
+    _find_duplicates(host, servers, file)
 
 
 def _unreadable_file(why: str) -> Finding:
@@ -146,38 +125,31 @@ def _unreadable_file(why: str) -> Finding:
     return Finding(printable(why, 500), "repair it by hand: the host reads nothing of it")
 
 
-async def _check_server(
-    place: _Place, name: str, entry: Any, timeout: float, until: float, environment: Mapping[str, str]
-) -> CheckedServer:
+async def _check_server(file: CheckedFile, name: str, entry: Any, timeout: float, until: float) -> CheckedServer:
+    host = file.host
     if isinstance(entry, dict) and is_off(entry):
         return CheckedServer(name=name, state="off")
-    found = list(entry_findings(place.host, entry))
+    found = list(entry_findings(host, entry))
     state: State = "broken" if any(finding.is_problem for finding in found) else "not started"
     checked = CheckedServer(name=name, state=state, findings=found)
-    if place.project is not None or not isinstance(entry, dict):
+    if file.is_project or not isinstance(entry, dict):
         return checked
     try:
-        target = _target(place.host, name, entry, environment)
+        target = _target(host, name, entry, os.environ)
     except ConfigurationError as error:
         what, _, advice = printable(error, 500).partition("; ")
-        _fail(checked, what.removeprefix(f"{place.host.id}:{name}: "), advice)
+        _fail(checked, what.removeprefix(f"{host.id}:{name}: "), advice)
         return checked
     if time.monotonic() > until:
         text = f"not tried: the other servers took more than {_TOTAL_SECONDS:g} s"
-        checked.findings.append(Finding(text, f"mcpd doctor {place.host.id}:{name}", is_problem=False))
+        checked.findings.append(Finding(text, f"mcpd doctor {host.id}:{name}", is_problem=False))
         return checked
 
     names = [each for each in entry.get("env_vars") or () if isinstance(each, str)]
-    verdict = await verify_target(
-        target,
-        place.host,
-        env_vars=names,
-        environment=environment,
-        timeout=min(timeout, place.host.limits.start_seconds),
-    )
-    _judge(checked, place.host, target, verdict)
+    verdict = await verify_target(target, host, env_vars=names, timeout=min(timeout, host.limits.start_seconds))
+    _judge(checked, host, target, verdict)
     if not verdict.works and isinstance(target, CommandTarget):
-        await _try_full_environment(checked, place.host, target, names, environment, timeout)
+        await _try_full_environment(checked, host, target, names, timeout)
     return checked
 
 
@@ -208,25 +180,18 @@ def _fail(checked: CheckedServer, text: str, advice: str) -> None:
 
 
 async def _try_full_environment(
-    checked: CheckedServer,
-    host: Host,
-    target: CommandTarget,
-    names: list[str],
-    environment: Mapping[str, str],
-    timeout: float,
+    checked: CheckedServer, host: Host, target: CommandTarget, names: list[str], timeout: float
 ) -> None:
     """Find out whether the server works with all of the user's variables, so that it lacks some of them in the host."""
-    given = passed_variables(host, environment, names=names)
-    kept_back = {name: value for name, value in environment.items() if given.get(name) != value}
+    given = passed_variables(host, names=names)
+    kept_back = {name: value for name, value in os.environ.items() if given.get(name) != value}
     if not kept_back:
         return
     whole = CommandTarget(target.command, kept_back | (target.env or {}), target.cwd)
-    if not (await verify_target(whole, host, environment=environment, timeout=timeout)).works:
+    if not (await verify_target(whole, host, timeout=timeout)).works:
         return
-    said = " ".join(checked.stderr_tail)
-    named = (
-        [name for name in kept_back if name in said] or withheld_variables(host, environment, names=names) or ["PATH"]
-    )
+    stderr = " ".join(checked.stderr_tail)
+    named = [name for name in kept_back if name in stderr] or withheld_variables(host, names=names) or ["PATH"]
     shown = ", ".join(printable(name) for name in sorted(named)[:5])
     where = "env_vars" if host.environment == "codex" else "env"
     text = f"it starts with your own variables, but {host.name} passes only some of them"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct, structs, to_builtins
+from msgspec import Struct, structs
 
 from mcpd.apps.tool_metadata import OFFER
 from mcpd.cli.doctor.dialogue import (
@@ -24,6 +24,7 @@ from mcpd.cli.doctor.dialogue import (
     read_list,
     server_info,
 )
+from mcpd.cli.doctor.offers import LISTS, ClientPeer, capabilities_of, opening_of
 from mcpd.cli.doctor.program import find_command
 from mcpd.cli.doctor.report import Report
 from mcpd.client.targets.hosts import Host
@@ -73,19 +74,12 @@ def passed_variables(
     return found
 
 
-def withheld_variables(host: Host | None, environment: Mapping[str, str], *, names: Iterable[str] = ()) -> list[str]:
+def withheld_variables(
+    host: Host, environment: Mapping[str, str] = os.environ, *, names: Iterable[str] = ()
+) -> list[str]:
     """Return the variables that look like a server's settings but that the host does not pass."""
     kept = passed_variables(host, environment, names=names)
-    return sorted(
-        name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name.upper()))
-    )
-
-
-def working_folder(cwd: str | None, project: str | None) -> str:
-    """Return the folder in which a host starts a server: its entry's, its project's, or the root folder."""
-    if cwd:
-        return os.path.expanduser(cwd)
-    return project or os.path.abspath(os.sep)
+    return sorted(name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name)))
 
 
 def is_secret(name: str) -> bool:
@@ -154,9 +148,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def lines(self) -> tuple[str, ...]:
         """The outcome as lines for people, safe to print."""
         if not self.works:
-            said = tuple(f"  stderr: {printable(mask_text(line), 500)}" for line in self.stderr_tail)
+            stderr = [f"  stderr: {printable(mask_text(line), 500)}" for line in self.stderr_tail]
             what = "it cannot be reached" if self.is_reached else "it does not start"
-            return (f"{what}: {self.error}", *said, *((f"  {self.advice}",) if self.advice else ()))
+            return (f"{what}: {self.error}", *stderr, *([f"  {self.advice}"] if self.advice else ()))
         how = "reached" if self.is_reached else "started"
         return (*_shown(how, self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
 
@@ -179,7 +173,7 @@ async def verify_target(
     if isinstance(target, UrlTarget):
         return await _verify_url(target, timeout, with_texts)
     variables = passed_variables(host, environment, names=env_vars) | (target.env or {})
-    folder = working_folder(target.cwd, project)
+    folder = _working_folder(target.cwd, project)
     report = Report()
     if not find_command(CommandTarget(target.command, {"PATH": os.defpath} | variables, folder), report):
         step = report.steps[-1]
@@ -200,23 +194,29 @@ async def verify_target(
         await dialogue.end()
 
     # mcpd reports on stderr what it leaves out of a server, such as a file with an error.
-    told = [line for line in dialogue.child.stderr_lines if line.startswith(_LOG_PREFIXES)]
-    said = tuple(f"stderr: {printable(mask_text(line), 500)}" for line in told)
-    return structs.replace(verdict, warnings=(*verdict.warnings, *said))
+    logged = [
+        f"stderr: {printable(mask_text(line), 500)}"
+        for line in dialogue.child.stderr_lines
+        if line.startswith(_LOG_PREFIXES)
+    ]
+    return structs.replace(verdict, warnings=(*verdict.warnings, *logged))
+
+
+def _working_folder(cwd: str | None, project: str | None) -> str:
+    """The folder in which a host starts a server: its entry's, its project's, or the root folder."""
+    return os.path.expanduser(cwd or project or os.path.abspath(os.sep))
 
 
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
     """Do what a host does when it starts a server. Raises NoAnswer."""
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
     answer = await dialogue.greet(capabilities)
-    if "initialize" in dialogue.asked:
-        return Verdict(works=False, error="the program sends back its input, as cat does: it is not a server")
-    if answer.result is None:
-        error = f"the server answers initialize with {printable(answer.error) or 'a result that is not an object'}"
+    if answer.result is None or "initialize" in dialogue.asked:
+        error = dialogue.fault_of(answer)
         return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
     seconds = time.monotonic() - began
 
-    offers = await _add_file(dialogue, answer.result, dialogue.envelope, with_texts)
+    offers = await _read_offers(dialogue, answer.result, dialogue.envelope, with_texts)
     warnings = []
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
@@ -226,7 +226,6 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
 
 async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Verdict:
     try:
-        from mcpd.cli.doctor.offers import ClientPeer
         from mcpd.client import Client
 
         client = Client(target, extensions=OFFER, timeout=timeout, reconnect=False)
@@ -239,12 +238,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         return Verdict(works=False, error=what, advice=advice, is_reached=True)
     try:
         seconds = time.monotonic() - began
-        opening = {
-            "capabilities": to_builtins(client.server_capabilities),
-            "instructions": client.instructions,
-            "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
-        }
-        offers = await _add_file(ClientPeer(client, timeout), opening, client.version, with_texts)
+        offers = await _read_offers(ClientPeer(client), opening_of(client), client.version, with_texts)
     except NoAnswer as error:
         return Verdict(works=False, error=f"the server {error}", is_reached=True)
     finally:
@@ -255,21 +249,16 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
 # ------------------------------------------------------------------------------------------- lists
 
 
-async def _add_file(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
+async def _read_offers(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
     """Read all lists that the server declares. Raises NoAnswer."""
     info = server_info(opening)
-    icons = info.get("icons")
-    said = opening.get("capabilities")
-    has = said if isinstance(said, dict) else {}
-
     lists: dict[str, tuple[dict[str, Any], ...]] = {}
-    for capability, method, member in (
-        ("tools", "tools/list", "tools"),
-        ("resources", "resources/list", "resources"),
-        ("resources", "resources/templates/list", "resourceTemplates"),
-        ("prompts", "prompts/list", "prompts"),
-    ):
-        lists[member] = () if has.get(capability) is None else await _list(peer, method, member)
+    for capability, method, member, _ in LISTS:
+        lists[member] = ()
+        if capabilities_of(opening).get(capability) is not None:
+            # Hosts go on without a list that is declared but not supported, unless it is the list of tools.
+            found = await read_list(peer, method, member, is_optional=method != "tools/list")
+            lists[member] = _objects(found.entries)
 
     return Offers(
         name=_text(info.get("name")),
@@ -282,30 +271,23 @@ async def _add_file(peer: Peer, opening: dict[str, Any], version: str | None, wi
         templates=lists["resourceTemplates"],
         prompts=lists["prompts"],
         prompt_texts=await _texts(peer, lists["prompts"]) if with_texts else {},
-        icons=tuple(each for each in icons if isinstance(each, dict)) if isinstance(icons, list) else (),
+        icons=_objects(info.get("icons")),
     )
-
-
-async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], ...]:
-    # Hosts go on without a list that is declared but not supported, unless it is the list of tools.
-    found = await read_list(peer, method, member, is_optional=method != "tools/list")
-    return tuple(each for each in found.entries if isinstance(each, dict))
 
 
 async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:
     """Request the texts of prompts with placeholders as arguments. Prompts that refuse such values are left out."""
     found: dict[str, str] = {}
     for prompt in prompts:
-        name, wanted = _text(prompt.get("name")), prompt.get("arguments") or []
-        names = [each.get("name") for each in wanted if isinstance(each, dict)]
-        arguments = {each: f"${{arguments.{each}}}" for each in names if isinstance(each, str)}
+        name = _text(prompt.get("name"))
+        names = [_text(argument.get("name")) for argument in _objects(prompt.get("arguments"))]
+        arguments = {each: f"${{arguments.{each}}}" for each in names}
         try:
             answer = await peer.request("prompts/get", {"name": name, "arguments": arguments})
         except NoAnswer:
             continue
-        messages = (answer.result or {}).get("messages")
-        contents = [each.get("content") for each in messages or () if isinstance(each, dict)]
-        texts = [_text(each.get("text")) for each in contents if isinstance(each, dict)]
+        contents = [message.get("content") for message in _objects((answer.result or {}).get("messages"))]
+        texts = [_text(content.get("text")) for content in _objects(contents)]
         if name and texts and all(texts):
             found[name] = "\n\n".join(texts)
     return found
@@ -317,6 +299,10 @@ def _has_page(tool: Mapping[str, Any]) -> bool:
         return False
     ui = meta.get("ui")
     return isinstance(ui.get("resourceUri") if isinstance(ui, dict) else meta.get(FLAT_URI), str)
+
+
+def _objects(value: Any) -> tuple[dict[str, Any], ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
 
 
 def _text(value: Any) -> str:

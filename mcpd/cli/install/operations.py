@@ -14,7 +14,7 @@ from msgspec import Struct, to_builtins
 
 from mcpd.cli.install.checks import is_unreadable, limit_warnings, strictness_findings
 from mcpd.cli.install.entry import NamedEntry, as_target, entry_name
-from mcpd.cli.install.files import Journal, Record, read
+from mcpd.cli.install.files import Content, Journal, Record, read
 from mcpd.cli.install.hosts import file_of, found_hosts, refuse_running, running
 from mcpd.cli.install.launch import Verdict, verify_target
 from mcpd.cli.install.plan import (
@@ -139,12 +139,17 @@ async def install(
     Raises ConfigurationError if the entry cannot be written. A server that does not start is an outcome.
     """
     path, verdict = options.path_of(host), None
-    name = options.name or (_existing_name(host, made, path) if made.is_own else None)
-    if name is None and made.is_own and options.starts:
+    existing = [*_existing_names(host, made, read(path))] if made.is_own and not options.name else []
+    name = options.name or (existing[0] if existing else "")
+
+    async def verify() -> Verdict:
+        tell("connecting to the server" if made.entry.url else f"starting the server as {host.name} does")
+        return await verify_target(as_target(made.entry), host, project=options.project)
+
+    if not name and made.is_own and options.starts:
         if not options.dry_run:
             options.check_running(host)
-        tell(f"starting the server as {host.name} does")
-        verdict = await verify_target(as_target(made.entry), host, project=options.project)
+        verdict = await verify()
         name = entry_name(verdict.offers.name)
     name = name or made.name
     if not _NAME.fullmatch(name):
@@ -155,18 +160,15 @@ async def install(
     if is_unreadable(host, strict) and not options.force:
         first = strict[0]
         raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes anyway)")
-    of_file = tuple(f"{path}: {each.text}; {each.advice}" for each in strict)
     if verdict is not None and not verdict.works:
         return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
+    warnings = [*made.warnings, *(f"{path}: {each.text}; {each.advice}" for each in strict)]
     if options.dry_run or plan.change == "none":
-        return Outcome(plan=plan, warnings=(*made.warnings, *of_file), notes=said)
+        return Outcome(plan=plan, warnings=tuple(warnings), notes=said)
 
     options.check_running(host)
-    warnings = [*made.warnings, *of_file]
     if verdict is None and options.starts:
-        what = "connecting to the server" if made.entry.url else f"starting the server as {host.name} does"
-        tell(what)
-        verdict = await verify_target(as_target(made.entry), host, project=options.project)
+        verdict = await verify()
         if not verdict.works:
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
     if verdict is not None:
@@ -189,11 +191,10 @@ async def install(
     )
 
 
-def _existing_name(host: Host, made: NamedEntry, path: str) -> str | None:
-    """The name of this server in the file; None if it has none."""
+def _existing_names(host: Host, made: NamedEntry, content: Content) -> list[str]:
+    """The names of this server in the file."""
     wanted = shaped(host, made.name, made.entry)
-    entries = entries_of(host, read(path))
-    return next((name for name, entry in entries.items() if same_server(entry, wanted)), None)
+    return [name for name, entry in entries_of(host, content).items() if same_server(entry, wanted)]
 
 
 async def _watch_entry(plan: Plan) -> None:
@@ -215,10 +216,9 @@ def uninstall(host: Host, name: str, options: InstallOptions, journal: Journal) 
     with journal.locked():
         plan = plan_uninstall(host, name, options.path_of(host), force=options.force, journal=journal)
         said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
-        if options.dry_run:
-            return Outcome(plan=plan, notes=said)
-        if plan.change == "none":
+        if plan.change == "none" and not options.dry_run:
             journal.forget_entry(plan.before.target, name)
+        if plan.change == "none" or options.dry_run:
             return Outcome(plan=plan, notes=said)
         options.check_running(host)
         done = apply(plan, journal, is_project=options.project is not None, by_host=options.file is None)
@@ -242,8 +242,7 @@ def name_to_remove(
     if word is not None and made is None:
         return None
     if made is not None:
-        wanted = shaped(host, made.name, made.entry)
-        found = [name for name, entry in entries.items() if same_server(entry, wanted)]
+        found = _existing_names(host, made, content)
     else:
         found = [name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name))]
     if len(found) > 1:

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from shlex import quote
-from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpd.cli.install.entry import Entry
 from mcpd.cli.install.files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
@@ -84,20 +84,15 @@ def holds_secrets(entry: Mapping[str, Any]) -> bool:
 
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
     """Return all servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
-    found = _parsed(host, content).get(host.key)
-    if isinstance(found, list):
-        return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
-    return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
-
-
-def _parsed(host: Host, content: Content) -> dict[str, Any]:
     try:
-        document: dict[str, Any] = format_named(host.format).parse(content.text, content.path)
+        found = format_named(host.format).parse(content.text, content.path).get(host.key)
     except ConfigurationError as error:
         if "pip install" in str(error):
             raise  # a library is missing, and the file may be fine
         raise ConfigurationError(f"{error}; fix that first, nothing was written") from None
-    return document
+    if isinstance(found, list):
+        return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
+    return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
 
 
 def plan_install(
@@ -110,12 +105,12 @@ def plan_install(
     """
     content = read(path)
     format = format_named(host.format)
-    document = _parsed(host, content)
     existing = entries_of(host, content).get(name)
     made = shaped(host, name, entry)
-    makes_key = document.get(host.key) is None
+    keys, in_list = (host.key, name), host.shape == "continue"
     if existing is None:
-        text = put(format, content.text, (host.key, name), made, content.path, in_list=_in_list(host))
+        text = put(format, content.text, keys, made, content.path, in_list=in_list)
+        makes_key = format.parse(content.text, content.path).get(host.key) is None
         return Plan(host, name, "added", content, content.bytes_of(text), made, makes_key)
 
     records = [] if journal is None else journal.of(content.target, name)
@@ -127,11 +122,16 @@ def plan_install(
             "--force"
         )
     if not isinstance(existing, dict):
-        text = put(format, content.text, (host.key, name), made, content.path)
+        text = put(format, content.text, keys, made, content.path)
         return Plan(host, name, "replaced", content, content.bytes_of(text), made)
 
     wanted = _merged(existing, made, keeps_variables=is_known and not force)
-    text = _update(format, content, (host.key, name), existing, wanted, in_list=_in_list(host))
+    # Change member by member, so that everything else in the entry stays as it is.
+    text = content.text
+    for member in [key for key in existing if key not in wanted]:
+        text = drop(format, text, (*keys, member), content.path)
+    for member, value in wanted.items():
+        text = put(format, text, (*keys, member), value, content.path, in_list=in_list)
     change: Change = "none" if text == content.text else "updated" if is_known else "replaced"
     return Plan(host, name, change, content, content.bytes_of(text), wanted)
 
@@ -158,7 +158,7 @@ def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, jou
         if is_known:
             return Plan(host, name, "removed", content, data, entry)
     text = drop(format, content.text, (host.key, name), content.path)
-    if any(record.made for record in records) and not entries_of(host, _with_text(content, text)):
+    if any(record.made for record in records) and not entries_of(host, replace(content, text=text)):
         text = drop(format, text, (host.key,), content.path)
     is_ours_alone = bool(records) and not records[-1].before and not format.parse(text, content.path)
     return Plan(host, name, "removed", content, None if is_ours_alone else content.bytes_of(text), entry)
@@ -167,7 +167,7 @@ def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, jou
 def rendered(host: Host, name: str, entry: Entry) -> str:
     """Return the entry as a whole file of this host."""
     format = format_named(host.format)
-    return put(format, "", (host.key, name), shaped(host, name, entry), host.id, in_list=_in_list(host))
+    return put(format, "", (host.key, name), shaped(host, name, entry), host.id, in_list=host.shape == "continue")
 
 
 def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
@@ -183,24 +183,6 @@ def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variable
         if key in existing and key in made and (key != "type" or keeps_variables):
             wanted[key] = existing[key]
     return wanted
-
-
-def _update(
-    format: ModuleType,
-    content: Content,
-    keys: tuple[str, str],
-    existing: dict[str, Any],
-    wanted: dict[str, Any],
-    *,
-    in_list: bool,
-) -> str:
-    """Change member by member, so that everything else in the entry stays as it is."""
-    text = content.text
-    for member in [key for key in existing if key not in wanted]:
-        text = drop(format, text, (*keys, member), content.path)
-    for member, value in wanted.items():
-        text = put(format, text, (*keys, member), value, content.path, in_list=in_list)
-    return text
 
 
 _LEAST_SECRET = 4
@@ -225,26 +207,16 @@ def _without(secrets: list[str], line: str) -> str:
     return line
 
 
-def _in_list(host: Host) -> bool:
-    return host.shape == "continue"
-
-
-def _with_text(content: Content, text: str) -> Content:
-    return Content(content.path, content.target, content.data, content.mode, text)
-
-
 _SECONDS = 60.0
 _SCOPE = ("--scope", "user")
 
 
-def find_own_command(host: Host, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the path of the host's own command for such changes; None if it has no such command.
+def own_command_for(host: Host, *, is_project: bool, by_host: bool) -> str | None:
+    """Return the path of the host's own command, if that makes the change; None if the file is written.
 
     Claude Code rewrites its file while it runs, so a change by another program could be lost.
     """
-    if host.id != "claude-code":
-        return None
-    return shutil.which(host.program, path=environment.get("PATH"))
+    return shutil.which(host.program) if host.id == "claude-code" and by_host and not is_project else None
 
 
 def change_by_host(program: str, plan: Plan) -> None:
@@ -293,14 +265,7 @@ class AppliedChange(Struct, frozen=True):
     """The host's own command that made the change; "" for none."""
 
 
-def apply(
-    plan: Plan,
-    journal: Journal,
-    *,
-    is_project: bool = False,
-    by_host: bool = True,
-    environment: Mapping[str, str] = os.environ,
-) -> AppliedChange:
+def apply(plan: Plan, journal: Journal, *, is_project: bool = False, by_host: bool = True) -> AppliedChange:
     """Make the change. Raises ConfigurationError, and then leaves the file as it was.
 
     The copy is beside the file, or in the state folder for a project's file, which other people may share. With
@@ -308,80 +273,56 @@ def apply(
     """
     if plan.change == "none":
         return AppliedChange(plan.before.path)
+    before = plan.before
     with journal.locked():
-        return _apply(plan, journal, is_project=is_project, by_host=by_host, environment=environment)
+        check(before)
+        backup = back_up(before, os.path.join(journal.folder, "backups") if is_project else None)
+        program = own_command_for(plan.host, is_project=is_project, by_host=by_host)
+        if program is None:
+            write(before, plan.data)
+        else:
+            try:
+                change_by_host(program, plan)
+            except (ConfigurationError, KeyboardInterrupt):
+                # It may have failed half-way.
+                now = read(before.path)
+                if now.data != before.data and before.data is not None:
+                    write(now, before.data)
+                raise
 
-
-def _apply(
-    plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, environment: Mapping[str, str]
-) -> AppliedChange:
-    check(plan.before)
-    backup = back_up(plan.before, os.path.join(journal.folder, "backups") if is_project else None)
-    program = own_command_for(plan.host, is_project=is_project, by_host=by_host, environment=environment)
-    if program is not None:
-        try:
-            change_by_host(program, plan)
-        except (ConfigurationError, KeyboardInterrupt):
-            _bring_back(plan)
-            raise
-    else:
-        write(plan.before, plan.data)
-
-    after = read(plan.before.path)
-    journal.add(
-        Record(
+        record = Record(
             host=plan.host.id,
-            path=plan.before.target,
+            path=before.target,
             name=plan.name,
             action="uninstall" if plan.change == "removed" else "install",
-            before=fingerprint(plan.before.data),
-            after=fingerprint(after.data),
+            before=fingerprint(before.data),
+            after=fingerprint(read(before.path).data),
             backup=backup,
             made=plan.makes_key,
             entry=entry_fingerprint(launch_words(plan.entry) or []),
         )
-    )
-    return AppliedChange(plan.before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
+        journal.add(record)
+        return AppliedChange(before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
 
 
-def own_command_for(
-    host: Host, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ
-) -> str | None:
-    """Return the path of the host's own command, if that makes the change; None if the file is written."""
-    return find_own_command(host, environment) if by_host and not is_project else None
-
-
-def _bring_back(plan: Plan) -> None:
-    """Restore the file after a change that failed half-way."""
-    now = read(plan.before.path)
-    if now.data != plan.before.data and plan.before.data is not None:
-        write(now, plan.before.data)
-
-
-def notes(
-    plan: Plan, entry: Entry, *, project: str | None, environment: Mapping[str, str] = os.environ
-) -> Iterator[str]:
+def notes(plan: Plan, entry: Entry, *, project: str | None) -> Iterator[str]:
     """Yield notes for the user. The last one says what to do so that the host notices the change."""
-    host = plan.host
-    if project is None and not is_here(host, plan.before.path, environment) and plan.change != "none":
+    host, changes = plan.host, plan.change != "none"
+    if project is None and not is_here(host, plan.before.path) and changes:
         yield f"{host.name} does not seem to be installed on this machine"
     written = [*entry.env, *entry.headers]
-    if project is not None and written and plan.change != "none":
+    if project is not None and written and changes:
         yield f"the file holds the values of {', '.join(map(printable, written))}: if one is secret, do not share it"
-    if project is not None and entry.command and plan.change != "none":
+    if project is not None and entry.command and changes:
         yield "the file names paths of this machine: other people of the project need their own"
     if plan.has_variables:
         yield f"{host.name} replaces variables such as $NAME, also in these values"
     other = HOSTS.get(_WITH.get(host.id, ""))
-    if other is not None and project is None and has_folder(other, environment):
+    if other is not None and project is None and has_folder(other):
         yield f"{other.name} is also installed, with a file of its own: mcpd install {other.id}"
-    if plan.change != "none":
-        asks = (
-            (f", and answer yes when {host.name} asks about the servers of this project")
-            if host.asks and project
-            else ""
-        )
-        yield f"now: {host.notice.format(host=host.name)}{asks}"
+    if changes:
+        asks = f", and answer yes when {host.name} asks about the servers of this project"
+        yield f"now: {host.notice.format(host=host.name)}{asks if host.asks and project else ''}"
 
 
 def secret_warnings(plan: Plan) -> Iterator[str]:

@@ -9,7 +9,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 from mcpd.cli.install.entry import Entry
@@ -18,6 +18,7 @@ from mcpd.client.targets.configurations import Variables, read_entry
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import mask_command
 
 LAUNCH_MEMBERS = frozenset(
     {
@@ -36,7 +37,7 @@ VARIABLE_MEMBERS = ("env", "environment", "envs")
 HEADER_MEMBERS = ("headers", "http_headers", "requestInit", "requestOptions")
 """The names that hosts give to these members of an entry."""
 
-_TIMEOUT_SECONDS = 300
+_GOOSE = {"enabled": True, "timeout": 300}
 
 
 def shaped(host: Host, name: str, entry: Entry) -> dict[str, Any]:
@@ -44,6 +45,11 @@ def shaped(host: Host, name: str, entry: Entry) -> dict[str, Any]:
     if entry.url:
         if entry.transport == "ws" and host.id not in _KNOW_WEBSOCKET:
             raise ConfigurationError(f"{host.name} does not support WebSocket; use the http:// URL of the server")
+        if host.shape == "no-url":
+            raise ConfigurationError(
+                f"{host.name} accepts no URLs in its file: add it in Settings > Connectors, or install the server as a "
+                "TARGET"
+            )
         return _URLS[host.shape](name, entry)
     if entry.cwd is not None and host.id not in _KNOW_CWD:
         raise ConfigurationError(
@@ -61,80 +67,43 @@ def _plain(name: str, entry: Entry) -> dict[str, Any]:
     return _with({"command": entry.command, "args": [*entry.args]}, env=entry.env, cwd=entry.cwd)
 
 
-def _typed(name: str, entry: Entry) -> dict[str, Any]:
-    return {"type": "stdio", **_plain(name, entry)}
+_Shape: TypeAlias = Callable[[str, Entry], dict[str, Any]]
 
-
-def _copilot_cli(name: str, entry: Entry) -> dict[str, Any]:
-    return {"type": "local", **_plain(name, entry), "tools": ["*"]}
-
-
-def _local(name: str, entry: Entry) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "local", "command": [entry.command, *entry.args]}
-    return {**_with(made, environment=entry.env), "enabled": True}
-
-
-def _goose(name: str, entry: Entry) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "stdio", "name": name, "cmd": entry.command, "args": [*entry.args]}
-    return {**_with(made, envs=entry.env), "enabled": True, "timeout": _TIMEOUT_SECONDS}
-
-
-def _continue(name: str, entry: Entry) -> dict[str, Any]:
-    return {"name": name, **_plain(name, entry)}
-
-
-_COMMANDS: dict[str, Callable[[str, Entry], dict[str, Any]]] = {
-    "typed": _typed,
-    "copilot-cli": _copilot_cli,
-    "local-remote": _local,
-    "goose": _goose,
-    "continue": _continue,
+_COMMANDS: dict[str, _Shape] = {
+    "typed": lambda name, entry: {"type": "stdio", **_plain(name, entry)},
+    "copilot-cli": lambda name, entry: {"type": "local", **_plain(name, entry), "tools": ["*"]},
+    "local-remote": lambda name, entry: {
+        **_with({"type": "local", "command": [entry.command, *entry.args]}, environment=entry.env),
+        "enabled": True,
+    },
+    "goose": lambda name, entry: {
+        **_with({"type": "stdio", "name": name, "cmd": entry.command, "args": [*entry.args]}, envs=entry.env),
+        **_GOOSE,
+    },
+    "continue": lambda name, entry: {"name": name, **_plain(name, entry)},
 }
 
 
-def _url(member: str = "url", **before: Any) -> Callable[[str, Entry], dict[str, Any]]:
+def _url(member: str = "url", **before: Any) -> _Shape:
     return lambda name, entry: _with({**before, member: entry.url}, headers=entry.headers)
 
 
-def _typed_url(name: str, entry: Entry) -> dict[str, Any]:
-    return _with({"type": entry.transport, "url": entry.url}, headers=entry.headers)
-
-
-def _no_url(name: str, entry: Entry) -> dict[str, Any]:
-    raise ConfigurationError(
-        "Claude Desktop accepts no URLs in its file: add it in Settings > Connectors, or install the server as a TARGET"
-    )
-
-
-def _request_init(name: str, entry: Entry) -> dict[str, Any]:
-    return _with({"url": entry.url}, requestInit={"headers": entry.headers} if entry.headers else {})
-
-
-def _goose_url(name: str, entry: Entry) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": "streamable_http", "name": name, "uri": entry.url}
-    return {**_with(made, headers=entry.headers), "enabled": True, "timeout": _TIMEOUT_SECONDS}
-
-
-def _continue_url(name: str, entry: Entry) -> dict[str, Any]:
-    made = {"name": name, "type": "streamable-http", "url": entry.url}
-    return _with(made, requestOptions={"headers": entry.headers} if entry.headers else {})
-
-
-_URLS: dict[str, Callable[[str, Entry], dict[str, Any]]] = {
+_URLS: dict[str, _Shape] = {
     "plain": _url(),
-    "typed": _typed_url,
-    "no-url": _no_url,
+    "typed": lambda name, entry: _url(type=entry.transport)(name, entry),
     "codex": lambda name, entry: _with({"url": entry.url}, http_headers=entry.headers),
     "http-url": _url("httpUrl"),
     "server-url": _url("serverUrl"),
-    "transport": lambda name, entry: _with({"url": entry.url, "transport": "http"}, headers=entry.headers),
+    "transport": _url(transport="http"),
     "cline": _url(type="streamableHttp"),
     "streamable-http": _url(type="streamable-http"),
     "copilot-cli": lambda name, entry: {**_url(type="http")(name, entry), "tools": ["*"]},
-    "request-init": _request_init,
+    "request-init": lambda name, entry: _with({"url": entry.url}, requestInit=_with({}, headers=entry.headers)),
     "local-remote": lambda name, entry: {**_url(type="remote")(name, entry), "enabled": True},
-    "goose": _goose_url,
-    "continue": _continue_url,
+    "goose": lambda name, entry: {**_url("uri", type="streamable_http", name=name)(name, entry), **_GOOSE},
+    "continue": lambda name, entry: _with(
+        {"name": name, "type": "streamable-http", "url": entry.url}, requestOptions=_with({}, headers=entry.headers)
+    ),
 }
 
 
@@ -155,10 +124,8 @@ def launch_words(entry: Any) -> list[str] | None:
 def is_ours(entry: Any, records: Iterable[Record] = ()) -> bool:
     """Return whether `mcpd install` wrote the entry: it starts `mcpd serve --stdio`, or the journal has it."""
     words = launch_words(entry)
-    if words is None:
-        return False
-    if _served(words) is not None:
-        return True
+    if words is None or _served(words) is not None:
+        return words is not None
     return any(record.entry == entry_fingerprint(words) for record in records)
 
 
@@ -173,11 +140,7 @@ def same_server(one: Any, other: Any) -> bool:
 def describe_entry(entry: Any) -> str:
     """Return the command or URL of an entry in one line, without its variables."""
     words = launch_words(entry)
-    if words is None:
-        return "an unreadable entry"
-    from mcpd.protocol.printable import mask_command
-
-    return " ".join(mask_command(words))
+    return "an unreadable entry" if words is None else " ".join(mask_command(words))
 
 
 def texts_in(value: Any) -> list[str]:

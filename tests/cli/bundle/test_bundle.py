@@ -244,7 +244,7 @@ def test_a_server_that_does_not_start_is_not_written(run: Run, garden: Path, tmp
     [
         ([], "there is no server here"),
         (["https://example.com/mcp"], "has no files to bundle"),
-        (["garden/server.py", "--env", "API_KEY=x"], "do not put a secret into a bundle"),
+        (["garden/server.py", "--env", "API_KEY=x"], "do not put a secret into a file for others"),
         (["garden/server.py", "--env", "1X"], "--env 1X"),
         (["garden/server.py", "--icon", "garden/helper.py"], "PNG"),
         (["garden/server.py", "-o", "nowhere/x.mcpb"], "nowhere/x.mcpb cannot be written"),

@@ -135,7 +135,7 @@ def test_of_a_bundle_and_of_a_server_that_runs(run: Run, official: Any, tmp_path
         (["--name", "a/b", "--pypi", "g", "--description", "d" * 101], "101 characters", 1),
         (["--name", "a/b", "--pypi", "g", "--version", ">=1.0"], "is a range", 1),
         (["--name", "a/b", "--pypi", "g==latest"], "is a range", 1),
-        (["--name", "a/b", "--pypi", "g", "--env", "API_KEY=k"], "do not put a secret into server.json", 1),
+        (["--name", "a/b", "--pypi", "g", "--env", "API_KEY=k"], "do not put a secret into a file for others", 1),
         (["--name", "a/b", "--remote", "http://localhost:8080/mcp"], "only https URLs that everybody can reach", 1),
         (["--name", "a/b", "--bundle", "g.mcpb"], "require each other", 2),
         (["--name", "a/b", "--bundle", "g.mcpb", "--bundle-url", RELEASE], "g.mcpb: No such file", 1),

@@ -14,7 +14,7 @@ import pytest
 
 from mcpd import __version__
 from mcpd.cli.install.entry import (
-    APPS_OFF,
+    SWITCHES,
     Entry,
     as_target,
     make_entry,
@@ -42,11 +42,11 @@ def test_a_file_is_served_by_whole_paths(tmp_path: Path, monkeypatch: pytest.Mon
     file.write_text(SERVER)
     monkeypatch.chdir(tmp_path)
 
-    made = make_entry("garden/server.py:server", env={"BED": "north"}, no_apps=True)
+    made = make_entry("garden/server.py:server", env={"BED": "north", **SWITCHES["--no-apps"][0]})
     entry = made.entry
     assert os.path.isabs(entry.command)
     assert entry.args[-3:] == ("serve", "--stdio", f"{file}:server")
-    assert entry.env == {"BED": "north", **APPS_OFF}
+    assert entry.env == {"BED": "north", "MCP_APPS_ENABLED": "false"}
     assert made.name == "garden"  # "server" would say nothing
     assert make_entry("garden").entry.args[-1] == str(tmp_path / "garden")
 

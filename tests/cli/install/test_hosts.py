@@ -294,7 +294,7 @@ def test_nothing_else_changes(id: str, system: str, tmp_path: Path, monkeypatch:
         plan = plan_install(host, "new", COMMAND, str(path), journal=journal)
         assert plan.change == "added"
         assert path.read_bytes() == data  # a plan is a plan
-        assert apply(plan, journal, environment=home.environment).backup
+        assert apply(plan, journal, by_host=False).backup
         longer = path.read_bytes()
         assert holds_all_of(longer, data), what
         assert (
@@ -307,7 +307,7 @@ def test_nothing_else_changes(id: str, system: str, tmp_path: Path, monkeypatch:
 
         # By the text alone, as after somebody else's change; and by the copy.
         assert plan_uninstall(host, "new", str(path)).data == data, what
-        apply(plan_uninstall(host, "new", str(path), journal=journal), journal, environment=home.environment)
+        apply(plan_uninstall(host, "new", str(path), journal=journal), journal, by_host=False)
         assert path.read_bytes() == data, what
         for wanted in (longer, data):
             journal.undo(host.id, str(path))
@@ -343,10 +343,10 @@ def test_files_without_content(id: str, data: bytes | None, tmp_path: Path, monk
     if data is not None:
         home.write(host, data)
     journal = Journal(home.environment)
-    apply(plan_install(host, "new", COMMAND, str(path), journal=journal), journal, environment=home.environment)
+    apply(plan_install(host, "new", COMMAND, str(path), journal=journal), journal, by_host=False)
     assert entries_of(host, read(str(path))) == {"new": shaped(host, "new", COMMAND)}
     assert plan_install(host, "new", COMMAND, str(path)).change == "none"
-    apply(plan_uninstall(host, "new", str(path), journal=journal), journal, environment=home.environment)
+    apply(plan_uninstall(host, "new", str(path), journal=journal), journal, by_host=False)
     assert (path.read_bytes() if path.exists() else None) == data
 
 
@@ -461,7 +461,7 @@ def test_passwords_in_urls_are_shown_nowhere(home: Home) -> None:
     path = home.write(host, b"{}")
     plan = plan_install(host, "n", entry, str(path))
     journal = Journal(home.environment)
-    apply(plan, journal, environment=home.environment)
+    apply(plan, journal, by_host=False)
     with pytest.raises(ConfigurationError) as caught:
         plan_install(host, "n", COMMAND, str(path))
     kept = (Path(journal.folder) / "installed.json").read_text()

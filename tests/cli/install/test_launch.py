@@ -202,5 +202,5 @@ def test_where_limits_bite() -> None:
     assert "512 characters" in found
     assert "10 s" in found
     assert "this host accepts 100" in "\n".join(limit_warnings(HOSTS["windsurf"], "garden", offers))
-    assert limit_warnings(HOSTS["claude-desktop"], "garden", offers) == []
-    assert limit_warnings(HOSTS["claude-code"], "garden", Offers(tools=({"name": "dig"},)), 1.0) == []
+    assert not [*limit_warnings(HOSTS["claude-desktop"], "garden", offers)]
+    assert not [*limit_warnings(HOSTS["claude-code"], "garden", Offers(tools=({"name": "dig"},)), 1.0)]
