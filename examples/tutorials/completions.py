@@ -21,7 +21,7 @@ def github_repo(owner: str, repo: str) -> str:
 
 @server.prompt
 def review_code(language: str, code: str, depth: Literal["quick", "thorough"] = "quick") -> str:
-    """Review a snippet of code. What `depth` may be is completed by itself."""
+    """Review a snippet of code. The values of `depth` are completed without a function."""
     return f"Give this {language} code a {depth} review:\n{code}"
 
 

@@ -1,4 +1,4 @@
-"""The context: who asks, progress, log messages, and a list of tools that changes while it runs."""
+"""The context: the client, progress, log messages, and a list of tools that changes while the server runs."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def genres() -> str:
 
 @server.tool
 async def describe_catalog() -> str:
-    """Describe how the catalog is organised: a resource's function is called as any other."""
+    """Describe how the catalog is organised. The function of a resource can be called like any other."""
     return f"The catalog is organised into: {genres()}"
 
 
@@ -54,7 +54,7 @@ async def import_feed(feed_url: str, ctx: Context) -> str:
 
 @server.tool
 def long_running_task(task_name: str, ctx: SyncContext, steps: int = 5) -> str:
-    """Execute a task with progress updates, in a plain function."""
+    """Execute a task with progress updates in a plain function."""
     ctx.info(f"Starting: {task_name}")
     for step in range(steps):
         ctx.progress((step + 1) / steps, total=1.0, message=f"Step {step + 1}/{steps}")
@@ -79,7 +79,7 @@ def recommend_book(genre: str) -> str:
 
 @server.tool
 async def enable_recommendations() -> str:
-    """Switch on the recommendation tool; clients hear of it by themselves."""
+    """Add the recommendation tool; clients are notified."""
     server.remove_tool("recommend_book")
     server.add_tool(recommend_book)
     return "Recommendations are now available."

@@ -1,4 +1,4 @@
-"""Dependencies: parameters that the server gives."""
+"""Dependencies: parameters whose values come from the server."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ async def estimate_delivery(stock: Annotated[Stock, Depends(check_stock)]) -> st
 async def order_book(
     title: str, stock: Annotated[Stock, Depends(check_stock)], delivery: Annotated[str, Depends(estimate_delivery)]
 ) -> str:
-    """Order a book from the shop. What is in stock the model cannot invent."""
+    """Order a book from the shop. The model cannot invent the stock."""
     if stock.copies == 0:
         return f"{title!r} is on backorder; it would arrive {delivery}."
     return f"Ordered {title!r}; it arrives {delivery}."
@@ -48,7 +48,7 @@ async def confirm_backorder(title: str, stock: Annotated[Stock, Depends(check_st
 
 @server.tool
 async def reserve_book(title: str, backorder: Annotated[Backorder, Depends(confirm_backorder)]) -> str:
-    """Reserve a book; the user is asked only when it matters."""
+    """Reserve a book. Asks the user only if the book is out of stock."""
     return f"Reserved {title!r}." if backorder.confirm else "No order placed."
 
 
@@ -64,7 +64,7 @@ def get_user_id(ctx: Context) -> str:
 async def fetch_data(
     query: str, config: dict[str, str] = Depends(get_config), user_id: str = Depends(get_user_id)
 ) -> str:
-    """As defaults, they say the same."""
+    """Fetch data. Dependencies may be written as defaults, too."""
     return f"{user_id} fetching {query!r} from {config['api_url']}"
 
 
@@ -99,20 +99,20 @@ def get_transaction(db: Annotated[Database, Depends(get_database)]) -> Iterator[
 
 @server.tool
 def query_users(sql: str, db: Database = Depends(get_database), same: Database = Depends(get_transaction)) -> list[str]:
-    """One connection, opened once and closed after the call."""
+    """Query users with one connection, which is closed after the call."""
     assert db is same
     return list(db.execute(sql))
 
 
 @server.resource("data://config")
 def config_resource(config: dict[str, str] = Depends(get_config)) -> str:
-    """In resources, templates and prompts too."""
+    """The configuration. Resources, templates and prompts have dependencies, too."""
     return config["api_url"]
 
 
 @server.prompt
 def analyze(topic: str, config: dict[str, str] = Depends(get_config)) -> str:
-    """Analyze a topic with what the configuration says."""
+    """Analyze a topic with the configured API."""
     return f"Analyze {topic} with {config['api_url']}"
 
 

@@ -44,7 +44,7 @@ async def collect_user_info(ctx: Context) -> str:
 
 @server.tool
 async def plan_meeting(ctx: Context) -> str:
-    """Plan a meeting step by step; who declines one question ends the tool."""
+    """Plan a meeting step by step. Declining a question ends the tool."""
     title = (await ctx.elicit("What's the meeting title?", str)).get()
     minutes = (await ctx.elicit("Duration in minutes?", int)).get()
     is_urgent = (await ctx.elicit("Is this urgent?", bool)).get()
@@ -64,13 +64,13 @@ class TaskDetails:
 
 @server.tool
 def set_priority(ctx: SyncContext) -> str:
-    """One of several values, in a plain function."""
+    """Ask for one of several values, in a plain function."""
     return f"Priority set to: {ctx.elicit('What priority level?', TaskDetails).get().priority}"
 
 
 @server.tool
 def set_priority_by_enum(ctx: SyncContext) -> str:
-    """One of the values of an Enum."""
+    """Ask for a value of an Enum."""
     return f"Priority set to: {ctx.elicit('What priority level?', Priority).get().value}"
 
 
@@ -81,20 +81,20 @@ class Level:
 
 @server.tool
 async def set_priority_by_title(ctx: Context) -> str:
-    """One of several values that have titles."""
+    """Ask for one of several values with titles."""
     return f"Priority set to: {(await ctx.elicit('What priority level?', Level)).get().level}"
 
 
 @server.tool
 async def select_tags(ctx: Context) -> str:
-    """Several of several values."""
+    """Ask for several of several values."""
     tags = (await ctx.elicit("Choose tags", list[Literal["bug", "feature", "documentation"]])).get()
     return f"Selected tags: {', '.join(tags)}"
 
 
 @server.tool
 async def approve_action(ctx: Context) -> str:
-    """Only with the user's consent."""
+    """Act only with the user's consent."""
     answer = await ctx.elicit("Approve this action?", bool)
     if answer.action == "accept" and answer.get():
         return "Done"
@@ -103,7 +103,7 @@ async def approve_action(ctx: Context) -> str:
 
 @server.tool
 async def pay_deposit(booking_id: str, ctx: Context) -> str:
-    """Take the deposit that confirms a booking, on a page that the client never sees."""
+    """Take the deposit for a booking on a page that the client does not see."""
     answer = await ctx.elicit_url(
         "A 20 EUR deposit confirms your booking.",
         f"https://pay.example.com/deposit/{booking_id}",

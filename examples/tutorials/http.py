@@ -1,4 +1,4 @@
-"""Over HTTP: run by itself, or in any ASGI server (`uvicorn http:app`)."""
+"""A server over HTTP, on its own or in an ASGI server (`uvicorn http:app`)."""
 
 from mcpd import RouteRequest, Server
 

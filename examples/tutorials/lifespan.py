@@ -1,4 +1,4 @@
-"""A lifespan: what is opened once for the whole process."""
+"""A lifespan: a database that is opened once per process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

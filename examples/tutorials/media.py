@@ -35,7 +35,7 @@ def logo() -> ImageContent:
 
 @server.tool
 def logo_from_file() -> ImageContent:
-    """The brand logo from a file, by whose name its type is known."""
+    """The brand logo from a file, whose name gives the type."""
     path = Path(gettempdir()) / "mcpd-brand-kit-logo.png"
     path.write_bytes(PNG)
     return image(path)
@@ -49,13 +49,13 @@ def chime() -> AudioContent:
 
 @server.tool
 def brand_kit() -> list[ContentBlock]:
-    """Several kinds of content at once."""
+    """Several kinds of content in one result."""
     return [text("The kit:"), image(PNG), audio(WAV, "audio/wav"), link("brand://guidelines", "Guidelines")]
 
 
 @server.tool
 def mixed() -> list[object]:
-    """Content beside plain values."""
+    """Content and plain values in one result."""
     return [image(PNG), "the logo", {"colours": 3}]
 
 
@@ -79,13 +79,13 @@ def brand_guidelines() -> EmbeddedResource:
 
 @server.tool
 def brand_archive() -> EmbeddedResource:
-    """All of it, as bytes."""
+    """The whole brand kit as an archive."""
     return embedded("brand://archive.zip", b"PK\x05\x06" + b"\0" * 18, "application/zip")
 
 
 @server.tool
 def where() -> ResourceLink:
-    """Where to read on."""
+    """A link to the guidelines."""
     return link("brand://guidelines", "Guidelines", mime_type="text/markdown")
 
 

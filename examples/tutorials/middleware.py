@@ -1,4 +1,4 @@
-"""Middleware: what is round every request."""
+"""Middleware: functions around every request."""
 
 import logging
 import time
@@ -38,7 +38,7 @@ def search_books(query: str) -> str:
 
 @server.tool
 def forbidden() -> str:
-    """Never gets this far."""
+    """Is always refused by the middleware."""
     return "called"
 
 

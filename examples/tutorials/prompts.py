@@ -65,7 +65,7 @@ def data_analysis_prompt(
 
 @server.prompt
 def analyze_numbers(numbers: list[int], labels: dict[str, str], threshold: float) -> str:
-    """Analyze numbers: what is no text comes as JSON, and is checked before the function runs."""
+    """Analyze numbers. Values that are not text are written as JSON and validated before the function runs."""
     average = sum(numbers) / len(numbers)
     return f"Average: {average}, above threshold: {average > threshold}, from {labels['source']}"
 
@@ -98,7 +98,7 @@ async def generate_report_request(report_type: str, ctx: Context) -> GetPromptRe
 
 @server.tool
 def save_template(name: str, instruction: str) -> str:
-    """Save an instruction as a prompt that the user can pick; clients hear that there is one more."""
+    """Save an instruction as a prompt that the user can pick; clients are notified."""
 
     def template(code: str) -> str:
         return f"{instruction}\n\n{code}"

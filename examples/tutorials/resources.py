@@ -53,7 +53,7 @@ async def get_application_status(ctx: Context) -> str:
 
 @server.resource("data://users")
 def get_users() -> ReadResourceResult:
-    """Several parts in one resource."""
+    """A resource with several parts."""
     return ReadResourceResult(
         contents=[
             TextResourceContents("data://users", '[{"id": 1}]', "application/json"),
@@ -64,7 +64,7 @@ def get_users() -> ReadResourceResult:
 
 server.add_text("resource://notice", "System maintenance scheduled for Sunday.", name="Important notice")
 
-# Templates: their variables are the arguments of the function, by its annotations.
+# Templates: the variables are the arguments of the function, converted to its types.
 
 
 @server.resource("users://{user_id}/profile")

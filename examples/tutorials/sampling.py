@@ -1,4 +1,4 @@
-"""What the client has: its model, and the folders that it shares."""
+"""The client's model, and the folders that it shares."""
 
 from typing import Annotated
 
@@ -25,7 +25,7 @@ async def draft_blurb(title: str, ctx: Context) -> CreateMessageResult:
 
 @server.tool
 async def blurb(title: str, draft: Annotated[CreateMessageResult, Depends(draft_blurb)]) -> str:
-    """Draft a blurb for a book; the draft is asked for before the tool runs."""
+    """Draft a blurb for a book. A dependency samples the draft before the tool runs."""
     return text_of(draft)
 
 

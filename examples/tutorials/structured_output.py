@@ -1,4 +1,4 @@
-"""Structured output: what a return annotation becomes."""
+"""Structured output: the return annotation is the output schema."""
 
 import json
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def get_weather(city: str) -> WeatherData:
 
 @server.tool
 def get_upstream_weather(city: str) -> WeatherData:
-    """Current weather for a city, from somewhere else."""
+    """Current weather for a city, from another service."""
     return WeatherData(**json.loads(UPSTREAM[city]))
 
 
@@ -75,7 +75,7 @@ def get_forecast(city: str, days: int) -> list[WeatherData]:
 
 @server.tool
 def get_location(address: str) -> Location:
-    """Where an address is."""
+    """The location of an address."""
     return Location(latitude=51.5074, longitude=-0.1278, name=address)
 
 
@@ -93,7 +93,7 @@ def get_temperature(city: str) -> float:
 
 @server.tool
 def list_cities() -> list[str]:
-    """The cities there are."""
+    """All cities."""
     return list(READINGS)
 
 
@@ -111,19 +111,19 @@ def get_user(user_id: str) -> UserProfile:
 
 @server.tool
 def get_station(name: str) -> str:
-    """A weather station: a class without annotations has no schema, so it is told as text."""
+    """A weather station as text, because a class without annotations has no schema."""
     return str(Station(name=name, online=True))
 
 
 @server.tool
 def calculate_sum(a: int, b: int) -> Any:
-    """Add two numbers; an annotation that says nothing promises nothing."""
+    """Add two numbers. A result of type Any has no output schema."""
     return a + b
 
 
 @server.tool
 def custom_schema() -> Annotated[CallToolResult, WeatherData]:
-    """A result made by hand, and the type of its data."""
+    """A complete result, and the type of its data."""
     return CallToolResult(
         content=[text("It is overcast.")],
         structured_content={"temperature": 16.2, "humidity": 0.83, "conditions": "Overcast"},
@@ -133,19 +133,19 @@ def custom_schema() -> Annotated[CallToolResult, WeatherData]:
 
 @server.tool
 def hidden_data() -> CallToolResult:
-    """A result with what only programs see."""
+    """A result with metadata that only programs see."""
     return CallToolResult(content=[text("Response visible to the model")], meta={"hidden": "for applications"})
 
 
 @server.tool(structured_output=False)
 def weather_report(city: str) -> WeatherData:
-    """As text alone, whatever the annotation says."""
+    """The weather as text only, whatever the annotation."""
     return get_weather(city)
 
 
 @server.tool
 def anything(kind: str) -> dict[str, Any]:
-    """An object of any members."""
+    """An object with any members."""
     return {"kind": kind, "mean": 42.5}
 
 

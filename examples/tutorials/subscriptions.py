@@ -1,4 +1,4 @@
-"""Resources that change, and those who want to know."""
+"""Resources that change, and clients that subscribe to them."""
 
 from mcpd import Server
 
@@ -15,20 +15,20 @@ def board(name: str) -> str:
 
 @server.tool
 def complete_task(board: str, task: str) -> str:
-    """Mark a task as done; whoever watches the board hears of it."""
+    """Mark a task as done; subscribers of the board are notified."""
     BOARDS[board][task] = True
     server.resource_updated(f"board://{board}")
     return f"{task}: done"
 
 
 def sprint_report() -> str:
-    """What is done."""
+    """Count the tasks that are done."""
     return f"{sum(done for tasks in BOARDS.values() for done in tasks.values())} task(s) done"
 
 
 @server.tool
 def enable_reports() -> str:
-    """One more tool from now on."""
+    """Add another tool."""
     server.remove_tool("sprint_report")
     server.add_tool(sprint_report)
     return "reporting is live"

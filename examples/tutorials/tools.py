@@ -1,4 +1,4 @@
-"""Tools: what a signature may say, metadata, methods, errors."""
+"""Tools: signatures, metadata, methods, errors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,7 @@ class Calculator:
 
 server.add_tool(Calculator(3).multiply)
 
-# What can go wrong, in four ways.
+# Four ways to report an error.
 
 
 @server.tool

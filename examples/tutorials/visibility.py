@@ -1,4 +1,4 @@
-"""Tags, what is enabled, and who sees what."""
+"""Tags, disabled entries, and visibility rules."""
 
 from mcpd import CatalogEntry, Context, Server
 
@@ -25,26 +25,26 @@ def delete_data() -> str:
 
 @server.tool(enabled=False)
 def experiment() -> str:
-    """Not yet."""
+    """Not ready yet."""
     return "works"
 
 
 @server.tool
 def unlock(feature: str) -> str:
-    """Let a tool be there; clients hear of it by themselves."""
+    """Enable a tool; clients are notified."""
     server.enable(names={feature})
     return f"{feature} unlocked"
 
 
 @server.resource("data://public", tags={"public"})
 def public() -> str:
-    """What all may read."""
+    """Data that everybody may read."""
     return "public"
 
 
 @server.resource("data://secret", tags={"internal"})
 def secret() -> str:
-    """What nobody reads for now."""
+    """Data that is disabled."""
     return "secret"
 
 
@@ -54,7 +54,7 @@ async def knows_the_word(ctx: Context) -> bool:
 
 @server.prompt(tags={"public"}, visible=knows_the_word)
 def polite(topic: str) -> str:
-    """For those who say please."""
+    """Discuss a topic, for clients that send the right header."""
     return f"Discuss: {topic}"
 
 
