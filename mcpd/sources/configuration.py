@@ -30,10 +30,9 @@ def read(path: str) -> Configuration:
     problems: list[tuple[int, str]] = []
 
     def report(where: tuple[str, ...], what: str) -> None:
-
         problems.append((line_of(text, (*prefix, *where)) or 1, what))
 
-    found = _plain_configuration(members) or _converted(members, Configuration, report)
+    found: Configuration = _converted(members, Configuration, report)
     _check_folders(found, report)
     _check_tools(found.docs.tools, report)
     serve = _serve_values(found.serve, report)
@@ -65,18 +64,6 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     table = members.get("tool", {})
     table = table.get("mcpd", {}) if isinstance(table, dict) else {}
     return text, table if isinstance(table, dict) else {}, ("tool", "mcpd")
-
-
-# Keys of Configuration that accept any non-empty string. Most files have only these, and for them msgspec need not
-# build its decoder for all tables and patterns, which takes 5 % of the time to the first response.
-_TEXTS = {"name", "version", "title", "description", "instructions", "website-url"}
-
-
-def _plain_configuration(members: dict[str, Any]) -> Configuration | None:
-    """Return the configuration of a file that has only such strings, otherwise None."""
-    if not all(key in _TEXTS and type(value) is str and value for key, value in members.items()):
-        return None
-    return Configuration(**{key.replace("-", "_"): value for key, value in members.items()})
 
 
 def _converted(members: dict[str, Any], kind: Any, report: Any, above: tuple[str, ...] = ()) -> Any:
@@ -126,12 +113,12 @@ def _translated(text: str) -> str:
     """Translate a msgspec message to the names that TOML has for types."""
     if " matching regex " in text:
         return pattern_message(text)
-    said = f"{text[0].lower()}{text[1:]}".replace("`", "")
+    message = f"{text[0].lower()}{text[1:]}".replace("`", "")
     words = {"str": "string", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
              "array": "list"}  # fmt: skip
-    if said.startswith("expected "):
-        said = re.sub(rf"\b(?:{'|'.join(words)})\b", lambda one: words[one[0]], said.replace(" | null", ""))
-    return said
+    if message.startswith("expected "):
+        message = re.sub(rf"\b(?:{'|'.join(words)})\b", lambda kind: words[kind[0]], message.replace(" | null", ""))
+    return message
 
 
 def _keys(path: str) -> tuple[str, ...]:
@@ -166,10 +153,8 @@ def _check_tools(tools: str | dict[str, Any], report: Any) -> None:
     """Check the tables in `[docs.tools]`, whose names the author may choose."""
     if isinstance(tools, str):
         if tools not in PROFILES:
-            report(
-                ("docs", "tools"),
-                f"docs.tools: unknown profile {printable(tools)}; known profiles: {', '.join(PROFILES)}",
-            )
+            text = f"docs.tools: unknown profile {printable(tools)}; known profiles: {', '.join(PROFILES)}"
+            report(("docs", "tools"), text)
         return
     for name, table in tools.items():
         where = ("docs", "tools", name)
@@ -186,12 +171,9 @@ def _check_folders(found: Configuration, report: Any) -> None:
         if name == "docs":  # documents may be outside the folder
             continue
         folder = getattr(found, name).folder
-        parts = folder.replace("\\", "/").split("/")
-        if os.path.isabs(folder) or ".." in parts:
-            report(
-                (name, "folder"),
-                f"{name}.folder: {printable(folder)} is not below the folder of this file; name a folder below it",
-            )
+        if os.path.isabs(folder) or ".." in folder.replace("\\", "/").split("/"):
+            text = f"{name}.folder: {printable(folder)} is not below the folder of this file; name a folder below it"
+            report((name, "folder"), text)
 
 
 # -- [serve] ---------------------------------------------------------------------------------

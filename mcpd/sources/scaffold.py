@@ -1,123 +1,22 @@
-"""Files that mcpd writes for authors: the example folder of `mcpd init`, and the JSON Schema of `mcpd.toml`.
+"""The example folder that `mcpd init` writes. This module is never loaded by a server.
 
-`assets/mcpd.schema.json` holds the schema. This module is never loaded by a server.
+`assets/init` has its files, and `assets/mcpd.schema.json` is the JSON Schema of `mcpd.toml`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, get_args, get_origin
-
-import msgspec
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.extensions.ui.assets import bundled_folder
-from mcpd.sources.configuration import serve_keys
-from mcpd.sources.tables import PROFILES, Configuration, ToolTable
 
-
-def configuration_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `mcpd.toml`, built from the structs in `tables` and the options of `mcpd serve`."""
-    (schema,), components = msgspec.json.schema_components([Configuration])
-    whole = {name: _without_defaults(table) for name, table in components.items()}
-    root = whole.pop(schema["$ref"].rpartition("/")[2])
-    properties = {
-        name: {**whole[one["$ref"].rpartition("/")[2]], "default": {}} if "$ref" in one else one
-        for name, one in _resolved(root["properties"]).items()
-    }
-    properties["serve"] = {
-        "type": "object",
-        "description": properties["serve"]["description"],
-        "properties": {
-            key: {"description": option.help, **_type(option, kind)}
-            for key, (_, _, option, kind) in serve_keys().items()
-        },
-        "additionalProperties": False,
-    }
-    inner = properties["auth"]["properties"]
-    asked = _resolved(inner)["introspection"]
-    inner["introspection"] = {
-        **whole[asked["$ref"].rpartition("/")[2]],
-        "description": inner["introspection"]["description"],
-    }
-    docs = properties["docs"]["properties"]
-    docs["tools"], argument = _tools_schema(docs["tools"])
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "mcpd.toml",
-        "description": "Settings of a folder that is served as an MCP server.",
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-        "definitions": {"argument": argument},
-    }
-
-
-def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of `tools` in `[docs]` and the schema of one argument."""
-    (tool,), components = msgspec.json.schema_components([ToolTable])
-    whole = {name: _without_defaults(table) for name, table in components.items()}
-    table = whole[tool["$ref"].rpartition("/")[2]]
-    properties = _resolved(table["properties"])
-    arguments = whole[properties["arguments"]["$ref"].rpartition("/")[2]]
-    argument = {"$ref": "#/definitions/argument"}
-    names = {
-        name: {**one, "anyOf": [*(part for part in one["anyOf"] if part.get("type") == "string"), argument]}
-        for name, one in arguments["properties"].items()
-    }
-    properties["arguments"] = {**arguments, "properties": names, "default": {}}
-    tables = {"type": "object", "additionalProperties": {**table, "properties": properties}}
-    found = {"description": said["description"], "anyOf": [{"enum": list(PROFILES)}, tables], "default": {}}
-    return found, whole["ArgumentTable"]
+_SCHEMA = ".mcpd.schema.json"
 
 
 def shipped_file() -> str:
     """Return the path of the schema that is installed with mcpd."""
     return os.path.join(bundled_folder(), "mcpd.schema.json")
-
-
-def _resolved(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: next((part for part in one.get("anyOf", ()) if "$ref" in part), one) if "anyOf" in one else one
-        for name, one in properties.items()
-    }
-
-
-def _without_defaults(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a table's schema without null defaults, which TOML cannot express."""
-    found = {name: value for name, value in table.items() if name not in ("title", "required")}
-    found["properties"] = {
-        name: {key: value for key, value in _not_null(one).items() if key != "default" or value is not None}
-        for name, one in table["properties"].items()
-    }
-    return found
-
-
-def _not_null(one: dict[str, Any]) -> dict[str, Any]:
-    kinds = [part for part in one.get("anyOf", ()) if part != {"type": "null"}]
-    if len(kinds) != 1:
-        return one
-    return {**{key: value for key, value in one.items() if key != "anyOf"}, **kinds[0]}
-
-
-def _type(option: Any, kind: Any) -> dict[str, Any]:
-    kinds = (kind, *get_args(kind))
-    if kind is bool:
-        return {"type": "boolean"}
-    if option.choices:
-        return {"enum": list(option.choices)}
-    if float in kinds:
-        return {"type": "number", "minimum": 0}
-    if int in kinds:
-        number = {"type": "integer", "minimum": 1}
-        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+ *[KMGkmg]?"}]} if option.is_size else number
-    if get_origin(kind) is tuple:
-        return {"type": "array", "items": {"type": "string"}}
-    return {"type": "string"}
-
-
-_SCHEMA = ".mcpd.schema.json"
 
 
 def write_folder(folder: str) -> list[str]:

@@ -142,18 +142,16 @@ def output_of(given: object) -> Output:
     kind = given.get("output_type")
     if kind == "stream":
         text = text_of(given.get("text"))
+        if text is None:
+            return OmittedOutput("an output that is not text")
         is_error = given.get("name", given.get("stream")) == "stderr"
-        return (
-            _without("an output that is not text")
-            if text is None
-            else TextOutput(_cut(_final(text)), _stream(is_error))
-        )
+        return TextOutput(shortened(_final(text)), "stderr" if is_error else "")
     if kind in ("error", "pyerr"):
         trace = given.get("traceback")
         lines = [line for line in trace if isinstance(line, str)] if isinstance(trace, list) else []
-        return ErrorOutput(_word(given.get("ename")), _word(given.get("evalue")), _cut("\n".join(lines)))
+        return ErrorOutput(_word(given.get("ename")), _word(given.get("evalue")), shortened("\n".join(lines)))
     if kind not in ("execute_result", "display_data", "pyout", "update_display_data"):
-        return _without(f"an output of the unknown type {kind!r:.60}")
+        return OmittedOutput(f"an output of the unknown type {kind!r:.60}")
 
     bundle = given.get("data")
     if not isinstance(bundle, dict):
@@ -175,37 +173,35 @@ def _best(bundle: Mapping[str, object], metadata: Mapping[str, object]) -> Outpu
     texts = {name: text for name, given in bundle.items() if given is not None and (text := text_of(given)) is not None}
     plain = texts.get("text/plain", "")
     html = texts.get("text/html", "")
-    has_table = "<table" in html.lower()
-    if not has_table:
-        for kind in IMAGES:
-            if texts.get(kind):
-                return _image(kind, texts[kind], plain, metadata.get(kind, metadata))
+    for kind in IMAGES if "<table" not in html.lower() else ():
+        if texts.get(kind):
+            return _image(kind, texts[kind], plain, metadata.get(kind, metadata))
 
     for kind in ("text/latex", "text/markdown"):
         if texts.get(kind) and not html:
-            return MarkdownOutput(_cut(_in_dollars(texts[kind]) if kind == "text/latex" else texts[kind]))
+            return MarkdownOutput(shortened(_in_dollars(texts[kind]) if kind == "text/latex" else texts[kind]))
     if html:
         if len(html) <= MAX_HTML:
-            return HtmlOutput(html, _cut(plain))
-        return TextOutput(_cut(plain)) if plain else _without(f"HTML of {len(html):,} characters")
+            return HtmlOutput(html, shortened(plain))
+        return TextOutput(shortened(plain)) if plain else OmittedOutput(f"HTML of {len(html):,} characters")
     if "text/plain" in texts:
-        return TextOutput(_cut(plain))
+        return TextOutput(shortened(plain))
 
     for kind in bundle:
         if kind == "application/json" or kind.endswith("+json"):
-            return TextOutput(_cut(format(encode(bundle[kind]), indent=2).decode()))
-    return _without(" and ".join(sorted(map(str, bundle))[:5])[:200] or "an output without data")
+            return TextOutput(shortened(format(encode(bundle[kind]), indent=2).decode()))
+    return OmittedOutput(" and ".join(sorted(map(str, bundle))[:5])[:200] or "an output without data")
 
 
-def _image(kind: str, data: str, plain: str, said: object) -> Output:
-    width = said.get("width") if isinstance(said, dict) else None
-    alt = said.get("alt") if isinstance(said, dict) else None
+def _image(kind: str, data: str, plain: str, metadata: object) -> Output:
+    attributes = metadata if isinstance(metadata, dict) else {}
+    width, alt = attributes.get("width"), attributes.get("alt")
     if kind == "image/svg+xml":
         data = base64.b64encode(data.encode(errors="replace")).decode()
     else:
         data = "".join(data.split())
     if len(data) > MAX_IMAGE:
-        return _without(f"an {kind} of {len(data) * 3 // 4:,} bytes")
+        return OmittedOutput(f"an {kind} of {len(data) * 3 // 4:,} bytes")
     # The plain text describes the image, unless it is only an object's repr.
     words = alt if isinstance(alt, str) else plain if plain and not plain.startswith("<") else ""
     return ImageOutput(kind, data, words[:300], width if isinstance(width, int) and 0 < width < 10_000 else None)
@@ -228,24 +224,16 @@ def _final(text: str) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
-def _cut(text: str) -> str:
-    """Return the beginning and the end of a text that is too long."""
-    if len(text) <= MAX_TEXT:
+def shortened(text: str, limit: int = MAX_TEXT) -> str:
+    """Return the beginning and the end of a text that is longer than `limit`."""
+    if len(text) <= limit:
         return text
-    half = MAX_TEXT // 2
+    half = limit // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
-
-
-def _stream(is_error: bool) -> str:
-    return "stderr" if is_error else ""
 
 
 def _word(given: object) -> str:
     return given[:2000] if isinstance(given, str) else ""
-
-
-def _without(what: str) -> OmittedOutput:
-    return OmittedOutput(what)
 
 
 _MAX_CELLS: Final = 20_000
@@ -343,19 +331,18 @@ def _attachments(given: object) -> dict[str, str]:
 def _language(metadata: object) -> str:
     if not isinstance(metadata, dict):
         return ""
-    for member, key in (("language_info", "name"), ("kernelspec", "language")):
-        said = metadata.get(member)
-        name = said.get(key) if isinstance(said, dict) else None
+    for member, key in ((metadata.get("language_info"), "name"), (metadata.get("kernelspec"), "language"),
+                        (metadata, "language")):  # fmt: skip
+        name = member.get(key) if isinstance(member, dict) else None
         if isinstance(name, str) and name:
             return name.lower()[:40]
-    name = metadata.get("language")
-    return name.lower()[:40] if isinstance(name, str) else ""
+    return ""
 
 
 def _title(metadata: object, cells: tuple[Cell, ...]) -> str:
-    said = metadata.get("title") if isinstance(metadata, dict) else None
-    if isinstance(said, str) and said.strip():
-        return said.strip()[:200]
+    title = metadata.get("title") if isinstance(metadata, dict) else None
+    if isinstance(title, str) and title.strip():
+        return title.strip()[:200]
     for cell in cells[:20]:
         found = re.search(_HEADING, cell.source[:4000], re.MULTILINE) if isinstance(cell, MarkdownCell) else None
         if found:

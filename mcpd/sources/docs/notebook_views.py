@@ -31,7 +31,9 @@ from mcpd.sources.docs.notebook import (
     OmittedOutput,
     Output,
     TextOutput,
+    shortened,
 )
+from mcpd.sources.docs.readers.markdown import fenced
 
 MATH_TAGS: Final = frozenset((
     "math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
@@ -58,10 +60,8 @@ _ENVIRONMENTS: Final = (
 
 def mathml(tex: str, *, is_block: bool) -> str:
     """Return a formula as MathML, or as its TeX source if it cannot be converted. Both are safe HTML."""
-    made = None if len(tex) > _MAX_LENGTH or re.search(_MACRO_DEFINITION, tex) else _converted(tex, is_block)
-    if made is not None:
-        return made
-    return f'<code class="tex">{escape(tex.strip())}</code>'
+    is_safe = len(tex) <= _MAX_LENGTH and not re.search(_MACRO_DEFINITION, tex)
+    return (is_safe and _converted(tex, is_block)) or f'<code class="tex">{escape(tex.strip())}</code>'
 
 
 def _converted(tex: str, is_block: bool) -> str | None:
@@ -274,50 +274,35 @@ def notebook_text(notebook: Notebook, first: int = 1, limit: int = MAX_CHARS) ->
         size += len(text) + 2
         if parts and size > limit:
             return "\n\n".join(parts), number
-        parts.append(
-            text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} characters are left out …"
-        )
+        left_out = f"\n… {len(text) - limit:,} characters are left out …" if len(text) > limit else ""
+        parts.append(text[:limit] + left_out)
     return "\n\n".join(parts), None
-
-
-def without_codes(text: str) -> str:
-    """Return text without terminal escape sequences."""
-    return re.sub(_CODES, "", text)
 
 
 def _cell_text(cell: Cell, language: str) -> str:
     if isinstance(cell, MarkdownCell):
         return re.sub(r"\(data:[^)]{0,10000000}\)", "(an image)", cell.source)
     if isinstance(cell, CodeCell):
-        code = _fenced(cell.source, cell.language or language) if cell.source.strip() else ""
+        code = fenced(cell.source, cell.language or language) if cell.source.strip() else ""
         return "\n\n".join(part for part in (code, *map(_output_text, cell.outputs)) if part)
-    return f"[left out: {cell.reason}]" if isinstance(cell, BrokenCell) else _fenced(cell.source, "")
+    return f"[left out: {cell.reason}]" if isinstance(cell, BrokenCell) else fenced(cell.source, "")
 
 
 def _output_text(output: Output) -> str:
     if isinstance(output, TextOutput):
-        text = without_codes(output.text)
-        return _fenced(_cut(text.rstrip("\n")), "output" if not output.stream else "stderr") if text.strip() else ""
+        text = re.sub(_CODES, "", output.text)
+        return _shortened(text.rstrip("\n"), output.stream or "output") if text.strip() else ""
     if isinstance(output, ErrorOutput):
-        return _fenced(_cut(f"{output.name}: {output.value}"), "error")
+        return _shortened(f"{output.name}: {output.value}", "error")
     if isinstance(output, HtmlOutput):
-        return _fenced(_cut(output.text or _words(output.html)), "output")
+        return _shortened(output.text or _words(output.html), "output")
     if isinstance(output, ImageOutput):
         return f"[{output.type}{f': {output.alt}' if output.alt else ''}]"
     return f"[left out: {output.reason}]" if isinstance(output, OmittedOutput) else output.source
 
 
-def _fenced(text: str, about: str) -> str:
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}{about}\n{text}\n{fence}"
-
-
-def _cut(text: str) -> str:
-    if len(text) <= _MAX_OUTPUT:
-        return text
-    half = _MAX_OUTPUT // 2
-    return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
+def _shortened(text: str, info: str) -> str:
+    return fenced(shortened(text, _MAX_OUTPUT), info)
 
 
 class _Words(HTMLParser):

@@ -307,7 +307,7 @@ class Tree:
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
         from mcpd.sources.docs.tools import tool_of
 
-        return tool_of(self._server, self.answers, wording, names, {"ui": UI_NAME})
+        return tool_of(self._server, getattr(self.answers, wording.does), wording, names, UI_NAME)
 
     def scan(self, report: Report) -> None:
         """Scan the folder if it may have changed, and report the files that are left out. No file is read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, to_builtins
@@ -14,13 +14,12 @@ from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.server.registry.entries import ToolEntry
-from mcpd.sources.docs.answers import Answers
+from mcpd.sources.docs.readers.markdown import fenced
 from mcpd.sources.docs.tool_results import (
     CodeExamples,
     LookupResults,
     PageLocation,
     PageText,
-    Project,
     SearchResults,
     Sections,
     SectionText,
@@ -112,14 +111,11 @@ def _code_text(found: CodeExamples, tools: dict[Doing, str]) -> Iterator[str]:
         return
     yield f"{len(found.examples)} of {found.total} examples for '{printable(found.words)}':"
     for one in found.examples:
-        fence = "`" * max(3, _longest_run(one.code) + 1)
         yield ""
         yield _place(one)
         if one.before is not UNSET:
             yield str(one.before)
-        yield f"{fence}{one.language}"
-        yield one.code.rstrip("\n")
-        yield fence
+        yield fenced(one.code.rstrip("\n"), one.language)
 
 
 def _lookup_text(found: LookupResults, tools: dict[Doing, str]) -> Iterator[str]:
@@ -145,70 +141,55 @@ def _sentence(text: object) -> str:
     return "" if text is UNSET else f" {text}."
 
 
-def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backquotes. The fence around the text must be longer."""
-    longest = run = 0
-    for char in text:
-        run = run + 1 if char == "`" else 0
-        longest = max(longest, run)
-    return longest
-
-
 _READ_ONLY = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
 
 Answer = Callable[..., Awaitable[Any]]
 
 
-def tool_of(
-    server: Server, answers: Answers, wording: Wording, names: dict[Doing, str], options: Mapping[str, Any]
-) -> ToolEntry:
-    """Return one tool. `options` are further options of `@server.tool`, `names` the names of all tools.
+def tool_of(server: Server, answer: Answer, wording: Wording, names: dict[Doing, str], ui: str) -> ToolEntry:
+    """Return one tool, which calls `answer`. `names` are the names of all tools, `ui` is the option of that name.
 
     Raises ConfigurationError for an invalid `result` table, and RegistrationError for other mistakes.
     """
-    said: Any = {
+    options: Any = {
         "name": wording.name,
         "title": wording.title,
         "description": wording.description,
         "annotations": {"title": wording.title, **_READ_ONLY},
-        **options,
+        "ui": ui,
     }
-    function = _function(wording, getattr(answers, wording.does), names)
-    return tool_entry(server.catalog, server.extensions.values(), function, said)
+    return tool_entry(server.catalog, server.extensions.values(), _function(wording, answer, names), options)
 
 
 def _function(wording: Wording, answer: Answer, names: dict[Doing, str]) -> Callable[..., Awaitable[CallToolResult]]:
     """Return a function with the signature of the wording that calls `answer`."""
     shape = shape_of(wording.does, wording.result, f"docs.tools.{wording.name}.result")
-    seen = {argument.name: argument for argument in wording.arguments.values() if not argument.hidden}
-    inner = {argument.name: name for name, argument in wording.arguments.items() if not argument.hidden}
-    fixed: dict[str, Any] = {
-        name: argument.default for name, argument in wording.arguments.items() if argument.hidden and argument.default
-    }
-    if wording.section is not None:
-        fixed["section"] = wording.section
+    inner: dict[str, str] = {}
+    fixed: dict[str, Any] = {} if wording.section is None else {"section": wording.section}
+    parameters: list[inspect.Parameter] = []
+    for name, argument in wording.arguments.items():
+        if not argument.hidden:
+            inner[argument.name] = name
+            parameters.append(_parameter(argument))
+        elif argument.default:
+            fixed[name] = argument.default
     cursor = wording.arguments["cursor"].name if "cursor" in wording.arguments else "cursor"
 
     async def call(**given: Any) -> CallToolResult:
+        """Return a result as text, as data with the names for callers, and as data for the View."""
         result = await answer(**fixed, **{inner[name]: value for name, value in given.items()})
-        return _tool_result(result, text_of(result, wording.name, names, cursor), shape.project)
+        text = text_of(result, wording.name, names, cursor)
+        data = to_builtins(result)
+        is_error = "error" in data and "results" not in data
+        return view_result([text, *links_of(result)], shape.project(data), meta={VIEW_DATA: data}, is_error=is_error)
 
-    parameters = [_parameter(argument) for argument in seen.values()]
     call.__signature__ = inspect.Signature(parameters, return_annotation=shape.kind)  # type: ignore[attr-defined]
-    call.__annotations__ = {**{one.name: one.annotation for one in parameters}, "return": shape.kind}
+    call.__annotations__ = {**{each.name: each.annotation for each in parameters}, "return": shape.kind}
     call.__name__ = wording.name
     return call
 
 
 def _parameter(argument: Argument) -> inspect.Parameter:
     default = inspect.Parameter.empty if argument.is_required else argument.default
-    kind: Any = argument.kind
-    annotation: Any = Annotated[kind, Meta(description=argument.description)]
+    annotation: Any = Annotated[argument.kind, Meta(description=argument.description)]
     return inspect.Parameter(argument.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _tool_result(result: Any, text: str, project: Project) -> CallToolResult:
-    """Return a result as text, as data with the names for callers, and as data for the View."""
-    data = to_builtins(result)
-    is_error = getattr(result, "error", UNSET) is not UNSET and not hasattr(result, "results")
-    return view_result([text, *links_of(result)], project(data), meta={VIEW_DATA: data}, is_error=is_error)

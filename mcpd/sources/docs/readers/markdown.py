@@ -171,6 +171,13 @@ def _without_emphasis(text: str) -> str:
     return _ESCAPED.sub(r"\1", text) if "\\" in text else text
 
 
+def fenced(text: str, info: str) -> str:
+    """Return a code block. Its fence is longer than any run of backquotes in the text."""
+    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{info}\n{text}\n{fence}"
+
+
 def slug(title: str) -> str:
     """Return the anchor of a heading, as on GitHub and in most site generators."""
     return _NOT_IN_SLUG.sub("", title.strip().lower()).replace(" ", "-")

@@ -20,7 +20,7 @@ _MAX_CODE = 2000
 _SIGN = re.compile(r"[{}>\"'`]")
 _MODULE = re.compile(r"(?m)^(?:import|export)\b(?=[ \t]*[\w{*'\"(])")
 _COMMENT = re.compile(r"\{\s*/\*.*?(?:\*/\s*\}|\Z)", re.DOTALL)
-_MARK = re.compile(r"(`+)|(?<!\\)<(?=[A-Z/>])|(?<!\\)\{")
+_MDX_MARK = re.compile(r"(`+)|(?<!\\)<(?=[A-Z/>])|(?<!\\)\{")
 _NAME = re.compile(r"<(/?)\s*([A-Za-z][\w.:-]*)?")
 _PROP = re.compile(
     r"""(?<![\w:-])([A-Za-z_][\w:-]*+)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|\{\s*`([^`]*)`\s*\}|\{\s*"([^"]*)"\s*\}|\{\s*'([^']*)'\s*\}|\{([^{}]*)\})"""
@@ -57,7 +57,7 @@ def _prose(text: str, brackets: _Brackets) -> str:
         text = _without_modules(text, brackets)
     kept: list[str] = []
     at = tags = 0
-    while (mark := _MARK.search(text, at)) is not None and tags < _MAX_TAGS:
+    while (mark := _MDX_MARK.search(text, at)) is not None and tags < _MAX_TAGS:
         tags += 1
         start = mark.start()
         if mark[1]:  # a code span

@@ -13,7 +13,7 @@ from docutils import core, nodes, utils
 from docutils.parsers.rst import Directive, directives, roles
 
 from mcpd.sources.docs.page import Page, UnreadablePage
-from mcpd.sources.docs.readers.markdown import markdown_page
+from mcpd.sources.docs.readers.markdown import fenced, markdown_page
 from mcpd.sources.docs.readers.text import decoded
 
 _IGNORED = frozenset(
@@ -130,10 +130,7 @@ class _Writer:
         language = str(node.get("language") or (names[0] if names else ""))
         if not language and text.lstrip().startswith(">>>"):
             language = "python"
-        fence = "```"
-        while fence in text:
-            fence += "`"
-        return f"{fence}{language}\n{text}\n{fence}"
+        return fenced(text, language)
 
     def _list(self, node: Any, level: int, depth: int) -> str:
         numbered = isinstance(node, nodes.enumerated_list)
