@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.results import DocsSettings
+from mcpd.sources.docs.page import DocsSettings
 
 BATCH = 64
 

@@ -12,7 +12,6 @@ import pytest
 from support.configuration_schema import written
 
 from mcpd.errors import ConfigurationError
-from mcpd.sources import configuration
 from mcpd.sources.configuration import line_of, read, serve_keys
 from mcpd.sources.scaffold import shipped_file
 from mcpd.sources.tables import Configuration
@@ -188,32 +187,3 @@ def test_the_schema_takes_what_is_read_and_refuses_what_is_not(tmp_path: Path) -
                  "[resources]\nmax-files = 0", "[serve]\nhttpp = ''"):  # fmt: skip
         members: Any = tomllib.loads(text)
         assert not check.is_valid(members), text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        *(f'{key} = "a text"' for key in sorted(configuration._TEXTS)),
-        "\n".join(f'{key} = "{key}"' for key in sorted(configuration._TEXTS)),
-        'name = ""',
-        'version = ""',
-        "name = 1",
-        'title = "a"\nnames = "b"',
-        'website_url = "a"',
-        'website-url = "a"\nlifespan = "b.py:c"',
-    ],
-)
-def test_texts_are_read_as_msgspec_reads_them(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that has nothing but texts takes a short way; the other one has the same to say."""
-    path = written_to(tmp_path, text)
-    found = _said(path)
-    monkeypatch.setattr(configuration, "_plain_configuration", lambda members: None)
-    assert _said(path) == found
-
-
-def _said(path: str) -> Configuration | str:
-    try:
-        return read(path)
-    except ConfigurationError as error:
-        return str(error)

@@ -15,9 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from mcpd.errors import ToolError
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.page import UnreadablePage
-from mcpd.sources.docs.results import BadCursor, Place, UnknownPage, UnknownSection
-from mcpd.sources.docs.tool_results import (
+from mcpd.sources.docs.page import BadCursor, Place, UnknownPage, UnknownSection, UnreadablePage
+from mcpd.sources.docs.tools import (
     CodeExamples,
     Description,
     Document,
@@ -36,8 +35,7 @@ from mcpd.sources.docs.tool_results import (
 if TYPE_CHECKING:
     from mcpd.sources.docs.addresses import Addresses
     from mcpd.sources.docs.library import Library
-    from mcpd.sources.docs.page import Heading, Page
-    from mcpd.sources.docs.results import PageInfo, Progress
+    from mcpd.sources.docs.page import Heading, Page, PageInfo, Progress
 
 MAX_CHARS = 20_000
 """How many characters of pages one result has. The rest is available with the next cursor."""

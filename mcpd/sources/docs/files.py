@@ -14,8 +14,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from mcpd.server.folder_files import is_below, read_within
-from mcpd.sources.docs.page import Kind, UnreadablePage, kind_of
-from mcpd.sources.docs.results import DocsSettings, LeftOut
+from mcpd.sources.docs.page import DocsSettings, Kind, LeftOut, UnreadablePage, kind_of
 from mcpd.sources.files import served_status, walk
 
 MAX_LEFT_OUT = 200

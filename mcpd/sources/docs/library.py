@@ -15,22 +15,27 @@ from typing import ParamSpec, TypeVar
 
 from mcpd.sources.docs.files import File, file_at, read_document, scan
 from mcpd.sources.docs.indexer import Indexer
-from mcpd.sources.docs.page import Page, folder_of, mime_type_of, order_of, section_of, title_of
-from mcpd.sources.docs.readers.reading import read_page
-from mcpd.sources.docs.rendering import names_of, read_image
-from mcpd.sources.docs.results import (
+from mcpd.sources.docs.page import (
     CodeResult,
     DocsSettings,
     EntryResult,
     LeftOut,
     Overview,
+    Page,
     PageInfo,
     Progress,
     SearchResult,
     Section,
     UnknownPage,
     UnknownSection,
+    folder_of,
+    mime_type_of,
+    order_of,
+    section_of,
+    title_of,
 )
+from mcpd.sources.docs.readers.reading import read_page
+from mcpd.sources.docs.rendering import names_of, read_image
 from mcpd.sources.docs.search import State, code_result, entry_result, search_result
 from mcpd.sources.docs.words import named_like, near_names
 

@@ -71,8 +71,7 @@ class ReaderParts:
         cursor: str | None = None,
     ) -> ViewResult:
         """Show a page, search results, the pages of a section, or the sections."""
-        from mcpd.sources.docs.page import UnreadablePage
-        from mcpd.sources.docs.results import BadCursor, UnknownPage, UnknownSection
+        from mcpd.sources.docs.page import BadCursor, UnknownPage, UnknownSection, UnreadablePage
 
         library = self._library()
         shown: Coroutine[Any, Any, dict[str, Any]]

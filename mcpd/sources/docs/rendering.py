@@ -16,9 +16,8 @@ from urllib.parse import unquote
 
 from mcpd.errors import ConfigurationError
 from mcpd.sources.docs.files import is_hidden, read_beginning
-from mcpd.sources.docs.page import Page, UnreadablePage, site_path
+from mcpd.sources.docs.page import DocsSettings, Page, UnknownPage, UnreadablePage, site_path
 from mcpd.sources.docs.readers.markdown import slug
-from mcpd.sources.docs.results import DocsSettings, UnknownPage
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

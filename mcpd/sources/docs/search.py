@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mcpd.sources.docs.index import CHUNK_BITS, CODE_BITS
-from mcpd.sources.docs.page import without_number
-from mcpd.sources.docs.results import (
+from mcpd.sources.docs.page import (
     BadCursor,
     CodeHit,
     CodeResult,
@@ -21,6 +20,7 @@ from mcpd.sources.docs.results import (
     Progress,
     SearchHit,
     SearchResult,
+    without_number,
 )
 from mcpd.sources.docs.words import (
     MAX_CHARACTERS,

@@ -32,9 +32,16 @@ from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, 
 from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.sources.docs.addresses import Addresses, PageHead, page_head
 from mcpd.sources.docs.files import File, scan
-from mcpd.sources.docs.page import UnreadablePage, mime_type_of, section_of, title_of
+from mcpd.sources.docs.page import (
+    DocsSettings,
+    UnknownPage,
+    UnknownSection,
+    UnreadablePage,
+    mime_type_of,
+    section_of,
+    title_of,
+)
 from mcpd.sources.docs.reader_app import TOOL_NAME, UI_NAME, ReaderParts
-from mcpd.sources.docs.results import DocsSettings, UnknownPage, UnknownSection
 from mcpd.sources.files import Report, Stamped, uri_name
 from mcpd.sources.tables import DocsTable, Doing, ToolTable
 

@@ -401,7 +401,7 @@ def test_a_start_loads_only_what_it_uses(
     if not loaded:
         assert not [name for name in found if name.startswith("mcpd.sources.docs")]
     late = {"sqlite3", "hashlib", "markdown_it", "mcpd.sources.docs.library", "mcpd.sources.docs.readers.reading"}
-    late |= {f"mcpd.sources.docs.{name}" for name in ("answers", "tool_results", "tools", "search")}
+    late |= {f"mcpd.sources.docs.{name}" for name in ("answers", "tools", "search")}
     assert not late & set(found)
 
 

@@ -14,7 +14,7 @@ from support.folders import write
 from mcpd.errors import ConfigurationError
 from mcpd.sources.configuration import read
 from mcpd.sources.docs.source import index_file, profile_of
-from mcpd.sources.docs.tool_results import shape_of
+from mcpd.sources.docs.tools import shape_of
 from mcpd.sources.docs.wording import wordings
 from mcpd.sources.scaffold import shipped_file
 from mcpd.sources.tables import PROFILES, DocsTable, ToolTable

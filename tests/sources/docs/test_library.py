@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.results import BadCursor, DocsSettings, UnknownPage, UnknownSection
+from mcpd.sources.docs.page import BadCursor, DocsSettings, UnknownPage, UnknownSection
 
 PAGES = {
     "index.md": "# Garden handbook\n\nHow to grow things.\n",

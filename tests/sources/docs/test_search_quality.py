@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.results import DocsSettings
+from mcpd.sources.docs.page import DocsSettings
 
 HERE = Path(__file__).resolve().parent
 

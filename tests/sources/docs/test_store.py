@@ -18,10 +18,9 @@ from hypothesis import given, strategies as st
 from mcpd.sources.docs import indexer as indexer_module
 from mcpd.sources.docs.index import Store
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.page import Page, UnreadablePage
+from mcpd.sources.docs.page import DocsSettings, Page, UnknownPage, UnreadablePage
 from mcpd.sources.docs.readers import reading
 from mcpd.sources.docs.readers.markdown import read_markdown
-from mcpd.sources.docs.results import DocsSettings, UnknownPage
 
 
 @asynccontextmanager
@@ -180,7 +179,7 @@ async def test_a_full_disk_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 PROCESS = """
 import asyncio, sys
 from mcpd.sources.docs.library import Library
-from mcpd.sources.docs.results import DocsSettings
+from mcpd.sources.docs.page import DocsSettings
 async def main():
     library = Library(sys.argv[1], DocsSettings(search_wait=60), sys.argv[2])
     found = await library.search("beetroot", limit=50)

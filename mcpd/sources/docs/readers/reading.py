@@ -22,8 +22,7 @@ from msgspec import structs
 
 from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
-from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown
-from mcpd.sources.docs.readers.mdx import read_mdx
+from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown, read_mdx
 from mcpd.sources.docs.readers.text import decoded, read_pdf, read_text
 from mcpd.transports.child import ChildProcess
 
