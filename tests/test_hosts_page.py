@@ -14,7 +14,13 @@ from mcpd.server.settings import Options
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "hosts.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-SHELL = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]
+SHELL = [
+    line
+    for language, text in BLOCKS
+    if language == "sh"
+    for line in text.splitlines()
+    if not line.startswith(("mcpd install ", "mcpd uninstall "))
+]
 ENTRIES = [json.loads(text) for language, text in BLOCKS if language == "json"]
 
 COMMAND = ["/path/to/mcpd/.venv/bin/mcpd", "serve", "--stdio"]

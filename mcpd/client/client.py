@@ -212,7 +212,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     `cache`: whether to keep lists and resources for as long as the server says that they are fresh. If `headers` is a
     function, requests may belong to several users, and only public results are kept. `fresh=True` bypasses the cache.
 
-    `reconnect`: whether to open a new connection for the next request when a connection was lost: see docs/targets.md.
+    `reconnect`: whether to open a new connection for the next request when a connection was lost: see docs/client.md.
 
     `check_results`: whether to check results of listed tools against their output schema. Requires
     `mcpd-server[schema]`.

@@ -3,7 +3,7 @@
     .venv/bin/python tests/bench/capacity.py [--many 2000]
 
 Memory is resident memory of the process, over many of a kind; CPU is that of the node alone, whatever else the machine
-does. What docs/capacity.md says comes from here.
+does. What docs/several-processes.md says comes from here.
 """
 
 from __future__ import annotations

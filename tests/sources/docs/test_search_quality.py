@@ -46,7 +46,7 @@ async def test_questions_about_this_project() -> None:
         "several servers behind one": ["several-servers.md"],
         "show a table or a chart for a result": ["views.md"],
         "use it without asyncio": ["without-asyncio.md"],
-        "who is calling my tool": ["users.md"],
+        "who is calling my tool": ["authorization.md"],
         "why is my server not starting": ["doctor.md"],
     }
     library = Library(str(HERE.parents[2] / "docs"), DocsSettings(search_wait=60))
