@@ -106,8 +106,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/server/http/app.py": 1,  # which endpoint answers: chosen here
     "mcpd/server/http/legacy.py": 1,  # what a header may name
     "mcpd/server/http/modern.py": 1,  # what a connection begins with
-    "mcpd/server/http/sharing.py": 1,  # what an id may name, by number
-    "mcpd/server/http/sealed_sessions.py": 1,  # what a stored session may name
+    "mcpd/server/http/sealed_sessions.py": 1,  # what an id may name, by number
     "mcpd/apps/preview/session.py": 1,  # what the page shows of a connection
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""

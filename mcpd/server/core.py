@@ -245,8 +245,7 @@ class ServerCore:
         `bound` is the host that is listened on. `is_hosted` means that another ASGI server runs the application.
         """
         from mcpd.server.http import HttpApp, HttpSettings
-        from mcpd.server.http.core import Backend
-        from mcpd.server.http_backend import Hiding, ListDigests
+        from mcpd.server.http_backend import Backend, Hiding, ListDigests
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)

@@ -1,12 +1,12 @@
-"""The parts of a server that the HTTP application uses: hidden tools, and digests of lists.
+"""The parts of a server that the HTTP application uses, with hidden tools and digests of lists.
 
 A digest shows whether a list has changed, or differs from another process's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.json import encode
 
@@ -17,8 +17,18 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
+    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.observer import Observer
+    from mcpd.protocol.session import Opening
+    from mcpd.protocol.state_keys import StateKeys
+    from mcpd.protocol.types.base import Implementation
+    from mcpd.protocol.wire.headers import Mirror
+    from mcpd.server.backplane.node import ListDigest
+    from mcpd.server.dispatcher.announcer import Announcer
+    from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.registry.catalog import Catalog, Kind
+    from mcpd.transports.routes import Route
 
 
 class Hiding:
@@ -98,3 +108,22 @@ def _digest(items: Iterable[bytes]) -> bytes:
         found.update(len(item).to_bytes(8, "big"))
         found.update(item)
     return found.digest()
+
+
+class Backend(NamedTuple):
+    """The server behind an application.
+
+    `connect` creates the connection of a channel. `mirrors` returns the arguments of a tool that headers repeat.
+    `routes` may grow while the application runs.
+    """
+
+    connect: Callable[[Channel, Opening], ServerConnection]
+    mirrors: Callable[[str], Sequence[Mirror]]
+    lifespan: Lifespan | None
+    observers: Sequence[Observer]
+    routes: Sequence[Route]
+    identity: Implementation
+    hiding: Hiding
+    keys: StateKeys
+    announcer: Announcer
+    list_digest: ListDigest

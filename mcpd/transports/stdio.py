@@ -109,8 +109,7 @@ class StdioChannel:
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
             # Regular files, and pipes on Windows, cannot be polled: a thread reads them.
-
-            read_in_thread(self, self._loop, self._fd_in)
+            _read_in_thread(self, self._loop, self._fd_in)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -522,19 +521,7 @@ class StdioListener:
         await self._channel.aclose()
 
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-    from typing import Protocol
-
-    class Taker(Protocol):
-        """Receives chunks in the event loop's thread."""
-
-        def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
-            """Process a chunk, b"" at the end; `read_on` lets the thread continue."""
-
-
-def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> None:
+def _read_in_thread(channel: StdioChannel, loop: asyncio.AbstractEventLoop, fd: int) -> None:
     """Start a thread that reads one chunk at a time. It ends with its input or with the loop."""
     turn = threading.Semaphore(0)
 
@@ -546,7 +533,7 @@ def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> No
                 chunk = b""
 
             try:
-                loop.call_soon_threadsafe(taker.take, chunk, turn.release)
+                loop.call_soon_threadsafe(channel.take, chunk, turn.release)
             except RuntimeError:  # the loop is closed
                 return
 

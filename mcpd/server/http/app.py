@@ -12,23 +12,24 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Raw
 
 from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
 from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.protocol.envelope import has_envelope
-from mcpd.protocol.jsonrpc import ABSENT, Batch, Failure, Message, Notification, Request, Response, decode, decode_batch
+from mcpd.protocol.jsonrpc import ABSENT, Batch, Message, Request, decode, decode_batch
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.server.http.core import Backend, Core, EndpointStatus, HttpSettings, Identify
+from mcpd.server.http.core import Core, EndpointStatus, HttpSettings, Identify
 from mcpd.server.http.legacy import LegacyEndpoint
 from mcpd.server.http.modern import ModernEndpoint
 from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from mcpd.server.http.routes import Cors, Router
 from mcpd.server.http.websocket import serve_websocket
+from mcpd.server.http_backend import Backend
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
@@ -41,57 +42,8 @@ if TYPE_CHECKING:
 Step: TypeAlias = Coroutine[Any, Any, Any]
 """A part of the work on a request. It returns the next part, or None."""
 
-Other: TypeAlias = Notification | Response | Failure | list[Message | ProtocolError]
-"""A posted message that is not a request; a list is a batch."""
-
-
-class EraEndpoint(Protocol):
-    """The endpoint of one era."""
-
-    def post(self, request: HttpRequest, message: Request, /) -> Step:
-        """Answer the POST of a request."""
-
-    def post_other(self, request: HttpRequest, message: Other, /) -> Step:
-        """Answer the POST of another message."""
-
-    def get(self, request: HttpRequest, /) -> Step:
-        """Answer a GET, with which a client opens an event stream."""
-
-    def delete(self, request: HttpRequest, /) -> Step:
-        """Answer a DELETE, with which a client ends its session."""
-
-
-class Eras:
-    """The endpoints of both eras, and the choice between them, which is made once per request.
-
-    The body decides. A POST whose `MCP-Protocol-Version` names a modern version is compared with its body by the modern
-    endpoint; `named` maps these header values. A POST without that header is modern if its `_meta` names a version.
-    """
-
-    def __init__(self, core: Core) -> None:
-        self.legacy = LegacyEndpoint(core)
-        self._modern = ModernEndpoint(core)
-        self.named: dict[bytes | None, EraEndpoint] = {name.encode(): self._modern for name in table.MODERN}
-        self._only_modern = table.modern_requests()
-
-    def of_request(self, request: HttpRequest, message: Request, body: bytes) -> EraEndpoint:
-        """Choose for a request whose header names no modern version: by its `_meta`, or by its method."""
-        if b"protocolVersion" in body and has_envelope(message.params):
-            return self._modern
-        if message.method in self._only_modern and b"mcp-session-id" not in request.headers:
-            return self._modern
-        return self.legacy
-
-    def of_other(self, message: Other, body: bytes) -> EraEndpoint:
-        """Choose for another message: by the `_meta` of any part."""
-        parts = message if isinstance(message, list) else [message]
-        return self._modern if b"protocolVersion" in body and any(map(_has_envelope, parts)) else self.legacy
-
-
-def _has_envelope(part: Message | ProtocolError) -> bool:
-    params: Raw = getattr(part, "params", ABSENT)
-    return params is not ABSENT and has_envelope(params)
-
+Posted: TypeAlias = Message | list[Message | ProtocolError]
+"""A posted message; a list is a batch."""
 
 log = logging.getLogger("mcpd.http")
 
@@ -153,10 +105,13 @@ class HttpApp:
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """The paths of the endpoint, with and without a slash at the end; messages show the first."""
-        self._eras = Eras(self.core)
+        self._legacy, self._modern = LegacyEndpoint(self.core), ModernEndpoint(self.core)
+        self._named: dict[bytes | None, ModernEndpoint] = {name.encode(): self._modern for name in table.MODERN}
+        """The endpoint by the value of `MCP-Protocol-Version`, if that is a modern version."""
+        self._only_modern = table.modern_requests()
         find_sender = None if self._authentication is None else partial(self._who, self._authentication)
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
-        self.sessions = self._eras.legacy.sessions
+        self.sessions = self._legacy.sessions
         self.on_start: Callable[[], object] | None = None
         """Called in the event loop before the first request, and possibly again."""
         self.on_stop: Callable[[], object] | None = None
@@ -297,7 +252,7 @@ class HttpApp:
         if request.method not in ("GET", "DELETE"):
             text = f"{request.method[:20]} is not supported here.\n"
             return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
-        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"), self._eras.legacy)
+        endpoint = self._named.get(request.headers.get(b"mcp-protocol-version"), self._legacy)
         return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
 
     async def _refuse_websocket(self, request: HttpRequest) -> Refusal | None:
@@ -356,19 +311,22 @@ class HttpApp:
             # Revoked before the body arrived: the request could otherwise listen as long as the token is valid.
             return request.refuse(self.core.deny(request, AccessDenied("Authenticate again", error="invalid_token")))
 
-        watch_post = self.core.watch_post
-        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
-        if isinstance(message, Request):
-            if watch_post is not None:
-                request.watch = watch_post(body, message)
-            endpoint = endpoint or self._eras.of_request(request, message, body)
-            return endpoint.post(request, message)
+        posted = decode_batch(message) if isinstance(message, Batch) else message
+        if self.core.watch_post is not None:
+            request.watch = self.core.watch_post(body, posted)
+        endpoint = self._named.get(request.headers.get(b"mcp-protocol-version"))
+        return (endpoint or self._endpoint_for(request, posted, body)).post(request, posted)
 
-        other = decode_batch(message) if isinstance(message, Batch) else message
-        if watch_post is not None:
-            request.watch = watch_post(body, other)
-        endpoint = endpoint or self._eras.of_other(other, body)
-        return endpoint.post_other(request, other)
+    def _endpoint_for(self, request: HttpRequest, posted: Posted, body: bytes) -> LegacyEndpoint | ModernEndpoint:
+        """Choose the era of a message whose header names no modern version: by the `_meta` of any part, or its method.
+
+        A POST whose header names a modern version is compared with its body by the modern endpoint.
+        """
+        parts = posted if isinstance(posted, list) else [posted]
+        if b"protocolVersion" in body and any(map(_has_envelope, parts)):
+            return self._modern
+        is_known = isinstance(posted, Request) and posted.method in self._only_modern
+        return self._modern if is_known and b"mcp-session-id" not in request.headers else self._legacy
 
     # -- ending ------------------------------------------------------------------------------
 
@@ -448,6 +406,11 @@ async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
     """Accept no more requests on a WebSocket, and close it when the running ones are answered."""
     await connection.finish(None)
     await channel.aclose("the server is shutting down")
+
+
+def _has_envelope(part: Message | ProtocolError) -> bool:
+    params: Raw = getattr(part, "params", ABSENT)
+    return params is not ABSENT and has_envelope(params)
 
 
 def _check_utf8(body: bytes) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -15,26 +15,21 @@ from mcpd.protocol.budget import client_of
 from mcpd.protocol.channel import Channel
 from mcpd.protocol.defaults import SESSION_TIMEOUT
 from mcpd.protocol.jsonrpc import Message
-from mcpd.protocol.principal import Origin, Principal
-from mcpd.protocol.session import Call, Opening
-from mcpd.protocol.state_keys import StateKeys
-from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.session import Opening
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import Backplane, EventStore
-from mcpd.server.http.event_stream import KeepAlive
+from mcpd.server.http.reply import KeepAlive
 from mcpd.server.http.request import HttpRequest, Scope
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.routes import Route
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
-    from mcpd.protocol.observer import Observer
-    from mcpd.protocol.wire.headers import Mirror
-    from mcpd.server.backplane.node import ListDigest
-    from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.dispatcher.observing import PostFrames
-    from mcpd.server.http.sharing import Sharing
+    from mcpd.server.http.sealed_sessions import Sharing
+    from mcpd.server.http_backend import Backend
 
 
 class RevocationPoint:
@@ -120,56 +115,6 @@ class EndpointStatus(NamedTuple):
     """Messages to other processes that could not be sent."""
 
 
-class ServerLifespan(Protocol):
-    """The lifespan of the server behind an application, see `server.lifespan`."""
-
-    def hold(self, holder: object) -> None:
-        """Keep it open until `holder` calls `release`."""
-
-    @property
-    def value(self) -> Any:
-        """The value of the context manager while it is open."""
-
-    async def open(self) -> None:
-        """Enter it. Raises ConfigurationError if that fails."""
-
-    async def release(self, holder: object) -> None:
-        """Exit it, unless it has another holder."""
-
-
-class ToolHiding(Protocol):
-    """The visibility rules of a server."""
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether some entries are hidden from some clients."""
-
-    def denied_in(self, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
-        """Return why the sender may not send this batch, before any part of it runs; None if it may."""
-
-    async def hides_tool(self, call: Call, connection: Any) -> bool:
-        """Whether the tool of a call is hidden from its sender."""
-
-
-class Backend(NamedTuple):
-    """The server behind an application.
-
-    `connect` creates the connection of a channel. `mirrors` returns the arguments of a tool that headers repeat.
-    `routes` may grow while the application runs.
-    """
-
-    connect: Callable[[Channel, Opening], ServerConnection]
-    mirrors: Callable[[str], Sequence[Mirror]]
-    lifespan: ServerLifespan | None = None
-    observers: Sequence[Observer] = ()
-    routes: Sequence[Route] = ()
-    identity: Implementation | None = None
-    hiding: ToolHiding | None = None
-    keys: StateKeys | None = None
-    announcer: Announcer | None = None
-    list_digest: ListDigest | None = None
-
-
 Identify = Callable[[Scope], str | Principal | None]
 """Returns the sender of a request, for applications that authenticate on their own; None for an anonymous one."""
 
@@ -194,17 +139,9 @@ class Core:
         self.sharing: Sharing | None = None
         """The connection to other processes of the service; None for a single process."""
         if settings.backplane is not None or server.keys:
-            from mcpd.server.http.sharing import make_sharing
+            from mcpd.server.http.sealed_sessions import Sharing
 
-            name = "" if server.identity is None else server.identity.name
-            self.sharing = make_sharing(
-                settings.backplane,
-                server.keys or StateKeys(),
-                name,
-                server.announcer,
-                server.observers,
-                server.list_digest,
-            )
+            self.sharing = Sharing(server, settings.backplane)
         self.open: set[ServerConnection] = set()
         """The connections of requests without a session, while they are answered."""
         self.sockets: dict[Channel, ServerConnection] = {}

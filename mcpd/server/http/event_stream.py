@@ -1,4 +1,4 @@
-"""The HTTP response that carries an event stream, its queue, and the timer that keeps quiet streams alive.
+"""The HTTP response that carries an event stream, and its queue.
 
 Senders put data into a queue and continue. A task that exists only while data waits passes it to the ASGI server, so
 that an idle client costs no task.
@@ -10,7 +10,6 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
 
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.protocol.wire.sse import KEEP_ALIVE
@@ -200,56 +199,3 @@ class EventStreamResponse(Outbox):
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
             self._taken(len(body) - start - len(piece) + sum(map(len, self._waiting)))
         return body[last:]
-
-
-class _Member(Protocol):
-    """A reply or an event stream."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether it is an event stream. A reply becomes one when a message precedes its response."""
-
-    def keep_alive(self) -> None:
-        """Send a comment if nothing was sent in the last interval."""
-
-
-class KeepAlive:
-    """One timer for all open streams: every `interval` seconds each quiet stream sends a comment (0: never).
-
-    `write_timeout` is the number of seconds for which a client may read nothing while a tool waits (0: no limit).
-    """
-
-    def __init__(self, interval: float, write_timeout: float = 0) -> None:
-        self.write_timeout = write_timeout
-        self._interval = interval
-        self._members: set[_Member] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, member: _Member) -> None:
-        """Call `keep_alive` on a member once in each interval."""
-        self._members.add(member)
-        if self._timer is None and self._interval > 0:
-            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
-
-    def discard(self, member: _Member) -> None:
-        """Remove a member that has ended."""
-        self._members.discard(member)
-
-    @property
-    def streams(self) -> int:
-        """The number of open event streams."""
-        return sum(member.is_stream for member in self._members)
-
-    def _tick(self) -> None:
-        self._timer = None
-        for member in list(self._members):
-            member.keep_alive()
-        if self._members:
-            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
-
-    def stop(self) -> None:
-        """Remove all members."""
-        self._members.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

@@ -1,7 +1,7 @@
 """One request on a connection of our HTTP server, and its response: the `receive` and `send` of ASGI.
 
 `Exchange` writes heads and bodies as HTTP/1.1. Its connection, in `http1`, decides when. Here are also the rules of
-HTTP/1.1 for the end of a request, and `Application`, the interface of applications that the server runs.
+HTTP/1.1 for the end of a request.
 Spec: ASGI 3, RFC 9112.
 """
 
@@ -11,50 +11,17 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import copy_context
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from mcpd.protocol.channel import Channel, Ending, Receiver
-from mcpd.server.http.core import HttpSettings
 from mcpd.server.http.request import Departure, Header, Receive, Scope, Send
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 from mcpd.transports.authentication import Refusal
-from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
 
-
-class Application(Protocol):
-    """An ASGI application as its listener sees it: `app.HttpApp` with an MCP endpoint, or `pages.PageApp`."""
-
-    settings: HttpSettings
-
-    async def start(self) -> None:
-        """Start, after the listener has bound its sockets and before the first request."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request. Spec: ASGI 3."""
-
-    def refused(self, status: int) -> None:
-        """Count a refusal that was sent before the application received the request."""
-
-    @property
-    def endings(self) -> Iterable[Ending]:
-        """Everything with running work, which gets time to end."""
-
-    def new_endpoint(
-        self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
-    ) -> Endpoint:
-        """Return the WebSocket endpoint on the same port; `accept` creates the connection of a channel."""
-
-    def drain(self) -> None:
-        """Start nothing new; running work continues."""
-
-    async def aclose(self) -> None:
-        """End everything."""
-
-
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 

@@ -9,13 +9,13 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from mcpd.errors import missing_extra
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.server.http import exchange as framing
-from mcpd.server.http.exchange import Application, Exchange, HttpState
+from mcpd.server.http.exchange import Exchange, HttpState
 from mcpd.server.http.request import WHEN_GONE, Header, when_gone
 from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import Refusal
@@ -24,6 +24,10 @@ try:
     import httptools
 except ModuleNotFoundError as error:
     raise missing_extra(error, "serving HTTP", "http") from None
+
+if TYPE_CHECKING:
+    from mcpd.server.http.app import HttpApp
+    from mcpd.server.http.pages import PageApp
 
 log = logging.getLogger("mcpd.http")
 
@@ -48,7 +52,7 @@ class Http1Protocol(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, app: Application, state: HttpState, upgrade: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, app: HttpApp | PageApp, state: HttpState, upgrade: Callable[[], asyncio.BaseProtocol]) -> None:
         """`upgrade` creates the protocol that takes over the connection of a WebSocket."""
         self.state = state
         self._app = app

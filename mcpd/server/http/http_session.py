@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.reply import Reply
-from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams
+from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams, StreamMaker
 
 if TYPE_CHECKING:
+    from mcpd.protocol.budget import ChargedTexts
     from mcpd.server.dispatcher.connection import ServerConnection
 
 _MOST_HELD = 64
@@ -26,11 +27,6 @@ _MOST_LISTENING = 16
 
 class CannotRestore(Exception):
     """The state of a session cannot be read, or it cannot be restored now. The message continues "The server …"."""
-
-
-class _Texts(Protocol):
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[str]: ...
 
 
 class SharedState:
@@ -58,28 +54,21 @@ class SharedState:
         self.saving: asyncio.Lock | None = None
         """Serializes the changes of this node."""
 
-    def has(self, level: str | None, watched: _Texts | None) -> bool:
+    def has(self, level: str | None, watched: ChargedTexts | None) -> bool:
         """Whether these settings are the stored ones."""
         if level != self.level or (0 if watched is None else len(watched)) != len(self.watched):
             return False
         return watched is None or all(uri in self.watched for uri in watched)
 
 
-class OtherNodes(Protocol):
-    """The other nodes, where the newest GET stream of a session may be."""
-
-    def send(self, session: HttpSession, frame: bytes, method: str | None) -> None:
-        """Send a message there, unless that node sends it anyway."""
-
-
-class HttpSession:
+class HttpSession(StreamMaker):
     """One session, as a channel. `connection` is set right after its creation."""
 
     is_multiplexed = False
     connection: ServerConnection
 
     __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "busy", "connection", "id",
-                 "is_doubtful", "listening", "nodes", "owner", "principal", "received", "replies", "request_prefix",
+                 "forward", "is_doubtful", "listening", "owner", "principal", "received", "replies", "request_prefix",
                  "sealed", "stopped", "stream_node", "touched", "user")  # fmt: skip
 
     def __init__(self, id: str, principal: str, new_streams: Callable[[str], ResumableStreams]) -> None:
@@ -107,7 +96,8 @@ class HttpSession:
         """Whether it may have ended in another process without a notice: the next request finds out."""
         self.stream_node = ""
         """The other node that has, or had, its newest GET stream; empty for this node."""
-        self.nodes: OtherNodes | None = None
+        self.forward: Callable[[HttpSession, bytes, str | None], object] | None = None
+        """Sends a frame on the newest GET stream, which is on another node; None for a single process."""
         self.received: set[bytes] | None = None
         """Messages for the newest GET stream that other nodes held. Several nodes may have held the same."""
         self.request_prefix = ""
@@ -145,8 +135,8 @@ class HttpSession:
         if reply is not None:
             self._latest = reply
             reply.send(frame)
-        elif self.stream_node and self.nodes is not None:
-            self.nodes.send(self, frame, method)
+        elif self.stream_node and self.forward is not None:
+            self.forward(self, frame, method)
         else:
             self.deliver(frame)
 
@@ -244,7 +234,7 @@ class HttpSession:
             return False
         self.listening = (*self.listening, stream)
         held = self.take_held()
-        self.received = None if self.nodes is None else set(held)
+        self.received = None if self.forward is None else set(held)
         for frame in held:
             stream.push(frame)
         return True

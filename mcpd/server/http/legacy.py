@@ -88,8 +88,6 @@ class LegacyEndpoint:
         else:
             await self._post_alone(request, message, version or table.get(_UNNAMED))
 
-    post_other = post
-
     def _version(self, request: HttpRequest) -> Version | None:
         """Return the version in the header, None without the header. Raises UnsupportedVersion (S25-042)."""
         name = request.header(_VERSION)
@@ -271,8 +269,7 @@ class LegacyEndpoint:
             await reply.finish(connection.session.refuse(error), 400)
             return
 
-        hiding = self._core.hiding
-        denied = None if hiding is None else hiding.denied_in(parts, reply.request.origin())
+        denied = self._core.hiding.denied_in(parts, reply.request.origin())
         if denied is not None:
             await reply.request.refuse(self._core.deny(reply.request, denied))
             return

@@ -10,15 +10,20 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Channel, Ending, Receiver
-from mcpd.server.http.exchange import Application, HttpState
+from mcpd.server.http.exchange import HttpState
 from mcpd.server.http.http1 import LINGER, Http1Protocol
 from mcpd.transports.accepting import Acceptor, ConnectionLimit
 from mcpd.transports.address import Address, authority, bind, bind_unix, check_guarded, close, is_local, parse
 from mcpd.transports.guards import Access
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+if TYPE_CHECKING:
+    from mcpd.server.http.app import HttpApp
+    from mcpd.server.http.pages import PageApp
 
 _DEFAULT_ACCESS = Access()
 
@@ -33,7 +38,7 @@ class HttpListener:
 
     def __init__(
         self,
-        app: Application,
+        app: HttpApp | PageApp,
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
         connection_limit: ConnectionLimit | None = None,

@@ -26,7 +26,7 @@ from mcpd.errors import (
 )
 from mcpd.protocol.budget import OVER
 from mcpd.protocol.envelope import check_envelope
-from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Message, Notification, Request, Response
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
@@ -226,8 +226,12 @@ class ModernEndpoint:
         self._newest = table.get(table.MODERN[-1])
         """Fixes the era of a connection; the request has its own version."""
 
-    async def post(self, request: HttpRequest, message: Request) -> None:
-        """Answer one request; a client that leaves cancels it (S26-058, S26-096)."""
+    async def post(self, request: HttpRequest, message: Message | list[Any]) -> None:
+        """Answer one message; a client that leaves cancels its request (S26-058, S26-096)."""
+        if not isinstance(message, Request):
+            await self._post_other(request, message)
+            return
+
         core = self._core
         is_listening = message.method == "subscriptions/listen"
 
@@ -244,7 +248,7 @@ class ModernEndpoint:
             check_standard(request, call.version.name, call.method, message.params, name, member)
             if call.method == "tools/call" and name is not None:
                 mirrors = core.mirrors(name)
-                if mirrors and not (core.hiding and await core.hiding.hides_tool(call, connection)):
+                if mirrors and not await core.hiding.hides_tool(call, connection):
                     check_mirrors(request, mirrors, call.params.arguments)
         except ProtocolError as error:
             status, first = self._first_fault(request, message, error, member)
@@ -276,7 +280,7 @@ class ModernEndpoint:
         self._core.open.add(connection)
         reply.watch_for_disconnect(_GivenUp(connection, call))
 
-    async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
+    async def _post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         """Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053)."""
         if isinstance(message, list):
             await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message separately"))
@@ -354,5 +358,5 @@ class ModernEndpoint:
                 return
             mirrors = self._core.mirrors(call.name)
             # An error about a header could reveal a hidden tool.
-            if mirrors and not (self._core.hiding and self._core.hiding.has_rules):
+            if mirrors and not self._core.hiding.has_rules:
                 check_mirrors(request, mirrors, call.arguments)

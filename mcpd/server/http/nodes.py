@@ -25,8 +25,7 @@ from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.http_session import CannotRestore, HttpSession
 from mcpd.server.http.request import HttpRequest
 from mcpd.server.http.resumable_streams import ResumableStream
-from mcpd.server.http.sealed_sessions import SealedSessions
-from mcpd.server.http.sharing import Sharing
+from mcpd.server.http.sealed_sessions import SealedSessions, Sharing
 
 _MOST_BYTES = 4 * 1024 * 1024
 """Bytes of an event. A larger one can be resumed on its own node only."""
@@ -323,7 +322,7 @@ class Nodes:
 
     def join(self, session: HttpSession) -> None:
         """Prepare a session for several nodes: the ids that it assigns begin with this node's id."""
-        session.nodes = self
+        session.forward = self.send
         session.request_prefix = f"{self._node.id}."
         session.streams.node = self._node.id
         session.streams.on_lost = self.following.keep_log(session)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.wire.sse import KEEP_ALIVE
-from mcpd.server.http.event_stream import HEADERS, EventStreamResponse, KeepAlive
+from mcpd.server.http.event_stream import HEADERS, EventStreamResponse
 from mcpd.server.http.request import Departure, Header, HttpRequest, on_departure
 from mcpd.server.http.resumable_streams import ResumableStream, StreamMaker
 
@@ -205,3 +205,45 @@ class Reply:
                 self.stream.lost()
         if self._on_disconnect is not None:
             self._on_disconnect()
+
+
+class KeepAlive:
+    """One timer for all open streams: every `interval` seconds each quiet stream sends a comment (0: never).
+
+    `write_timeout` is the number of seconds for which a client may read nothing while a tool waits (0: no limit).
+    """
+
+    def __init__(self, interval: float, write_timeout: float = 0) -> None:
+        self.write_timeout = write_timeout
+        self._interval = interval
+        self._members: set[Reply | EventStreamResponse] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: Reply | EventStreamResponse) -> None:
+        """Call `keep_alive` on a member once in each interval."""
+        self._members.add(member)
+        if self._timer is None and self._interval > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
+
+    def discard(self, member: Reply | EventStreamResponse) -> None:
+        """Remove a member that has ended."""
+        self._members.discard(member)
+
+    @property
+    def streams(self) -> int:
+        """The number of open event streams."""
+        return sum(member.is_stream for member in self._members)
+
+    def _tick(self) -> None:
+        self._timer = None
+        for member in list(self._members):
+            member.keep_alive()
+        if self._members:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._tick)
+
+    def stop(self) -> None:
+        """Remove all members."""
+        self._members.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -18,7 +18,6 @@ from mcpd.server.http.event_stream import EventStreamResponse
 
 _EMPTY_LINE = b"\n\n"
 
-
 _FEW = 16
 """Number of blocks from which a deque is used instead of a list: an empty deque takes 760 bytes."""
 
@@ -134,16 +133,6 @@ class MemoryEventStore:
 _MOST_LEFT = 16
 _MOST_AT_ONCE = 64 * 1024
 """Bytes up to which a stream is stored as one block: removing events from a larger block would copy too much."""
-
-
-class StreamMaker(Protocol):
-    """Creates the event streams that answer POSTs."""
-
-    def new_stream(self) -> ResumableStream:
-        """Return a stream that continues."""
-
-    def write_whole(self, frames: Sequence[bytes]) -> bytes:
-        """Return the bytes of a stream that consists of these frames."""
 
 
 class Relay(Protocol):
@@ -368,14 +357,18 @@ class ResumableStream:
             self._streams.release(self)
 
 
-class _NotResumable:
-    """Creates streams that end with their connection."""
+class StreamMaker:
+    """Creates event streams that answer POSTs: these end with their connection, those of a session are resumable."""
+
+    __slots__ = ()
 
     def new_stream(self) -> ResumableStream:
+        """Return a stream that continues."""
         return ResumableStream()
 
     def write_whole(self, frames: Sequence[bytes]) -> bytes:
+        """Return the bytes of a stream that consists of these frames."""
         return events(frames)
 
 
-NOT_RESUMABLE: StreamMaker = _NotResumable()
+NOT_RESUMABLE = StreamMaker()

@@ -28,8 +28,9 @@ from mcpd.protocol.versions import table
 from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
-from mcpd.server.http.core import Backend, Core
+from mcpd.server.http.core import Core
 from mcpd.server.http.request import BadBody, Header, HttpRequest
+from mcpd.server.http_backend import Backend
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Guard
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
@@ -527,7 +528,7 @@ def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpo
     settings = core.settings
     if settings.server_card not in ("auto", "public", "never"):
         raise ConfigurationError(f"server_card {settings.server_card!r}: use auto, public or never")
-    if settings.server_card == "never" or server.identity is None:
+    if settings.server_card == "never":
         checked_public_url(settings.public_url)
         return ()
     # By default, a page in a browser cannot find out what runs on its machine.

@@ -1,5 +1,13 @@
 """Sessions that any node can serve: the id describes the client, and the backplane stores the rest.
 
+An id contains what a node must know about the session, authenticated with the service's key:
+
+    base64url(key 1 | flags 1 | issued 4 | uid 12 | version 1 | client n | mac 16)
+
+`mac` covers the server's name, the principal and all bytes before it. Nothing is encrypted: the content is the client's
+description of itself. An id that was changed, that has expired, or that belongs to another principal or server is
+rejected.
+
 The backplane has little: that the session has ended, and its settings (log level, subscribed resources, the node of its
 GET stream). A node reads both when it receives the first request of a session, and is notified of changes. Later
 requests read nothing.
@@ -8,26 +16,116 @@ requests read nothing.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
-from collections.abc import Callable
-from typing import TypeAlias
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Sequence
+from struct import Struct as Layout
+from time import time
+from typing import NamedTuple, TypeAlias
 
 from msgspec import DecodeError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from mcpd.errors import InternalError
+from mcpd.errors import ConfigurationError, InternalError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Session
+from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.server.backplane.base import BackplaneAway
-from mcpd.server.backplane.node import Node
+from mcpd.server.backplane.base import Backplane, BackplaneAway
+from mcpd.server.backplane.memory import MemoryBackplane
+from mcpd.server.backplane.node import Node, NodeChanges
+from mcpd.server.backplane.opening import open_backplane, timed_backplane
+from mcpd.server.dispatcher.observing import HookedObserver
 from mcpd.server.http.http_session import CannotRestore, HttpSession, SharedState
-from mcpd.server.http.sharing import IdSealer, SealedId
+from mcpd.server.http_backend import Backend
 
 log = logging.getLogger("mcpd")
+
+LIFE = 7 * 24 * 3600.0
+"""Seconds for which an id is valid; all processes must keep the key for this time."""
+
+MOST_CHARACTERS = 700
+"""Characters of an id. A longer description of the client is stored on the backplane, because proxies limit headers."""
+
+_SKEW = 60.0
+_MAC = 16
+_HEAD = Layout(">BBI12sB")
+_APART = 1
+_VERSIONS = tuple(sorted(table.LEGACY))
+"""The versions by number; a new revision comes last."""
+
+
+class SealedId(NamedTuple):
+    """The content of an id. `ends` is a time of `time.time`. `client` is None if it is stored on the backplane."""
+
+    uid: str
+    ends: float
+    version: str
+    client: bytes | None
+
+    @property
+    def rest(self) -> float:
+        """Seconds after which no node accepts the id, with any clock difference."""
+        return max(1.0, self.ends - time() + 2 * _SKEW)
+
+
+class IdSealer:
+    """Seals the ids of one server with the first of `keys`, and opens ids that were sealed with any of them."""
+
+    def __init__(self, keys: Sequence[bytes], server_name: str) -> None:
+        self._keys = [(_number_of(key), key) for key in keys]
+        self._server = server_name.encode("utf-8", "surrogatepass")
+
+    def seal(self, principal: str, version: str, client: bytes) -> tuple[str, SealedId]:
+        """Return a new id and its content, without a description of the client that is too long."""
+        number, key = self._keys[0]
+        now, uid = int(time()), os.urandom(12)
+        is_apart = (_HEAD.size + len(client) + _MAC) * 4 / 3 > MOST_CHARACTERS
+        body = _HEAD.pack(number, _APART if is_apart else 0, now, uid, _VERSIONS.index(version))
+        if not is_apart:
+            body += client
+        text = urlsafe_b64encode(body + self._mac(key, principal, body)).decode().rstrip("=")
+        return text, SealedId(uid.hex(), now + LIFE, version, None if is_apart else client)
+
+    def open(self, text: str, principal: str) -> SealedId | None:
+        """Return the content of an id; None if it is invalid, expired, or belongs to another principal."""
+        if not _HEAD.size + _MAC < len(text) <= MOST_CHARACTERS + 8:
+            return None
+        try:
+            raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (ValueError, Base64Error):
+            return None
+        # An id must have one spelling: base64 accepts several last characters, and skips unknown ones.
+        if len(raw) < _HEAD.size + _MAC or urlsafe_b64encode(raw).decode().rstrip("=") != text:
+            return None
+
+        body, mac = raw[:-_MAC], raw[-_MAC:]
+        number, flags, issued, uid, version = _HEAD.unpack_from(body)
+        if not any(
+            each == number and hmac.compare_digest(mac, self._mac(key, principal, body)) for each, key in self._keys
+        ):
+            return None
+        ends = issued + LIFE
+        if ends + _SKEW < time() or version >= len(_VERSIONS):
+            return None
+        return SealedId(uid.hex(), ends, _VERSIONS[version], None if flags & _APART else body[_HEAD.size :])
+
+    def _mac(self, key: bytes, principal: str, body: bytes) -> bytes:
+        parts = (self._server, principal.encode("utf-8", "surrogatepass"), body)
+        # With their lengths: otherwise the end of one part could be the beginning of the next.
+        return hmac.digest(key, b"".join(b"%d:%s" % (len(part), part) for part in parts), "sha256")[:_MAC]
+
+
+def _number_of(key: bytes) -> int:
+    """Return a byte that distinguishes most keys, so that only one must be tried."""
+    return hmac.digest(key, b"number", "sha256")[0]
+
 
 _Saved: TypeAlias = tuple[str | None, frozenset[str]]
 """A log level, and subscribed resources."""
@@ -53,30 +151,71 @@ class _Settings(Struct, array_like=True):
     """The node of the newest GET stream."""
 
 
-class SessionRecord(Struct, frozen=True):
+class Sharing:
+    """The application as one node of a service. Without `is_shared` it is the only node, and subscribes to nothing.
+
+    Raises ConfigurationError for an invalid backplane.
+    """
+
+    def __init__(self, server: Backend, backplane: str | Backplane | None) -> None:
+        self.is_shared = backplane is not None
+        name = server.identity.name
+        if isinstance(backplane, str):
+            if not server.keys and not backplane.startswith("memory:"):
+                raise ConfigurationError(
+                    "a backplane needs a secret that all processes share: set MCPD_STATE_KEY to 16 bytes or more, "
+                    "for example by openssl rand -base64 32"
+                )
+            backplane = open_backplane(backplane, name)
+        if backplane is None:
+            backplane = MemoryBackplane()  # with a state key alone, sessions outlive a restart of the process
+        else:
+            observers = [observer for observer in server.observers if isinstance(observer, HookedObserver)]
+            backplane = timed_backplane(backplane, [observer.backplane_answered for observer in observers])
+
+        keys = server.keys or StateKeys([os.urandom(32)])
+        self.node = Node(backplane, keys)
+        self.sealer = IdSealer(keys.of("session"), name)
+        self.changes = NodeChanges(self.node, server.list_digest if self.is_shared else None)
+        if self.is_shared:
+            server.announcer.join(self.changes)
+            self.node.on_gap(server.announcer.missed)
+
+    async def start(self) -> None:
+        """Connect to the other nodes; safe to call again."""
+        if self.is_shared:
+            await self.node.start()
+            self.changes.start()
+
+    async def aclose(self) -> None:
+        """Disconnect from the other nodes."""
+        if self.is_shared:
+            await self.node.aclose()
+
+    @property
+    def trouble(self) -> str:
+        """The problem of the backplane as text; empty if it can be reached."""
+        since = self.node.backplane.away_since
+        if since is None:
+            return ""
+        return f"backplane away for {asyncio.get_running_loop().time() - since:.0f} s"
+
+
+class SessionRecord(NamedTuple):
     """The state of a session from its id and the backplane, from which any node can restore it.
 
     Open streams and requests of the server stay on their node; no request is forwarded.
     """
 
-    version: str
-    principal: str
-    capabilities: ClientCapabilities
-    info: Implementation | None
-    log_level: str | None
-    watched: list[str]
-    sealed: SharedState
-
-    def open_version(self) -> Version | None:
-        """Return the session's version, None if this server does not support it."""
-        return table.get(self.version) if self.version in table.LEGACY else None
+    version: Version
+    client: ClientIdentity
+    shared: SharedState
 
     def restore(self, session: Session) -> None:
         """Restore the state in a new session of its version. Raises InternalError if the settings budget is used up."""
-        client = ClientIdentity(self.capabilities, self.info)
         # A client with an id has received the response to `initialize`: it is initialized.
-        session.restore(client, is_initialized=True, log_level=self.log_level)
-        for uri in self.watched:
+        session.restore(self.client, is_initialized=True, log_level=self.shared.level)
+        for uri in self.shared.watched:
             session.watch(uri)
 
 
@@ -141,16 +280,16 @@ class SealedSessions:
         if found[0] is not None or load.has_ended or client is None:
             return None
         try:
-            return _record(sealed, principal, client, found[1])
+            return _record(sealed, client, found[1])
         except (DecodeError, RecursionError):
             return None  # written by another version of mcpd, or another program
 
     def adopt(self, session: HttpSession, record: SessionRecord) -> None:
         """Apply a loaded state to a session of this process, which was restored or doubtful."""
         if session.sealed is None:
-            session.sealed = record.sealed
+            session.sealed = record.shared
         else:
-            self._apply(session, record.sealed.raw)
+            self._apply(session, record.shared.raw)
         listener = _settings(session.sealed.raw).listener
         if listener and self.on_stream_node is not None:
             self.on_stream_node(session, listener)
@@ -268,18 +407,10 @@ def _key(uid: str, kind: str) -> str:
     return f"{{s:{uid}}}:{kind}"
 
 
-def _record(sealed: SealedId, principal: str, raw_client: bytes, raw: bytes | None) -> SessionRecord:
+def _record(sealed: SealedId, raw_client: bytes, raw: bytes | None) -> SessionRecord:
     client, settings = _read_client(raw_client), _settings(raw)
-    state = SharedState(sealed.uid, sealed.ends, sealed.rest, raw, settings.level, frozenset(settings.watched))
-    return SessionRecord(
-        version=sealed.version,
-        principal=principal,
-        capabilities=client.capabilities,
-        info=client.info,
-        log_level=settings.level,
-        watched=settings.watched,
-        sealed=state,
-    )
+    shared = SharedState(sealed.uid, sealed.ends, sealed.rest, raw, settings.level, frozenset(settings.watched))
+    return SessionRecord(table.get(sealed.version), ClientIdentity(client.capabilities, client.info), shared)
 
 
 def _settings(raw: bytes | None) -> _Settings:

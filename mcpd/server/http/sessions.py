@@ -173,13 +173,12 @@ class Sessions:
         if found is not None or session_id in self._by_id:
             return found  # another request was faster
 
-        version = None if record is None else record.open_version()
-        if record is None or version is None or record.principal != principal:
+        if record is None:
             return None
         if not self.make_room(request):
             raise CannotRestore("has reached its limit of sessions (setting max_sessions)")
 
-        session = self.new(request, session_id, version)
+        session = self.new(request, session_id, record.version)
         try:
             record.restore(session.connection.session)
         except InternalError:

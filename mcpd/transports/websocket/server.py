@@ -10,7 +10,7 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
@@ -27,7 +27,7 @@ from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnecti
 from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
 from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket.connection import ConnectionOwner, WebSocketChannel
+from mcpd.transports.websocket.connection import WebSocketChannel
 
 __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
@@ -103,31 +103,16 @@ class _ServerProtocol(ServerProtocol):
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
-class Admission(ConnectionOwner, Protocol):
-    """Decides which handshakes are accepted; implemented by `Endpoint`."""
-
-    authenticating: int
-
-    def check(self, headers: RequestHeaders) -> _Known | Coroutine[Any, Any, _Known]:
-        """Return the user of a handshake or a refusal, or a coroutine of one."""
-
-    def refuse(self, request: Request) -> Refusal | None:
-        """Return the reason to refuse a handshake of an authenticated user, or None."""
-
-    def refused(self, status: int) -> None:
-        """A handshake was refused with this status."""
-
-
 class Handshake:
     """The server's end of a handshake. `close` is called if the connection is lost before the answer."""
 
-    __slots__ = ("_admission", "_connection", "_early", "_task", "framing")
+    __slots__ = ("_connection", "_early", "_endpoint", "_task", "framing")
 
     _connection: WebSocketChannel
 
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-        self.framing = _ServerProtocol(max_size=admission.limits.max_frame_bytes, logger=wire_log)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.framing = _ServerProtocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
         self._task: asyncio.Task[_Known] | None = None
         """Authenticates the handshake. Meanwhile reading stops, and little data is kept."""
         self._early = b""
@@ -169,7 +154,7 @@ class Handshake:
         if error is not None:
             # Not HTTP, or a POST: the library would close the connection without a reason.
             text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
-            self._admission.refused(400)
+            self._endpoint.refused(400)
             farewell = _reject(protocol, Refusal(400, text), None).serialize()
             self._connection.refuse(farewell)
 
@@ -182,19 +167,19 @@ class Handshake:
 
     def _take(self, request: Request, rest: bytes) -> None:
         """Answer the handshake, or start its authentication."""
-        found = self._admission.check(RequestHeaders.of(_raw_fields(request)))
+        found = self._endpoint.check(RequestHeaders.of(_raw_fields(request)))
         if isinstance(found, Principal | Refusal):
             self._answer(request, found, rest)
             return
 
         self._connection.begin_authenticating()
-        self._admission.authenticating += 1
+        self._endpoint.authenticating += 1
         self._task = asyncio.get_running_loop().create_task(found)
         self._task.add_done_callback(partial(self._authenticated, request))
         self._keep_early(rest)
 
     def _authenticated(self, request: Request, task: asyncio.Task[_Known]) -> None:
-        self._admission.authenticating -= 1
+        self._endpoint.authenticating -= 1
         if self._task is not task:
             return  # the connection is lost
 
@@ -216,7 +201,7 @@ class Handshake:
     def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
         """Decide, and answer; `rest` came behind the request."""
         protocol = self.framing
-        refusal = found if isinstance(found, Refusal) else self._admission.refuse(request)
+        refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
         headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
         accept = headers.get("accept")
         if refusal is None:
@@ -247,11 +232,11 @@ class Handshake:
 
         protocol.send_response(response)
         if response.status_code != 101:
-            self._admission.refused(response.status_code)
+            self._endpoint.refused(response.status_code)
             self._connection.refuse()
         else:
             # Otherwise 3 KiB of the library's handshake object would stay in memory.
-            framing = Framing(SERVER, max_size=self._admission.limits.max_frame_bytes, logger=wire_log)
+            framing = Framing(SERVER, max_size=self._endpoint.limits.max_frame_bytes, logger=wire_log)
             self._connection.opened(framing, rest=rest)
 
     def _peer(self) -> str:

@@ -854,10 +854,10 @@ class TestAlone:
             session.port = service.ports[1]
             for ahead, status in ((7 * 86400 + 50, 200), (-50, 200)):
                 service.ports[1].app.sessions.end_all()
-                monkeypatch.setattr("mcpd.server.http.sharing.time", lambda ahead=ahead: begin + ahead)
+                monkeypatch.setattr("mcpd.server.http.sealed_sessions.time", lambda ahead=ahead: begin + ahead)
                 assert (await session.ask("ping")).status == status
             service.ports[1].app.sessions.end_all()
-            monkeypatch.setattr("mcpd.server.http.sharing.time", lambda: begin + 7 * 86400 + 70)
+            monkeypatch.setattr("mcpd.server.http.sealed_sessions.time", lambda: begin + 7 * 86400 + 70)
             assert (await session.ask("ping")).status == 404
 
 
