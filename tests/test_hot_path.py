@@ -23,7 +23,7 @@ from websockets.protocol import SERVER, Protocol
 
 import mcpd
 from mcpd import Client, ObservedFrame, Observer, Server
-from mcpd.server.observe.meter import Meter
+from mcpd.server.observe.metrics import Meter
 
 PACKAGE = str(Path(mcpd.__file__).parent) + os.sep
 
@@ -96,7 +96,7 @@ class Everything(Observer):
 
 
 HOOKS = tuple(
-    PACKAGE + name for name in ("server/dispatcher/observing.py", "server/observe/meter.py", "protocol/observer.py")
+    PACKAGE + name for name in ("server/dispatcher/observing.py", "server/observe/metrics.py", "protocol/observer.py")
 )
 
 

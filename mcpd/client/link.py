@@ -54,7 +54,7 @@ from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.wire import trace_context
 
 if TYPE_CHECKING:
-    from mcpd.transports.client_authorization import Authorization
+    from mcpd.transports.challenge import Authorization
 
 
 def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:

@@ -14,7 +14,7 @@ from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 from mcpd.errors import ConfigurationError, missing_extra
-from mcpd.transports.client_authorization import Authorization
+from mcpd.transports.challenge import Authorization
 from mcpd.transports.process import open_process
 
 _DEFAULT_LIMITS = ClientLimits()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.state_keys import StateKeys
     from mcpd.protocol.types.base import Implementation
     from mcpd.protocol.wire.headers import Mirror
-    from mcpd.server.backplane.node import ListDigest
     from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.lifespan import Lifespan
@@ -126,4 +125,4 @@ class Backend(NamedTuple):
     hiding: Hiding
     keys: StateKeys
     announcer: Announcer
-    list_digest: ListDigest
+    list_digest: ListDigests

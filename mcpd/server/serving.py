@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mcpd.server.core import ServerCore
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.observe.tracing import Tracing
-    from mcpd.server.observe.wire_log import WireLog
+    from mcpd.transports.recorder import WireLog
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -259,7 +259,7 @@ class _Clients:
 
     def write_wire_log(self, path: str) -> None:
         """Record each frame. Raises ConfigurationError for a file that cannot be written."""
-        from mcpd.server.observe.wire_log import WireLog
+        from mcpd.transports.recorder import WireLog
 
         self._wire_log = WireLog(path)
         self._server.add_observer(self._wire_log)

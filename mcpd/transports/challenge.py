@@ -1,7 +1,8 @@
-"""`WWW-Authenticate` headers: written by servers, read by clients.
+"""`WWW-Authenticate` headers, written by servers and read by clients; advice about refusals; how clients authorize.
 
 Parsing is lenient, because any server may have written the header: invalid parts are skipped in linear time, and
-nothing is raised.
+nothing is raised. A client's transport calls `Authorization.begin` before each request, adds the returned header
+fields, and reports a refusal.
 
 Spec: RFC 9110 sections 11.2 and 11.6.1, RFC 6750 section 3, RFC 9728 section 5.1.
 """
@@ -9,10 +10,14 @@ Spec: RFC 9110 sections 11.2 and 11.6.1, RFC 6750 section 3, RFC 9728 section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+
+from mcpd.protocol.printable import printable
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 _MOST_BYTES = 64 * 1024
@@ -142,3 +147,67 @@ def _next_element(line: str, at: int) -> int:
 def _after(pattern: Callable[[str, int], re.Match[str] | None], line: str, at: int) -> int:
     match = pattern(line, at)
     return at if match is None else match.end()
+
+
+_names_source = re.compile(r"\b(host|origin)\b", re.IGNORECASE).search
+
+
+def said_in(body: bytes) -> str:
+    """Return what the body of a refusal says, printable and short: its `error_description`, or its first line."""
+    try:
+        found = decode(body)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if isinstance(found, dict) and isinstance(text := found.get("error_description"), str) and text.strip():
+        return printable(" ".join(text.split()), 300)
+    lines = (line.strip() for line in body[:4096].splitlines())
+    return printable(next((line for line in lines if line), b"").decode(errors="replace"), 300)
+
+
+def has_judged(challenges: Iterable[str]) -> bool:
+    """Return whether the server refused a token; without a token, the challenge has no `error` (RFC 6750 3.1)."""
+    return any("error" in challenge.params for challenge in parse(challenges))
+
+
+def advice_on(status: int, challenges: Sequence[str], said: str, *, has_token: bool) -> str:
+    """Return advice about a 401 or 403; "" if `said`, the text of the refusal, already has it."""
+    params: dict[str, str] = {}
+    for challenge in parse(challenges):
+        params = {**challenge.params, **params}
+    if params.get("error") == "insufficient_scope":
+        scopes = params.get("scope")
+        needed = f"with the scopes {printable(scopes, 500)}" if scopes else "with more scopes"
+        return f"the token's scopes are insufficient: use one {needed}" if has_token else ""
+    if status == 401 or any(challenges):
+        if not has_token:
+            return "give a token with --token-file FILE, in Python with headers={'Authorization': 'Bearer …'}"
+        why = params.get("error_description", "")
+        reason = f": {printable(why, 300)}" if why and why.lower() not in said.lower() else ""
+        return f"the server refuses the Authorization header{reason}"
+    if status != 403 or _names_source(said):
+        return ""
+    other = "another" if has_token else "a"
+    return f"it may require {other} token (--token-file FILE), or not allow this Host, Origin or address"
+
+
+class AuthorizedRequest(Protocol):
+    """The authorization of one request."""
+
+    async def fields(self) -> Mapping[str, str]:
+        """Return the header fields for the next attempt. Raises McpdError."""
+
+    def on_response(self, headers: Mapping[str, str]) -> None:
+        """Receive the headers of a response; names are matched in any case."""
+
+    async def refused(self, status: int, challenges: Sequence[str]) -> bool:
+        """Handle a refusal with these `WWW-Authenticate` values. Return whether to try again. Raises McpdError."""
+
+
+class Authorization(Protocol):
+    """The authorization of a client at one server."""
+
+    def begin(self, method: str, url: str, operation: str) -> AuthorizedRequest:
+        """Start the authorization of a request. `operation` is its MCP method and name, or ""."""
+
+    def covers(self, url: str) -> bool:
+        """Return whether a redirect to this URL of the same origin may be followed with the same header fields."""

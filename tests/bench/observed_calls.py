@@ -49,7 +49,7 @@ trace.set_tracer_provider(TracerProvider(sampler=ALWAYS_OFF))
 COUNTED = (
     SERVER
     + """
-from mcpd.server.observe.meter import Meter
+from mcpd.server.observe.metrics import Meter
 server.add_observer(Meter(server.catalog.tools.find_enabled))
 """
 )

@@ -21,7 +21,7 @@ from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
 from mcpd.client.targets.named import UrlTarget
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.transports.client_authorization import advice_on
+from mcpd.transports.challenge import advice_on
 
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 

@@ -16,7 +16,7 @@ from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import Body, HttpPool
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError, HttpError, TransportError
-from mcpd.transports.client_authorization import said_in
+from mcpd.transports.challenge import said_in
 
 MAX_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"

@@ -31,7 +31,7 @@ from mcpd.cli.workers.process import (
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Ending
 from mcpd.protocol.state_keys import hand_over_keys
-from mcpd.server.backplane.opening import SHARED
+from mcpd.server.backplane.node import SHARED
 from mcpd.server.backplane.shared_memory import encode_frame
 from mcpd.server.observe.report import JSON
 from mcpd.server.observe.watching import Watching, exposed

@@ -38,7 +38,7 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.challenge import Challenge, parse
 
 if TYPE_CHECKING:
-    from mcpd.transports.client_authorization import Authorization
+    from mcpd.transports.challenge import Authorization
 
 
 log = logging.getLogger("mcpd.client")

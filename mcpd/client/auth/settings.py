@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from mcpd.client.auth.documents import is_loopback_url
 from mcpd.client.http.options import AuthSettings, TokenSource
 from mcpd.errors import ConfigurationError
-from mcpd.transports.client_authorization import Authorization
+from mcpd.transports.challenge import Authorization
 
 
 class OAuth(AuthSettings, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ from mcpd.protocol.jsonrpc import Id, Request, decode
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
-from mcpd.transports.client_authorization import Authorization
+from mcpd.transports.challenge import Authorization
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 _ENDPOINT_SECONDS = 10.0

@@ -35,7 +35,7 @@ from mcpd.protocol.jsonrpc import Failure, Id, decode, remote_error
 from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
-from mcpd.transports.client_authorization import advice_on, has_judged, said_in
+from mcpd.transports.challenge import advice_on, has_judged, said_in
 
 _AFTER_ANSWER_SECONDS = 0.1
 _AFTER_ANSWER_BYTES = 64 * 1024

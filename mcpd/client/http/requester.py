@@ -16,7 +16,7 @@ from mcpd.client.http.pool import HttpPool, Reply, read_some
 from mcpd.errors import HttpError
 from mcpd.protocol.channel import Heading
 from mcpd.protocol.printable import printable
-from mcpd.transports.client_authorization import Authorization
+from mcpd.transports.challenge import Authorization
 
 MOST_COOKIES = 32
 """Number of cookies of a server, of up to 4,096 characters each, that a client keeps."""

@@ -26,9 +26,9 @@ from mcpd.transports.routes import Route
 from mcpd.transports.stdio import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
+    from mcpd.server.backplane.node import Sharing
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.dispatcher.observing import PostFrames
-    from mcpd.server.http.sealed_sessions import Sharing
     from mcpd.server.http_backend import Backend
 
 
@@ -139,7 +139,7 @@ class Core:
         self.sharing: Sharing | None = None
         """The connection to other processes of the service; None for a single process."""
         if settings.backplane is not None or server.keys:
-            from mcpd.server.http.sealed_sessions import Sharing
+            from mcpd.server.backplane.node import Sharing
 
             self.sharing = Sharing(server, settings.backplane)
         self.open: set[ServerConnection] = set()

@@ -19,13 +19,13 @@ from msgspec.msgpack import Decoder, Encoder
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 from mcpd.server.backplane.base import BackplaneAway
-from mcpd.server.backplane.node import Node
+from mcpd.server.backplane.node import Node, Sharing
 from mcpd.server.http.core import Core
 from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.http_session import CannotRestore, HttpSession
 from mcpd.server.http.request import HttpRequest
 from mcpd.server.http.resumable_streams import ResumableStream
-from mcpd.server.http.sealed_sessions import SealedSessions, Sharing
+from mcpd.server.http.sealed_sessions import SealedSessions
 
 _MOST_BYTES = 4 * 1024 * 1024
 """Bytes of an event. A larger one can be resumed on its own node only."""

@@ -29,21 +29,16 @@ from typing import NamedTuple, TypeAlias
 from msgspec import DecodeError, Struct
 from msgspec.msgpack import Decoder, Encoder
 
-from mcpd.errors import ConfigurationError, InternalError
+from mcpd.errors import InternalError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Session
-from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.server.backplane.base import Backplane, BackplaneAway
-from mcpd.server.backplane.memory import MemoryBackplane
-from mcpd.server.backplane.node import Node, NodeChanges
-from mcpd.server.backplane.opening import open_backplane, timed_backplane
-from mcpd.server.dispatcher.observing import HookedObserver
+from mcpd.server.backplane.base import BackplaneAway
+from mcpd.server.backplane.node import Sharing
 from mcpd.server.http.http_session import CannotRestore, HttpSession, SharedState
-from mcpd.server.http_backend import Backend
 
 log = logging.getLogger("mcpd")
 
@@ -151,56 +146,6 @@ class _Settings(Struct, array_like=True):
     """The node of the newest GET stream."""
 
 
-class Sharing:
-    """The application as one node of a service. Without `is_shared` it is the only node, and subscribes to nothing.
-
-    Raises ConfigurationError for an invalid backplane.
-    """
-
-    def __init__(self, server: Backend, backplane: str | Backplane | None) -> None:
-        self.is_shared = backplane is not None
-        name = server.identity.name
-        if isinstance(backplane, str):
-            if not server.keys and not backplane.startswith("memory:"):
-                raise ConfigurationError(
-                    "a backplane needs a secret that all processes share: set MCPD_STATE_KEY to 16 bytes or more, "
-                    "for example by openssl rand -base64 32"
-                )
-            backplane = open_backplane(backplane, name)
-        if backplane is None:
-            backplane = MemoryBackplane()  # with a state key alone, sessions outlive a restart of the process
-        else:
-            observers = [observer for observer in server.observers if isinstance(observer, HookedObserver)]
-            backplane = timed_backplane(backplane, [observer.backplane_answered for observer in observers])
-
-        keys = server.keys or StateKeys([os.urandom(32)])
-        self.node = Node(backplane, keys)
-        self.sealer = IdSealer(keys.of("session"), name)
-        self.changes = NodeChanges(self.node, server.list_digest if self.is_shared else None)
-        if self.is_shared:
-            server.announcer.join(self.changes)
-            self.node.on_gap(server.announcer.missed)
-
-    async def start(self) -> None:
-        """Connect to the other nodes; safe to call again."""
-        if self.is_shared:
-            await self.node.start()
-            self.changes.start()
-
-    async def aclose(self) -> None:
-        """Disconnect from the other nodes."""
-        if self.is_shared:
-            await self.node.aclose()
-
-    @property
-    def trouble(self) -> str:
-        """The problem of the backplane as text; empty if it can be reached."""
-        since = self.node.backplane.away_since
-        if since is None:
-            return ""
-        return f"backplane away for {asyncio.get_running_loop().time() - since:.0f} s"
-
-
 class SessionRecord(NamedTuple):
     """The state of a session from its id and the backplane, from which any node can restore it.
 
@@ -232,21 +177,20 @@ class SealedSessions:
 
     def __init__(
         self,
-        sealer: IdSealer,
-        node: Node,
+        sharing: Sharing,
         find: Callable[[str], HttpSession | None],
         end: Callable[[HttpSession], None],
     ) -> None:
-        self._sealer = sealer
-        self._node = node
-        self._backplane = node.backplane
+        self._sealer = IdSealer(sharing.keys.of("session"), sharing.server_name)
+        self._node = sharing.node
+        self._backplane = sharing.node.backplane
         self._find = find
         self._end = end
         self._loads: set[_Load] = set()
         self.on_stream_node: Callable[[HttpSession, str], None] | None = None
         """Called with the node of a session's newest GET stream, in the order of the changes."""
-        node.on("ended", self._on_ended)
-        node.on("memory", self._on_settings)
+        self._node.on("ended", self._on_ended)
+        self._node.on("memory", self._on_settings)
 
     async def name(self, session: HttpSession) -> None:
         """Give a session that was just initialized its sealed id. Raises CannotRestore."""

@@ -55,7 +55,7 @@ class Sessions:
             from mcpd.server.http.sealed_sessions import SealedSessions
 
             sharing = core.sharing
-            self.shared = sealed = SealedSessions(sharing.sealer, sharing.node, self._by_uid.get, self.end)
+            self.shared = sealed = SealedSessions(sharing, self._by_uid.get, self.end)
             self.nodes = Nodes(core, sharing, sealed, self._by_uid)
 
     def _memory_store(self, session_id: str) -> EventStore:

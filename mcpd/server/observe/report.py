@@ -26,7 +26,7 @@ from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, expo
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
     from mcpd.server.http.core import EndpointStatus
-    from mcpd.server.observe.meter import Meter
+    from mcpd.server.observe.metrics import Meter
 
 
 STUCK_SECONDS = 10.0

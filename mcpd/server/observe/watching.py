@@ -25,8 +25,7 @@ from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import checked_folder, control_path
 from mcpd.server.observe.http_thread import HttpThread, ObserverRequest, ObserverResponse
-from mcpd.server.observe.meter import Meter
-from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, expose, wants_open_metrics
+from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Meter, expose, wants_open_metrics
 from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
 from mcpd.server.settings import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse

@@ -28,7 +28,7 @@ from mcpd.protocol.defaults import MAX_FRAME_BYTES
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import WebSocketLimits
 from mcpd.transports.address import is_loopback
-from mcpd.transports.client_authorization import advice_on, said_in
+from mcpd.transports.challenge import advice_on, said_in
 from mcpd.transports.websocket.connection import WebSocketChannel
 from mcpd.transports.websocket.server import wire_log
 

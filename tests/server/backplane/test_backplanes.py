@@ -17,7 +17,7 @@ from support.redis_server import NEEDS_REDIS, RedisServer
 from mcpd.errors import ConfigurationError
 from mcpd.server.backplane.base import Backplane, BackplaneAway, Item
 from mcpd.server.backplane.memory import MemoryBackplane
-from mcpd.server.backplane.opening import namespace_of, open_backplane
+from mcpd.server.backplane.node import namespace_of, open_backplane
 from mcpd.server.backplane.shared_memory import SharedBackplane, SharedMemory
 
 KINDS = [

@@ -14,7 +14,7 @@ from support.redis_server import NEEDS_REDIS, redis_cluster, redis_sentinels, re
 
 from mcpd.errors import ConfigurationError
 from mcpd.server.backplane.base import Backplane, BackplaneAway
-from mcpd.server.backplane.opening import open_backplane
+from mcpd.server.backplane.node import open_backplane
 
 
 async def hold(url: str, folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,8 +12,8 @@ from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.server.http import HttpSettings
-from mcpd.server.http.event_stream import EventStreamResponse, KeepAlive
-from mcpd.server.http.reply import Reply
+from mcpd.server.http.event_stream import EventStreamResponse
+from mcpd.server.http.reply import KeepAlive, Reply
 from mcpd.server.http.request import HttpRequest
 from mcpd.server.http.resumable_streams import NOT_RESUMABLE
 

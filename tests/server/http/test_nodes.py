@@ -26,8 +26,7 @@ from mcpd.protocol.state_keys import StateKeys
 from mcpd.server.backplane import redis as redis_bus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.backplane.memory import MemoryBackplane
-from mcpd.server.backplane.node import Node
-from mcpd.server.backplane.opening import open_backplane
+from mcpd.server.backplane.node import Node, open_backplane
 from mcpd.server.backplane.shared_memory import SharedBackplane, SharedMemory
 from mcpd.server.http import HttpSettings
 from mcpd.server.http.sessions import SPARE_AFTER

@@ -14,10 +14,9 @@ from mcpd import Server
 from mcpd.server.backplane import base
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.backplane.memory import MemoryBackplane
-from mcpd.server.backplane.opening import timed_backplane
+from mcpd.server.backplane.node import timed_backplane
 from mcpd.server.http import HttpSettings
-from mcpd.server.observe.meter import Meter
-from mcpd.server.observe.metrics import SHORT_BOUNDS, Sample, expose
+from mcpd.server.observe.metrics import SHORT_BOUNDS, Meter, Sample, expose
 from mcpd.server.observe.report import Report
 
 

@@ -20,7 +20,7 @@ from mcpd.protocol.jsonrpc import decode
 from mcpd.protocol.session import Opening, Session
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.protocol.versions import table
-from mcpd.server.observe.meter import Meter
+from mcpd.server.observe.metrics import Meter
 
 PACKAGE = str(Path(mcpd.__file__).parent)
 

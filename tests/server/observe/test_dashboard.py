@@ -20,8 +20,7 @@ from support.clock import until
 
 from mcpd import Client, Server
 from mcpd.server.http.core import EndpointStatus
-from mcpd.server.observe.meter import Meter
-from mcpd.server.observe.metrics import Family
+from mcpd.server.observe.metrics import Family, Meter
 from mcpd.server.observe.watching import Watching
 from mcpd.server.settings import Settings
 

@@ -18,12 +18,12 @@ from support.wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wir
 from mcpd import Server, ToolError
 from mcpd.compat.errors import WireError
 from mcpd.errors import RegistrationError
-from mcpd.server.observe import meter as meters
-from mcpd.server.observe.meter import Meter
+from mcpd.server.observe import metrics as meters
 from mcpd.server.observe.metrics import (
     BOUNDS,
     OPEN_METRICS,
     Family,
+    Meter,
     Sample,
     Total,
     expose,

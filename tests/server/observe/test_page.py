@@ -12,8 +12,7 @@ from support.wires import LEGACY, stdio_wire
 from mcpd import Server
 from mcpd.server.backplane.memory import MemoryBackplane
 from mcpd.server.http import HttpSettings
-from mcpd.server.observe.meter import Meter
-from mcpd.server.observe.metrics import Family
+from mcpd.server.observe.metrics import Family, Meter
 from mcpd.server.observe.report import Heartbeat, Report
 
 PAGE = REPOSITORY / "docs" / "monitoring.md"

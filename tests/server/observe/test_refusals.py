@@ -15,7 +15,7 @@ from mcpd.protocol.session import SessionHooks
 from mcpd.server.dispatcher.observing import HookedObserver, refusal_counter
 from mcpd.server.http import HttpSettings
 from mcpd.server.listening import listeners_of
-from mcpd.server.observe.meter import Meter
+from mcpd.server.observe.metrics import Meter
 from mcpd.server.settings import Settings
 from mcpd.transports.guards import Access
 

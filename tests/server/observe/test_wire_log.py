@@ -16,9 +16,8 @@ from support.wires import LEGACY, MODERN, memory_wire, stdio_wire
 from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.observer import ObservedFrame
-from mcpd.server.observe.wire_log import WireLog
 from mcpd.transports import recorder
-from mcpd.transports.recorder import TraceFile
+from mcpd.transports.recorder import TraceFile, WireLog
 
 SECRET = "hunter2-sk-4711"
 
