@@ -121,7 +121,7 @@ def pytest_runtest_setup() -> None:
     """A port may be that of another test's server, of which the client knows which era it is of."""
     known = sys.modules.get("mcpd.client.eras")
     if known is not None:
-        known.forget_eras()
+        known._legacy.clear()
 
 
 # ------------------------------------------------------------------------------------- fixtures

@@ -12,11 +12,14 @@ Spec: security best practices, server-side request forgery; AUTH-240 to AUTH-245
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote_plus
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -106,6 +109,7 @@ def _is_translated(address: IPv6Address) -> bool:
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _MAX_URL_CHARACTERS = 2048
+_max_age = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})").search
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -145,7 +149,7 @@ class Response(Struct, frozen=True):
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
-    url: str
+    url: str = ""
 
     def __repr__(self) -> str:
         return f"Response({self.status}, {len(self.body)} bytes)"  # the response may contain tokens
@@ -169,6 +173,18 @@ class Response(Struct, frozen=True):
         if not isinstance(found, dict):
             raise ValueError("it is JSON, but not an object")
         return found
+
+    def members(self) -> dict[str, Any]:
+        """Return the members of the body; {} if it is not a JSON object."""
+        try:
+            return self.json_object()
+        except ValueError:
+            return {}
+
+    def fresh_seconds(self, least: float, most: float) -> float:
+        """Return for how many seconds the document is fresh, by its Cache-Control, within these limits."""
+        match = _max_age((self.header("cache-control") or "").lower())
+        return min(max(float(match[1]) if match else 0.0, least), most)
 
 
 async def fetch(
@@ -234,6 +250,11 @@ async def fetch_json(
         return response.json_object(), response
     except ValueError as error:
         raise FetchError(what, response.url, str(error), status=200) from None
+
+
+def basic_credentials(client_id: str, secret: str) -> str:
+    """Return the header field `Authorization` of a client. Both parts are form-encoded first (RFC 6749 2.3.1)."""
+    return f"Basic {b64encode(f'{quote_plus(client_id)}:{quote_plus(secret)}'.encode()).decode()}"
 
 
 async def reach_from(url: str) -> Reach:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
 from time import time
 from typing import Any, Unpack
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import urlencode
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
 from mcpd.auth.claims import ClaimChecks, Expected
 from mcpd.errors import ConfigurationError, missing_extra
 
 try:
-    from mcpd.auth.issuers import checked_issuer
+    from mcpd.auth.fetch import FetchError, Limits, basic_credentials, fetch, reach_from
+    from mcpd.auth.issuers import checked_issuer, fetch_issuer_metadata
 except ModuleNotFoundError as error:
     raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
@@ -44,9 +44,7 @@ class Introspection(Auth):
         self.authorization_servers = (checked_issuer(issuer),)
         self._issuer = issuer
         self._endpoint_url = None if endpoint is None else checked_issuer(endpoint)
-        # Both parts are form-encoded first (RFC 6749 section 2.3.1).
-        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
-        self._credentials = f"Basic {b64encode(pair).decode()}"
+        self._credentials = basic_credentials(client_id, client_secret)
         self._checks = ClaimChecks(
             audience=audience,
             expect=expect,
@@ -65,8 +63,6 @@ class Introspection(Auth):
         return self._checks.verified(found, self._issuer, self.public_url, time())
 
     async def _ask_issuer(self, token: str) -> dict[str, Any]:
-        from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
-
         headers = {
             "Authorization": self._credentials,
             "Content-Type": "application/x-www-form-urlencoded",
@@ -93,8 +89,6 @@ class Introspection(Auth):
             raise Unavailable(f"the introspection endpoint of {self._issuer}: {error}") from None
 
     async def _from_metadata(self) -> str:
-        from mcpd.auth.issuers import fetch_issuer_metadata
-
         url = (await fetch_issuer_metadata(self._issuer)).get("introspection_endpoint")
         if not isinstance(url, str):
             raise Unavailable(f"the metadata of {self._issuer} has no introspection_endpoint; set endpoint")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
@@ -19,14 +18,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from mcpd.auth.base import Unavailable
-from mcpd.auth.fetch import FetchError, Limits, Response, fetch_json, reach_from
-from mcpd.auth.signatures import SECRET_MEMBERS, is_sound
+from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
+from mcpd.auth.metadata import metadata_urls
+from mcpd.auth.signatures import KEY_TYPES, SECRET_MEMBERS, is_sound
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.address import is_loopback
 
 _METADATA_LIMITS = Limits(seconds=5.0, redirects=0)
-_OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 
 
 def checked_issuer(issuer: str) -> str:
@@ -45,14 +44,6 @@ def checked_issuer(issuer: str) -> str:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigurationError(f"issuer {issuer!r}: it must begin with https:// unless it is on this machine")
     return issuer
-
-
-def metadata_urls(issuer: str) -> list[str]:
-    """Return the URLs of an issuer's metadata in the order in which clients try them."""
-    parts = urlsplit(issuer)
-    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    found = [f"{origin}{_OAUTH}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}"]
-    return list(dict.fromkeys(found))
 
 
 async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
@@ -81,17 +72,6 @@ _MAX_KEYS = 100
 _MAX_BITS = 8192
 _MIN_FRESH_SECONDS, _MAX_FRESH_SECONDS = 300.0, 24 * 3600.0
 _BETWEEN_TRIES = 30.0
-_max_age = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})").search
-
-ALGORITHMS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
-    "ES256": ("EC", "P-256"),
-    "ES384": ("EC", "P-384"),
-    "ES512": ("EC", "P-521"),
-    "EdDSA": ("OKP", "Ed25519"),
-    "Ed25519": ("OKP", "Ed25519"),
-}
-"""The key type and curve of each asymmetric algorithm."""
 
 
 class VerifyingKey(Struct, frozen=True):
@@ -105,7 +85,7 @@ class VerifyingKey(Struct, frozen=True):
 
     def fits(self, alg: str) -> bool:
         """Return whether the key may check signatures of this algorithm."""
-        return ALGORITHMS.get(alg) == (self.kty, self.curve) and self.alg in ("", alg)
+        return KEY_TYPES.get(alg) == (self.kty, self.curve) and self.alg in ("", alg)
 
 
 def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
@@ -127,7 +107,7 @@ def _key(given: Any) -> VerifyingKey | None:
         return None
     if kty == "RSA":
         curve = ""
-    if (kty, curve) not in ALGORITHMS.values() or (kty == "RSA" and not is_sound(given, _MAX_BITS)):
+    if (kty, curve) not in KEY_TYPES.values() or (kty == "RSA" and not is_sound(given, _MAX_BITS)):
         return None
 
     from joserfc import jwk
@@ -218,7 +198,7 @@ class IssuerKeys:
             return
         self._failure = None
         self._keys = keys
-        self._fresh_until = self._clock() + _seconds_of(response)
+        self._fresh_until = self._clock() + response.fresh_seconds(_MIN_FRESH_SECONDS, _MAX_FRESH_SECONDS)
 
     async def _url_in_metadata(self) -> str:
         metadata = await fetch_issuer_metadata(self._issuer)
@@ -226,9 +206,3 @@ class IssuerKeys:
         if not isinstance(url, str):
             raise FetchError("the metadata of the issuer", self._issuer, "it names no jwks_uri", status=200)
         return url
-
-
-def _seconds_of(response: Response) -> float:
-    """Return for how many seconds keys are fresh, according to Cache-Control."""
-    match = _max_age((response.header("cache-control") or "").lower())
-    return min(max(float(match[1]) if match else 0.0, _MIN_FRESH_SECONDS), _MAX_FRESH_SECONDS)

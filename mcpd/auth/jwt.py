@@ -16,14 +16,14 @@ from msgspec import Struct
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
 from mcpd.auth.claims import ClaimChecks, Expected
-from mcpd.auth.signatures import is_signed, object_in, segments_of
+from mcpd.auth.signatures import KEY_TYPES, is_signed, object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 
 try:
     import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token
 
-    from mcpd.auth.issuers import ALGORITHMS, IssuerKeys, VerifyingKey, checked_issuer
+    from mcpd.auth.issuers import IssuerKeys, VerifyingKey, checked_issuer
 except ModuleNotFoundError as error:
     raise missing_extra(error, "checking access tokens", "auth") from None
 
@@ -206,7 +206,7 @@ def _secret_key(secret: str | bytes | None) -> Any:
 
 
 def _checked_algorithms(given: Sequence[str], *, has_secret: bool) -> tuple[str, ...]:
-    known = _WITH_SECRET if has_secret else tuple(ALGORITHMS)
+    known = _WITH_SECRET if has_secret else tuple(KEY_TYPES)
     default = ("HS256",) if has_secret else _DEFAULT_ALGORITHMS
     found = _texts(given, "algorithms") or default
     unknown = [name for name in found if name not in known]

@@ -15,6 +15,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.transports.address import is_loopback
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 INSIDE = "/oauth-protected-resource"
 """The path below the endpoint, for applications that are mounted in others."""
 
@@ -90,6 +91,13 @@ def metadata_paths(public_url: str, endpoint: str) -> list[str]:
         endpoint.rstrip("/") + INSIDE,
     ]
     return list(dict.fromkeys(found))
+
+
+def metadata_urls(issuer: str) -> list[str]:
+    """Return the URLs of an authorization server's metadata in the order in which clients try them."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    return list(dict.fromkeys((f"{origin}{_OAUTH}{path}", f"{origin}{_OPENID}{path}", f"{origin}{path}{_OPENID}")))
 
 
 def metadata_document(members: Mapping[str, object]) -> bytes:

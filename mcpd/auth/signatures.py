@@ -104,14 +104,17 @@ def is_sound(given: Mapping[str, Any], max_bits: int) -> bool:
 ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 """Accepted signature algorithms of proofs."""
 
-_KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
-_KIND_OF = {
+KEY_TYPES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
     "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
     "Ed25519": ("OKP", "Ed25519"),
-    "RS256": ("RSA", None),
-    "PS256": ("RSA", None),
 }
+"""The key type and curve of each asymmetric algorithm."""
+
+_KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 _MAX_BITS = 4096
 """The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
 SECRET_MEMBERS = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
@@ -332,7 +335,7 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     if not isinstance(given, dict) or not SECRET_MEMBERS.isdisjoint(given):
         return None
     names = _KEY_MEMBERS.get(str(given.get("kty")))
-    if names is None or (given["kty"], given.get("crv")) != _KIND_OF[alg]:
+    if names is None or (given["kty"], given.get("crv", "")) != KEY_TYPES[alg]:
         return None
     members = {name: given.get(name) for name in names}
     if not all(isinstance(text, str) for text in members.values()):

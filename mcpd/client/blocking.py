@@ -16,23 +16,22 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
 from functools import wraps
 from inspect import iscoroutinefunction
 from queue import SimpleQueue
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
 from mcpd.client.client import Client, ServerDetails
 from mcpd.client.session import ClientSession
-from mcpd.client.tool_function import ToolFunction
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.transports.process import open_process  # noqa: F401 - its exit handler must be registered before ours
 
 if TYPE_CHECKING:
     from mcpd.client.group import ClientGroup
+    from mcpd.client.tool_function import ToolFunction
 
 __all__ = ["BlockingCalls", "BlockingClient", "blocking", "parameters_of"]
 
@@ -187,10 +186,8 @@ async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
             raised = error
         except BaseException as error:  # `sys.exit` must end neither the thread's caller nor the loop
             raised = RuntimeError(f"the callback raised {error!r}")
-        try:
+        with suppress(RuntimeError):  # the loop has stopped
             loop.call_soon_threadsafe(settle, value, raised)
-        except RuntimeError:
-            pass  # the loop has stopped
 
     context = copy_context()
     threading.Thread(target=context.run, args=(run,), name="mcpd-callback", daemon=True).start()
@@ -249,9 +246,7 @@ class BlockingCalls(AbstractContextManager["BlockingCalls[AnyClient]"], Generic[
         self.open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:

@@ -85,21 +85,13 @@ class Callbacks(Struct, frozen=True, kw_only=True):
 
 def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = None) -> ClientCapabilities:
     """Return the capabilities of a client with these callbacks."""
-    elicitation = None
-    if callbacks.elicit_form is not None or callbacks.elicit_url is not None:
-        elicitation = ElicitationCapability(
-            form={} if callbacks.elicit_form is not None else None,
-            url={} if callbacks.elicit_url is not None else None,
-        )
-
-    sampling = None
-    if callbacks.sample is not None:
-        sampling = SamplingCapability(tools={} if callbacks.sample_tools else None)
-
+    form: dict[str, Any] | None = None if callbacks.elicit_form is None else {}
+    url: dict[str, Any] | None = None if callbacks.elicit_url is None else {}
+    sampling = SamplingCapability(tools={} if callbacks.sample_tools else None)
     return ClientCapabilities(
-        roots=ListChanged(list_changed=True) if callbacks.roots is not None else None,
-        sampling=sampling,
-        elicitation=elicitation,
+        roots=None if callbacks.roots is None else ListChanged(list_changed=True),
+        sampling=None if callbacks.sample is None else sampling,
+        elicitation=None if form is url is None else ElicitationCapability(form=form, url=url),
         extensions=dict(extensions) if extensions else None,
     )
 
@@ -107,18 +99,24 @@ def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = No
 async def answer_request(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> Any:
     """Return the result of a request of the server. Raises ProtocolError with the error for the server."""
     try:
+        result: Any
         if method == "elicitation/create":
-            return _result(await _elicit(callbacks, params))
-        if method == "sampling/createMessage":
-            return _result(await _sample(callbacks, params))
-        if method == "roots/list" and callbacks.roots is not None:
-            return ListRootsResult(roots=_files(await _settle(callbacks.roots())))
+            result = await _elicit(callbacks, params)
+        elif method == "sampling/createMessage":
+            result = await _sample(callbacks, params)
+        elif method == "roots/list" and callbacks.roots is not None:
+            result = ListRootsResult(roots=_files(await _settle(callbacks.roots())))
+        else:
+            raise MethodNotFound(f"This client does not offer {method}")
+        # Probably a missing return; `"result": null` would not be a valid response.
+        if result is None:
+            raise TypeError("the callback returned None")
+        return result
     except ProtocolError:
         raise
     except Exception as error:
         faults.log(logging.ERROR, "%s: the callback failed", printable(method), error=error)
         raise InternalError from error
-    raise MethodNotFound(f"This client does not offer {method}")
 
 
 def _files(roots: Sequence[Root]) -> list[Root]:
@@ -130,12 +128,6 @@ def _files(roots: Sequence[Root]) -> list[Root]:
         if path == root.uri or ".." in unquote(path).split("/"):
             raise ValueError(f"a root must be a file:// URI without '..': {root.uri!r}")
     return list(roots)
-
-
-def _result(given: Any) -> Any:
-    if given is None:  # probably a missing return; `"result": null` would not be a valid response
-        raise TypeError("the callback returned None")
-    return given
 
 
 async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
@@ -184,8 +176,7 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
 
 def has_callback(callbacks: Callbacks, method: str) -> bool:
     """Whether there is a callback for a notification."""
-    name = _HEARD.get(method)
-    return name is not None and getattr(callbacks, name) is not None
+    return method in _NOTIFICATIONS and getattr(callbacks, _NOTIFICATIONS[method][0]) is not None
 
 
 def is_change(method: str) -> bool:
@@ -195,32 +186,19 @@ def is_change(method: str) -> bool:
 
 async def dispatch_notification(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> None:
     """Call the callback for a notification. Invalid, unknown and unwanted notifications are dropped."""
+    if not has_callback(callbacks, method):
+        return
+    name, read = _NOTIFICATIONS[method]
     try:
-        found = _call_of(callbacks, method, params)
+        argument = read(params)
     except MALFORMED as error:
         faults.log(logging.WARNING, "the server sent an invalid %s: %s", printable(method), printable(explain(error)))
         return
 
-    if found is None:
-        return
-    callback, argument = found
     try:
-        await _settle(callback(argument))
+        await _settle(getattr(callbacks, name)(argument))
     except Exception as error:
         faults.log(logging.ERROR, "%s: the callback failed", printable(method), error=error)
-
-
-def _call_of(callbacks: Callbacks, method: str, params: Raw) -> tuple[Callable[[Any], Any], Any] | None:
-    kind = _CHANGES.get(method)
-    if kind is not None:
-        return None if callbacks.list_changed is None else (callbacks.list_changed, kind)
-    if method == "notifications/message" and callbacks.log is not None:
-        return callbacks.log, _read_log(params)
-    if method == "notifications/resources/updated" and callbacks.resource_updated is not None:
-        return callbacks.resource_updated, _read_updated(params).uri
-    if method == "notifications/elicitation/complete" and callbacks.elicitation_complete is not None:
-        return callbacks.elicitation_complete, _read_complete(params).elicitation_id
-    return None
 
 
 async def _settle(value: _Maybe[T]) -> T:
@@ -243,19 +221,23 @@ _CHANGES: dict[str, ListKind] = {
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
 }
-_HEARD = {
-    **dict.fromkeys(_CHANGES, "list_changed"),
-    "notifications/message": "log",
-    "notifications/resources/updated": "resource_updated",
-    "notifications/elicitation/complete": "elicitation_complete",
-}
 _read_mode = Decoder(_Mode).decode
 _read_form = Decoder(ElicitFormParams).decode
 _read_url = Decoder(ElicitUrlParams).decode
 _read_sampling = Decoder(CreateMessageParams).decode
-_read_log = Decoder(LogMessageParams).decode
 _read_updated = Decoder(ResourceUpdatedParams).decode
 _read_complete = Decoder(ElicitationCompleteParams).decode
+
+_NOTIFICATIONS: dict[str, tuple[str, Callable[[Raw], Any]]] = {
+    **{method: ("list_changed", lambda _, kind=kind: kind) for method, kind in _CHANGES.items()},  # type: ignore[misc]
+    "notifications/message": ("log", Decoder(LogMessageParams).decode),
+    "notifications/resources/updated": ("resource_updated", lambda params: _read_updated(params).uri),
+    "notifications/elicitation/complete": (
+        "elicitation_complete",
+        lambda params: _read_complete(params).elicitation_id,
+    ),
+}
+"""The callback for each notification, and the function that reads its argument from the params."""
 
 _MOST = 1000
 """Maximum number of open elicitations. The oldest ones are forgotten."""
@@ -289,9 +271,9 @@ class UrlElicitations:
         """Add the ids of the elicitations that an error requires."""
         if error.code != UrlElicitationRequired.code or not isinstance(error.data, dict):
             return
-        found: Any = error.data.get("elicitations")
-        for each in found if isinstance(found, list) else ():
-            self._add(each.get("elicitationId") if isinstance(each, dict) else None)
+        required: Any = error.data.get("elicitations")
+        for elicitation in required if isinstance(required, list) else ():
+            self._add(elicitation.get("elicitationId") if isinstance(elicitation, dict) else None)
 
     def complete(self, params: Raw) -> bool:
         """Process a completion. Return whether the elicitation was open."""
@@ -361,9 +343,8 @@ async def complete_rounds(
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if asked.input_requests:
             if len(asked.input_requests) > limits.questions:
-                raise ProtocolError(
-                    f"The server asked for more than {limits.questions} inputs (ClientLimits.questions)"
-                )
+                text = f"The server asked for more than {limits.questions} inputs (ClientLimits.questions)"
+                raise ProtocolError(text)
             retry["inputResponses"] = {
                 key: await _answer(question, callbacks, faults) for key, question in asked.input_requests.items()
             }
@@ -436,15 +417,11 @@ class NotificationQueue:
 
         self._asking = 0
         """Number of requests that callbacks wait for."""
-        self._is_paused = False
+        self.is_paused = False
+        """Whether reading from the server is paused."""
         self._is_delivering = False
         self.has_delivered = False
         """Whether any callback was called. Before that, `begin_request` always returns False."""
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether reading from the server is paused."""
-        return self._is_paused
 
     def put(self, notification: NotificationReceived) -> bool:
         """Add a notification. Return whether `deliver` must be started."""
@@ -473,23 +450,23 @@ class NotificationQueue:
         limits = self._limits
 
         # Not while a callback waits for a response, which would never be read.
-        if not self._asking and not self._is_paused:
-            self._is_paused = self._pause(True)
-            if self._is_paused:
+        if not self._asking and not self.is_paused:
+            self.is_paused = self._pause(True)
+            if self.is_paused:
                 self._faults.log(
                     logging.INFO, "the server sends notifications faster than callbacks process them; reading is paused"
                 )
-        if self._is_paused:
+        if self.is_paused:
             return  # messages that still arrive were already being received
 
+        exceeded = ""
         if len(self._waiting) > _PATIENCE * limits.waiting_messages:
-            self._give_up(f"{_PATIENCE * limits.waiting_messages} messages", "waiting_messages")
+            exceeded = "waiting_messages"
         elif self._bytes > _PATIENCE * limits.waiting_bytes and len(self._waiting) > 1:
-            self._give_up(f"{_PATIENCE * limits.waiting_bytes} bytes", "waiting_bytes")
-
-    def _give_up(self, much: str, limit: str) -> None:
-        text = f"The server sent too many notifications: {much} wait (ClientLimits.{limit}, times {_PATIENCE})"
-        self._ends(ConnectionLost(text))
+            exceeded = "waiting_bytes"
+        if exceeded:
+            text = f"The server sent too many notifications: more than {_PATIENCE} times ClientLimits.{exceeded} wait"
+            self._ends(ConnectionLost(text))
 
     def clear(self) -> None:
         """Drop all waiting notifications."""
@@ -516,11 +493,11 @@ class NotificationQueue:
 
     def _read_on(self) -> None:
         limits = self._limits
-        if self._is_paused and (
+        if self.is_paused and (
             self._asking
             or (2 * len(self._waiting) <= limits.waiting_messages and 2 * self._bytes <= limits.waiting_bytes)
         ):
-            self._is_paused = False
+            self.is_paused = False
             self._pause(False)
 
     def begin_request(self) -> bool:

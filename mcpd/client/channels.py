@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.protocol.channel import Channel, HeadedChannel, Heading, Receiver, RequestReceiver
+from mcpd.protocol.channel import Channel, HeadedChannel, Receiver, RequestReceiver
 from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.principal import Origin
 
 if TYPE_CHECKING:
     from mcpd.transports.recorder import Recorder
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class StartableChannel(Channel, Protocol):
@@ -52,10 +55,7 @@ class ChannelWatcher:
 
 def watched(channel: StartableChannel, watcher: ChannelWatcher) -> StartableChannel:
     """Return a channel that reports each frame to `watcher`. It supports the same protocols as `channel`."""
-    if isinstance(channel, HeadedChannel):
-        return _Headed(channel, watcher)
-    kind = _Pausable if isinstance(channel, PausableChannel) else _Watched
-    return kind(channel, watcher)
+    return _Watched(channel, watcher)
 
 
 def record_channel(channel: StartableChannel, recorder: Recorder) -> StartableChannel:
@@ -90,62 +90,33 @@ class _Watched:
     def __init__(self, channel: StartableChannel, watcher: ChannelWatcher) -> None:
         self._channel = channel
         self._watcher = watcher
+        self.is_multiplexed = channel.is_multiplexed
+        self.drain, self.origin, self.aclose = channel.drain, channel.origin, channel.aclose
+
+        # Set on the instance, because `isinstance` with a protocol only sees attributes that exist.
+        if isinstance(channel, PausableChannel):
+            self.pause, self.resume = channel.pause, channel.resume
+        if isinstance(channel, HeadedChannel):
+            self.send_headed = self._reported(channel.send_headed)
+            self.carry = self._reported(channel.carry)
+        self.send = self._reported(channel.send)
+        self.send_separately = self._reported(channel.send_separately)
 
     @property
     def is_congested(self) -> bool:
         return self._channel.is_congested
 
-    @property
-    def is_multiplexed(self) -> bool:
-        return self._channel.is_multiplexed
-
     def start(self, receiver: Receiver) -> None:
         self._channel.start(_Listener(receiver, self._watcher))
 
-    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        self._watcher.sent(frame)
-        self._channel.send(frame, related_request_id, method)
+    def _reported(self, send: Callable[Concatenate[bytes, P], T]) -> Callable[Concatenate[bytes, P], T]:
+        """Return `send`, which reports each frame before it passes it on."""
 
-    def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        self._watcher.sent(frame)
-        self._channel.send_separately(frame, related_request_id, method)
+        def report(frame: bytes, /, *args: P.args, **options: P.kwargs) -> T:
+            self._watcher.sent(frame)
+            return send(frame, *args, **options)
 
-    async def drain(self) -> None:
-        await self._channel.drain()
-
-    def origin(self, related_request_id: Id | None = None) -> Origin:
-        return self._channel.origin(related_request_id)
-
-    async def aclose(self, reason: str = "") -> None:
-        await self._channel.aclose(reason)
-
-
-class _Pausable(_Watched):
-    """For a channel that can pause. The methods show that it can."""
-
-    def pause(self) -> None:
-        assert isinstance(self._channel, PausableChannel)
-        self._channel.pause()
-
-    def resume(self) -> None:
-        assert isinstance(self._channel, PausableChannel)
-        self._channel.resume()
-
-
-class _Headed(_Pausable):
-    """For a channel with one connection per request, such as HTTP."""
-
-    def send_headed(
-        self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
-    ) -> None:
-        assert isinstance(self._channel, HeadedChannel)
-        self._watcher.sent(frame)
-        self._channel.send_headed(frame, related_request_id, method, heading)
-
-    async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
-        assert isinstance(self._channel, HeadedChannel)
-        self._watcher.sent(frame)
-        await self._channel.carry(frame, request_id, method, heading)
+        return report
 
 
 class _Listener:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from functools import cache
+from functools import cache, partial
 from types import UnionType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mcpd import __version__
-from mcpd.client.callbacks import Callbacks, capabilities
+from mcpd.client.callbacks import Callbacks, capabilities, complete_rounds, read_input_required
 from mcpd.client.channels import ChannelWatcher
 from mcpd.client.http.options import Auth, Headers, HttpOptions
 from mcpd.client.limits import ClientLimits, Faults
@@ -25,7 +25,6 @@ from mcpd.client.output_schemas import OutputSchemas
 from mcpd.client.results import plain_value, read_list, typed_value
 from mcpd.client.session import ClientSession, OnProgress
 from mcpd.client.target import Target
-from mcpd.client.tool_function import AwaitedToolFunction
 from mcpd.errors import (
     ConfigurationError,
     HeaderMismatch,
@@ -63,6 +62,9 @@ from mcpd.protocol.types.interaction import (
     ResourceTemplateReference,
 )
 from mcpd.protocol.versions import table
+
+if TYPE_CHECKING:
+    from mcpd.client.tool_function import AwaitedToolFunction
 
 log = logging.getLogger("mcpd.client")
 
@@ -312,7 +314,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             # Like `_ask`, without the cost of another coroutine for each call.
             raw = await self._send("tools/call", params, seconds, on_progress)
             era = self._era
-            if era is not None and not era.is_complete(raw):
+            if era is not None and era.is_modern and read_input_required(raw) is not None:
                 raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
             if error.code != HeaderMismatch.code or self._session.headings is None:
@@ -333,13 +335,13 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def list_resources(self, *, fresh: bool = False) -> list[Resource]:
         """Return all resources, from all pages. `fresh` bypasses the cache."""
-        if not self._has_resources:
+        if self.server_capabilities.resources is None:
             return []
         return await self._list("resources/list", "resources", Resource, fresh=fresh)
 
     async def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
         """Return all resource templates, from all pages. `fresh` bypasses the cache."""
-        if not self._has_resources:
+        if self.server_capabilities.resources is None:
             return []
         return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate, fresh=fresh)
 
@@ -347,14 +349,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """Return the contents of a resource. `fresh` bypasses the cache."""
         self._require("resources", "resources/read")
         raw = await self._cached("resources/read", uri, {"uri": uri}, fresh=fresh)
-        found = _read("resources/read", _ReadResult, raw)
-        return ReadResourceResult(
-            result_type=found.result_type,
-            meta=found.meta,
-            ttl_ms=found.ttl_ms,
-            cache_scope=found.cache_scope,
-            contents=[_contents(entry) for entry in found.contents],
-        )
+        result = _read("resources/read", _ReadResult, raw)
+        return ReadResourceResult(**{**asdict(result), "contents": [_contents(entry) for entry in result.contents]})
 
     async def subscribe(self, uri: str) -> None:
         """Subscribe to changes of a resource, which call `Callbacks.resource_updated`."""
@@ -403,18 +399,21 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def ping(self) -> None:
         """Check that the server responds: by `ping`, or by `server/discover` in modern versions, which have no ping."""
-        await self.request(self._current_era().ping_method)
+        await self.request("server/discover" if self._current_era().is_modern else "ping")
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Request log messages of this level and above, which call `Callbacks.log`."""
-        if method := self._current_era().log_method:
-            self._require("logging", method)
+        if not self._current_era().is_modern:
+            self._require("logging", "logging/setLevel")
         await (await self._ensure_connected()).set_log_level(level, self.timeout)
         self._interests.log_level = level
 
     def roots_changed(self) -> None:
         """Notify the server that `Callbacks.roots` returns other roots now. Modern servers ask when they need them."""
-        self._current_era().roots_changed()
+        era = self._current_era()
+        if not era.is_modern:
+            era.connection.session.notify("notifications/roots/list_changed")
+            era.connection.flush()
 
     async def request(
         self,
@@ -441,7 +440,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """Return the result, and whether it took one round. Results that depend on the user's input are not cached."""
         seconds = self.timeout if timeout == "default" else timeout
         first = await self._send(method, params, seconds, on_progress)
-        if self._current_era().is_complete(first):
+        if not self._current_era().is_modern or read_input_required(first) is None:
             return first, True
         return await self._ask_on(method, params, first, seconds, on_progress), False
 
@@ -453,7 +452,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             return self._send(method, params, seconds, on_progress)
 
-        return await self._current_era().complete(method, ask, params, first)
+        faults = self._session.faults
+        return await complete_rounds(method, ask, params, first, self._callbacks, self.limits, faults)
 
     async def _list(
         self, method: str, member: str, kind: type[T], *, fresh: bool, entries: list[Raw] | None = None
@@ -465,8 +465,9 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             at = "" if params is None else f"cursor {params['cursor']}"
             return self._cached(method, at, params, fresh=fresh)
 
+        read = partial(read_list, ask, method, member, kind, self.limits, self._session.faults, entries)
         try:
-            return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
+            return await read()
         except RemoteError:
             # The cursor has become invalid, so the earlier pages belong to an outdated list.
             if self._cache is not None:
@@ -477,11 +478,11 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         # Spec: 2026-07-28 server/utilities/caching: "discard all cached pages and re-fetch from the beginning".
         if entries is not None:
             entries.clear()
-        return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
+        return await read()
 
     async def _cached(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
         """Return the result from the cache, or from the server."""
-        if self._cache is None or not self._current_era().has_cache_hints:
+        if self._cache is None or not self._current_era().is_modern:
             return await self.request(method, params)
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
@@ -490,20 +491,16 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
         Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
         """
-        found = getattr(self.server_capabilities, capability)
-        is_offered = found is not None and (not feature or bool(getattr(found, feature)))
+        announced = getattr(self.server_capabilities, capability)
+        is_offered = announced is not None and (not feature or bool(getattr(announced, feature)))
         if is_offered or self._current_era().connection.is_lost or self._session.version is None:
             return
         # Versions before 2025-03-26 have no capability for completion.
         if getattr(self._session.version.shape(_EVERYTHING), capability) is not None:
-            what = f"{capability}.{feature}" if feature else capability
+            name = f"{capability}.{feature}" if feature else capability
             raise LocalProtocolError(
-                f"the server does not offer {what}, so {method} was not sent (use Client.request to send it anyway)"
+                f"the server does not offer {name}, so {method} was not sent (use Client.request to send it anyway)"
             )
-
-    @property
-    def _has_resources(self) -> bool:
-        return self.server_capabilities.resources is not None
 
 
 def _is_repeatable(tool: Tool) -> bool:
@@ -525,10 +522,9 @@ class _ReadResult(CacheableResult, kw_only=True):
 
 
 def _contents(entry: Raw) -> TextResourceContents | BlobResourceContents:
-    is_blob = "blob" in _read("resources/read", dict[str, Raw], entry)
-    kind: type[Any] = BlobResourceContents if is_blob else TextResourceContents
-    contents: TextResourceContents | BlobResourceContents = _read("resources/read", kind, entry)
-    return contents
+    if "blob" in _read("resources/read", dict[str, Raw], entry):
+        return _read("resources/read", BlobResourceContents, entry)
+    return _read("resources/read", TextResourceContents, entry)
 
 
 _decoder: Callable[..., Decoder[Any]] = cache(Decoder)

@@ -52,7 +52,6 @@ from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd.client")
 
-
 _DEFAULT_LIMITS = ClientLimits()
 _NEVER = math.inf
 
@@ -130,8 +129,7 @@ class ClientConnection:
 
     def closed(self, error: McpdError | None = None) -> None:
         """The server has closed the connection: waiting requests raise an error."""
-        text = str(error) if error is not None else "the server closed the connection"
-
+        text = "the server closed the connection" if error is None else str(error)
         self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(text))
 
     def waits_for(self, request_id: Id) -> bool:
@@ -245,9 +243,8 @@ class ClientConnection:
             if self.on_notification is not None:
                 self.on_notification(event.method, event.params)
 
-            if event.method == "notifications/elicitation/complete" and not self._url_elicitations.complete(
-                event.params
-            ):
+            is_completion = event.method == "notifications/elicitation/complete"
+            if is_completion and not self._url_elicitations.complete(event.params):
                 self.session.faults.log(logging.INFO, "the server completed an elicitation that it had not requested")
             elif self.is_wanted(event) and self._notifications.put(event):
                 self._start(self._notifications.deliver(self._callback_returned))
@@ -258,7 +255,7 @@ class ClientConnection:
         self._schedule_timeouts(request.deadline)
         if request.on_progress is not None:
             try:
-                request.on_progress(event.progress, event.total, event.message)
+                request.on_progress(event.params.progress, event.params.total, event.params.message)
             except Exception as error:
                 self.session.faults.log(logging.ERROR, "on_progress failed", error=error)
 
@@ -266,7 +263,7 @@ class ClientConnection:
 
     def _start_answer(self, asked: ServerRequest) -> None:
         limits = self._limits
-        size = len(asked.params) + sum(len(each.params) for each in self._answering)
+        size = len(asked.params) + sum(len(request.params) for request in self._answering)
         is_much = self._answering and size > limits.waiting_bytes
         if is_much or len(self._answering) >= limits.questions:
             text = f"This client processes at most {limits.questions} requests at a time: wait for its responses"
@@ -343,9 +340,7 @@ class ClientConnection:
         if on_progress is None:
             return self.session.request(method, params)
         if iscoroutinefunction(on_progress):
-            raise ConfigurationError(
-                "on_progress must be a plain function, not a coroutine function; it may start a task"
-            )
+            raise ConfigurationError("on_progress must be a plain function, which may start a task")
         request = self.session.request(method, params, wants_progress=True)
         request.on_progress = on_progress
         return request
@@ -370,7 +365,9 @@ class ClientConnection:
                 request.latest = now + (timeout if timeout > self.longest else self.longest)
                 request.deadline = deadline = now + timeout
                 if deadline < self._timeouts_at or self._answering:
-                    self._set_deadline(request, now)
+                    # While this client answers a request of the server, the clock stands still.
+                    request.restart(now, is_stopped=bool(self._answering))
+                    self._schedule_timeouts(request.deadline)
             if self._to_carry is not None:
                 try:
                     await self._carry(request)
@@ -396,11 +393,6 @@ class ClientConnection:
             del answer
             if is_nested:
                 self._notifications.end_request()
-
-    def _set_deadline(self, request: ClientRequest, now: float) -> None:
-        # While this client answers a request of the server, the clock stands still.
-        request.restart(now, is_stopped=bool(self._answering))
-        self._schedule_timeouts(request.deadline)
 
     def _schedule_timeouts(self, deadline: float | None) -> None:
         """Check for requests that have timed out at this time or earlier."""

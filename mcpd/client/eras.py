@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, encode
 
-from mcpd.client.callbacks import Callbacks, complete_rounds, read_input_required
+from mcpd.client.callbacks import Callbacks
 from mcpd.client.connection import ClientConnection
-from mcpd.client.limits import ClientLimits
 from mcpd.client.messages import read_discovery
 from mcpd.client.session import NotificationReceived
 from mcpd.client.targets.named import CommandTarget, UrlTarget
@@ -52,17 +51,20 @@ class Interests:
     @property
     def is_listening(self) -> bool:
         """Whether the program receives notifications without sending requests."""
-        callbacks = self._callbacks
-        hears_log = callbacks.log is not None and self.log_level is not None
-        return callbacks.list_changed is not None or bool(self.uris) or hears_log
+        receives_log = self._callbacks.log is not None and self.log_level is not None
+        return self._callbacks.list_changed is not None or bool(self.uris) or receives_log
 
-    def may_have_changed(self, offered: ServerCapabilities) -> Iterator[tuple[str, Raw]]:
+    def lists(self, capabilities: ServerCapabilities) -> list[str]:
+        """Return the kinds of lists whose changes the program wants and the server reports."""
+        if self._callbacks.list_changed is None:
+            return []
+        reported = {"tools": capabilities.tools, "prompts": capabilities.prompts, "resources": capabilities.resources}
+        return [kind for kind, capability in reported.items() if capability is not None and capability.list_changed]
+
+    def may_have_changed(self, capabilities: ServerCapabilities) -> Iterator[tuple[str, Raw]]:
         """Yield the notifications that may have been missed, as method and params."""
-        if self._callbacks.list_changed is not None:
-            lists = {"tools": offered.tools, "prompts": offered.prompts, "resources": offered.resources}
-            for kind, capability in lists.items():
-                if capability is not None and capability.list_changed:
-                    yield f"notifications/{kind}/list_changed", Raw(b"{}")
+        for kind in self.lists(capabilities):
+            yield f"notifications/{kind}/list_changed", Raw(b"{}")
         for uri in sorted(self.uris):
             yield "notifications/resources/updated", Raw(encode({"uri": uri}))
 
@@ -143,13 +145,12 @@ class Subscription:
         if self._task is not None:
             await _stop(self._task)
 
-    def _filter(self, uris: frozenset[str]) -> _Filter:
-        offered = self._connection.session.server_capabilities
-        wants = self._callbacks.list_changed is not None
-        return _Filter(
-            tools_list_changed=wants and offered.tools is not None and offered.tools.list_changed,
-            prompts_list_changed=wants and offered.prompts is not None and offered.prompts.list_changed,
-            resources_list_changed=wants and offered.resources is not None and offered.resources.list_changed,
+    def _filter(self, uris: frozenset[str]) -> SubscriptionFilter:
+        lists = self._interests.lists(self._connection.session.server_capabilities)
+        return SubscriptionFilter(
+            tools_list_changed="tools" in lists,
+            prompts_list_changed="prompts" in lists,
+            resources_list_changed="resources" in lists,
             resource_subscriptions=sorted(uris) or None,
         )
 
@@ -160,7 +161,7 @@ class Subscription:
         RequestTimeout, ConnectionLost, ProtocolError.
         """
         wanted, task = self._filter(uris), None
-        if not wanted.is_empty:
+        if wanted != SubscriptionFilter():
             acknowledged = self._connection.loop.create_future()
             task = self._connection.loop.create_task(self._listen(wanted, acknowledged))
             try:
@@ -282,19 +283,9 @@ async def _stop(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-class _Filter(SubscriptionFilter):
-    """A filter that knows whether it is empty."""
-
-    @property
-    def is_empty(self) -> bool:
-        lists = self.tools_list_changed or self.prompts_list_changed or self.resources_list_changed
-        return not (lists or self.resource_subscriptions)
-
-
 async def agree(
     connection: ClientConnection,
     callbacks: Callbacks,
-    limits: ClientLimits,
     *,
     wanted: str | None,
     timeout: float | None,
@@ -326,7 +317,7 @@ async def agree(
         _check(name, wanted)
         if name in table.MODERN:
             session.accept_probe(agreed)
-            return ModernEra(connection, callbacks, limits)
+            return ModernEra(connection, callbacks)
 
     try:
         result = await connection.answer(session.initialize(name), timeout)
@@ -334,7 +325,7 @@ async def agree(
         # A modern server that started more slowly than the probe waits has read the probe by now, and refuses this.
         if error.code != UnsupportedVersion.code or wanted is not None or probe_seconds is None:
             raise
-        return await agree(connection, callbacks, limits, wanted=None, timeout=timeout, probe_seconds=None)
+        return await agree(connection, callbacks, wanted=None, timeout=timeout, probe_seconds=None)
     _check(session.accept_initialize(result), wanted)
     connection.flush()
     return LegacyEra(connection)
@@ -371,13 +362,7 @@ def _check(name: str, wanted: str | None) -> None:
 class LegacyEra:
     """A session: subscriptions belong to the connection, and the server sends requests of its own."""
 
-    ping_method = "ping"
-    log_method = "logging/setLevel"
-    """The method that sets the log level; "" if each request contains the level."""
-    has_cache_hints = False
-    """Whether results contain their lifetime."""
-    supports_discover = False
-    """Whether the next connection to the same server should begin with `server/discover`."""
+    is_modern = False
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -407,32 +392,14 @@ class LegacyEra:
         """Request log messages of this level and above."""
         await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)
 
-    def roots_changed(self) -> None:
-        """Notify the server that the roots have changed."""
-        self.connection.session.notify("notifications/roots/list_changed")
-        self.connection.flush()
-
-    def is_complete(self, result: Raw) -> bool:
-        """Whether a result is final, as all results are."""
-        return True
-
-    async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
-        """Return the final result of a request whose first result was not final."""
-        return result
-
 
 class ModernEra:
     """Each request is independent: it contains the client's capabilities, and its result may ask for input."""
 
-    ping_method = "server/discover"
-    log_method = ""
-    has_cache_hints = True
-    supports_discover = True
+    is_modern = True
 
-    def __init__(self, connection: ClientConnection, callbacks: Callbacks, limits: ClientLimits) -> None:
+    def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self.connection = connection
-        self._callbacks = callbacks
-        self._limits = limits
         self._subscription = Subscription(connection, callbacks)
         self.subscribe = self._subscription.subscribe
         self.unsubscribe = self._subscription.unsubscribe
@@ -450,19 +417,6 @@ class ModernEra:
         assert envelope is not None
         envelope.set_log_level(level)
 
-    def roots_changed(self) -> None:
-        """Modern servers request the roots when they need them."""
-
-    def is_complete(self, result: Raw) -> bool:
-        """Whether a result is final. Raises ProtocolError for an unknown type of result."""
-        return read_input_required(result) is None
-
-    async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
-        """Return the final result of a request whose first result asks for input."""
-        return await complete_rounds(
-            method, ask, params, result, self._callbacks, self._limits, self.connection.session.faults
-        )
-
 
 ClientEra: TypeAlias = LegacyEra | ModernEra
 
@@ -476,7 +430,7 @@ def is_known_legacy(target: CommandTarget | UrlTarget | None) -> bool:
     return target is not None and _key(target) in _legacy
 
 
-def remember_era(target: CommandTarget | UrlTarget | None, *, supports_discover: bool) -> None:
+def remember_era(target: CommandTarget | UrlTarget | None, *, is_modern: bool) -> None:
     """Record the era of a server, in memory.
 
     Spec: 2026-07-28 basic/versioning: "Clients SHOULD cache the result for the lifetime of the server process (stdio)
@@ -486,15 +440,10 @@ def remember_era(target: CommandTarget | UrlTarget | None, *, supports_discover:
         return
     key = _key(target)
     _legacy.pop(key, None)
-    if not supports_discover:
+    if not is_modern:
         _legacy[key] = None
         if len(_legacy) > _MAX_ENTRIES:
             del _legacy[next(iter(_legacy))]
-
-
-def forget_eras() -> None:
-    """Probe all servers again."""
-    _legacy.clear()
 
 
 def _key(target: CommandTarget | UrlTarget) -> object:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from inspect import isawaitable
+from itertools import product
 from typing import Any, Literal, Self, TypeAlias
 
 from msgspec import Raw
@@ -218,11 +219,9 @@ class ClientGroup(ToolCalls):
         task.add_done_callback(self._notifying.discard)
 
     async def _notify(self, kinds: list[ListKind]) -> None:
-        hear = list(
-            {id(one): one for given in self._callbacks.values() if (one := given.list_changed) is not None}.values()
-        )
-        for kind in kinds:
-            for callback in hear:
+        callbacks = {id(given.list_changed): given.list_changed for given in self._callbacks.values()}
+        for kind, callback in product(kinds, callbacks.values()):
+            if callback is not None:
                 try:
                     if isawaitable(result := callback(kind)):
                         await result
@@ -233,7 +232,7 @@ class ClientGroup(ToolCalls):
 
     async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
         """Return the tools of all connected servers, in the order of the servers."""
-        return await self._lists.tools(fresh=fresh)
+        return await self._lists.entries("tool", fresh=fresh)
 
     async def call_tool(
         self,
@@ -246,7 +245,7 @@ class ClientGroup(ToolCalls):
         """Call a tool of its server. Raises the errors of `Client.call_tool`, and ConnectionLost if the server is
         unavailable.
         """
-        member, own = await self._lists.owner_of_tool(name)
+        member, own = await self._lists.owner("tool", name)
         result = await member.connected_client().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
 
@@ -254,11 +253,11 @@ class ClientGroup(ToolCalls):
 
     async def list_resources(self, *, fresh: bool = False) -> list[Resource]:
         """Return the resources of all connected servers."""
-        return await self._lists.resources(fresh=fresh)
+        return await self._lists.entries("resource", fresh=fresh)
 
     async def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
         """Return the resource templates of all connected servers."""
-        return await self._lists.templates(fresh=fresh)
+        return await self._lists.entries("template", fresh=fresh)
 
     async def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
         """Return the contents of a resource, from the server that its URI names, or that lists it."""
@@ -282,13 +281,13 @@ class ClientGroup(ToolCalls):
 
     async def list_prompts(self, *, fresh: bool = False) -> list[Prompt]:
         """Return the prompts of all connected servers."""
-        return await self._lists.prompts(fresh=fresh)
+        return await self._lists.entries("prompt", fresh=fresh)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Return the messages of a prompt of its server."""
-        member, own = await self._lists.owner_of_prompt(name)
+        member, own = await self._lists.owner("prompt", name)
         result = await member.connected_client().get_prompt(own, arguments)
-        messages = [replace(one, content=member.prefix.content(one.content)) for one in result.messages]
+        messages = [replace(message, content=member.prefix.content(message.content)) for message in result.messages]
         return replace(result, messages=messages)
 
     async def complete(
@@ -301,11 +300,14 @@ class ClientGroup(ToolCalls):
         """Return suggestions for an argument whose value begins with `value`. `known` are the values of other
         arguments.
         """
+        own_ref: PromptReference | ResourceTemplateReference
         if isinstance(ref, PromptReference):
-            member, own = await self._lists.owner_of_prompt(ref.name)
-            return await member.connected_client().complete(replace(ref, name=own), argument, value, known)
-        member, own = await self._lists.owner_of_uri(ref.uri)
-        return await member.connected_client().complete(replace(ref, uri=own), argument, value, known)
+            member, own = await self._lists.owner("prompt", ref.name)
+            own_ref = replace(ref, name=own)
+        else:
+            member, own = await self._lists.owner_of_uri(ref.uri)
+            own_ref = replace(ref, uri=own)
+        return await member.connected_client().complete(own_ref, argument, value, known)
 
     # -------------------------------------------------------------------------------------- log level
 

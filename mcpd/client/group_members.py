@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import uniform
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -31,6 +31,8 @@ from mcpd.protocol.types.features import (
     TextResourceContents,
     Tool,
 )
+from mcpd.protocol.types.features import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from mcpd.protocol.types.features import Tool
 
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")
@@ -71,8 +73,8 @@ class Prefix:
         return f"{self._server}_{name}" if self._is_used else name
 
     def own_name(self, name: str) -> str | None:
-        """Return the name at the server; None if it belongs to another server."""
-        return _without_prefix(f"{self._server}_", name) if self._is_used else name
+        """Return the name at the server; None if it does not begin with the server's name."""
+        return _without_prefix(f"{self._server}_", name)
 
     def uri(self, uri: str) -> str:
         """Return a URI or URI template in the group."""
@@ -178,8 +180,7 @@ class GroupMember:
             raise ConnectionLost(f"the server {self.name} is unavailable: {why}")
         return self.client
 
-    def connection_lost(self, client: Client, error: McpdError) -> None:
-        """The connection of this client has ended."""
+    def _connection_lost(self, client: Client, error: McpdError) -> None:
         if client is self._current:
             self._current = self.client = None
             self.error = error
@@ -210,7 +211,7 @@ class GroupMember:
         while True:
             self._lost.clear()
             client = self._current = self._make()
-            client.on_lost = lambda error, client=client: self.connection_lost(client, error)
+            client.on_lost = lambda error, client=client: self._connection_lost(client, error)
             began = loop.time()
             try:
                 await self._open(client)
@@ -258,6 +259,14 @@ class GroupMember:
 
 Kind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 
+_LISTS: dict[Kind, tuple[str, str]] = {
+    "tool": ("list_tools", "name"),
+    "prompt": ("list_prompts", "name"),
+    "resource": ("list_resources", "uri"),
+    "template": ("list_resource_templates", "uri_template"),
+}
+"""The client's method that lists the entries of a kind, and the member that names them."""
+
 
 class Collision(Struct, frozen=True):
     """Two servers have an entry of this name or URI: `server` is used, `hidden` is not."""
@@ -283,96 +292,58 @@ class GroupLists:
 
     @property
     def collisions(self) -> list[Collision]:
-        """Entries of the last lists that are hidden."""
-        return [one for found in self._collisions.values() for one in found]
+        """Entries of the last lists that are hidden because another server has an entry of the same name."""
+        return [collision for collisions in self._collisions.values() for collision in collisions]
 
-    # -- lists --------------------------------------------------------------------------------
+    async def entries(self, kind: Kind, *, fresh: bool = False) -> list[Any]:
+        """Return all entries of a kind, with their names or URIs in the group, in the order of the servers."""
+        method, key = _LISTS[kind]
 
-    async def tools(self, *, fresh: bool = False) -> list[Tool]:
-        """Return all tools, with their names in the group."""
-        found = await self._all("tools", lambda client: client.list_tools(fresh=fresh))
-        every = [(member, tool.name, member.prefix.tool(tool)) for member, tool in found]
-        return self._merged("tool", every, lambda tool: tool.name)
-
-    async def prompts(self, *, fresh: bool = False) -> list[Prompt]:
-        """Return all prompts, with their names in the group."""
-        found = await self._all("prompts", lambda client: client.list_prompts(fresh=fresh))
-        every = [(member, one.name, replace(one, name=member.prefix.name(one.name))) for member, one in found]
-        return self._merged("prompt", every, lambda prompt: prompt.name)
-
-    async def resources(self, *, fresh: bool = False) -> list[Resource]:
-        """Return all resources, with their URIs in the group."""
-        found = await self._all("resources", lambda client: client.list_resources(fresh=fresh))
-        every = [(member, one.uri, replace(one, uri=member.prefix.uri(one.uri))) for member, one in found]
-        return self._merged("resource", every, lambda resource: resource.uri)
-
-    async def templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
-        """Return all resource templates, with their URIs in the group."""
-        found = await self._all("resource templates", lambda client: client.list_resource_templates(fresh=fresh))
-        every = [
-            (member, one.uri_template, replace(one, uri_template=member.prefix.uri(one.uri_template)))
-            for member, one in found
-        ]
-        return self._merged("template", every, lambda template: template.uri_template)
-
-    async def _all(
-        self, what: str, ask: Callable[[Client], Coroutine[Any, Any, list[T]]]
-    ) -> list[tuple[GroupMember, T]]:
-        """Request a list from all connected servers concurrently, and return the entries in the order of the
-        servers.
-        """
-
-        async def entries(member: GroupMember, client: Client) -> list[tuple[GroupMember, T]]:
+        async def ask(member: GroupMember, client: Client) -> list[Any]:
             try:
-                return [(member, entry) for entry in await ask(client)]
+                listed: list[Any] = await getattr(client, method)(fresh=fresh)
+                return listed
             except McpdError as error:
-                log.warning(
-                    "the %s of the server %s are left out: %s",
-                    printable(what),
-                    printable(member.name),
-                    printable(error),
-                )
+                text = "the %ss of the server %s are left out: %s"
+                log.warning(text, kind, printable(member.name), printable(error))
                 return []
 
-        there = [(member, client) for member in self._members.values() if (client := member.client) is not None]
-        found = await asyncio.gather(*(entries(member, client) for member, client in there))
-        return [entry for list_of_one in found for entry in list_of_one]
+        connected = [(member, client) for member in self._members.values() if (client := member.client) is not None]
+        lists = await asyncio.gather(*(ask(member, client) for member, client in connected))
 
-    def _merged(self, kind: Kind, found: list[tuple[GroupMember, str, T]], name_of: Callable[[T], str]) -> list[T]:
-        """Merge entries. If a name is used twice, the first entry is used."""
         owners: dict[str, tuple[GroupMember, str]] = {}
-        merged: list[T] = []
+        merged: list[Any] = []
         collisions: list[Collision] = []
-        for member, own, entry in found:
-            name = name_of(entry)
-            first = owners.setdefault(name, (member, own))[0]
-            if first is member:
-                merged.append(entry)
-                continue
-            collision = Collision(kind, name, first.name, member.name)
-            collisions.append(collision)
+        for (member, _), listed in zip(connected, lists, strict=True):
+            for entry in listed:
+                own = getattr(entry, key)
+                name = member.prefix.name(own) if key == "name" else member.prefix.uri(own)
+                first = owners.setdefault(name, (member, own))[0]
+                if first is not member:
+                    collisions.append(Collision(kind, name, first.name, member.name))
+                elif kind == "tool":
+                    merged.append(member.prefix.tool(entry))
+                else:
+                    merged.append(replace(entry, **{key: name}))
+
+        for collision in collisions:
             if collision not in self._logged:
                 self._logged.add(collision)
-                text = f"the {kind} {name} of the server {member.name} is hidden by the one of {first.name}"
+                text = f"the {kind} {collision.name} of the server {collision.hidden} is hidden by {collision.server}"
                 log.warning("%s", printable(text))
-
         self._owners[kind], self._collisions[kind] = owners, collisions
         return merged
 
-    # -- whose it is --------------------------------------------------------------------------
-
-    async def owner_of_tool(self, name: str) -> tuple[GroupMember, str]:
-        """Return the server that has a tool, and the tool's name there. Raises ConfigurationError for an unknown
-        tool.
+    async def owner(self, kind: Literal["tool", "prompt"], name: str) -> tuple[GroupMember, str]:
+        """Return the server that has a tool or prompt, and the name there. Raises ConfigurationError for an unknown
+        name.
         """
-        return self._by_prefix(name) or await self._listed("tool", name, self.tools) or self._missing("tool", name)
-
-    async def owner_of_prompt(self, name: str) -> tuple[GroupMember, str]:
-        """Return the server that has a prompt, and the prompt's name there. Raises ConfigurationError for an unknown
-        prompt.
-        """
-        found = self._by_prefix(name) or await self._listed("prompt", name, self.prompts)
-        return found or self._missing("prompt", name)
+        if not self._has_prefixes:
+            return await self._listed(kind, name) or self._missing(kind, name)
+        for member in self._members.values():
+            if (own := member.prefix.own_name(name)) is not None:
+                return member, own
+        return self._missing(kind, name)
 
     async def owner_of_uri(self, uri: str) -> tuple[GroupMember, str]:
         """Return the server of a resource, and its URI there: by the name in the URI, by the lists, or by a matching
@@ -381,25 +352,12 @@ class GroupLists:
         for member in self._members.values():
             if (own := member.prefix.own_uri(uri)) is not None:
                 return member, own
-        found = await self._listed("resource", uri, self.resources) or await self._listed(
-            "template", uri, self.templates
-        )
+        found = await self._listed("resource", uri) or await self._listed("template", uri)
         return found or self._matching_template(uri) or self._missing("resource", uri)
 
-    def _by_prefix(self, name: str) -> tuple[GroupMember, str] | None:
-        if self._has_prefixes:
-            for member in self._members.values():
-                if (own := member.prefix.own_name(name)) is not None:
-                    return member, own
-        return None
-
-    async def _listed(
-        self, kind: Kind, name: str, ask: Callable[[], Coroutine[Any, Any, object]]
-    ) -> tuple[GroupMember, str] | None:
-        if self._has_prefixes and kind in ("tool", "prompt"):
-            return None
+    async def _listed(self, kind: Kind, name: str) -> tuple[GroupMember, str] | None:
         if name not in self._owners.get(kind, {}):
-            await ask()
+            await self.entries(kind)
         return self._owners[kind].get(name)
 
     def _matching_template(self, uri: str) -> tuple[GroupMember, str] | None:
@@ -418,7 +376,7 @@ class GroupLists:
         gone = [member.name for member in self._members.values() if member.client is None]
         if not self._has_prefixes and gone:
             raise ConnectionLost(f"no connected server has a {kind} {name!r}; unavailable: {', '.join(gone)}")
-        names = ", ".join(self._members)
         mark = "+" if kind == "resource" else "_"
         how = f"names begin with the server's name and {mark}; " if self._has_prefixes else ""
-        raise ConfigurationError(f"no server of this group has a {kind} {name!r}; {how}servers: {names}")
+        servers = ", ".join(self._members)
+        raise ConfigurationError(f"no server of this group has a {kind} {name!r}; {how}servers: {servers}")

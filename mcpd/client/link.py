@@ -62,27 +62,20 @@ def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | 
 
     Raises ConfigurationError for a token that is configured twice.
     """
-    is_configured = http is not None and (http.authenticate is not None or http.headers is not None)
-    has_token = is_configured or any(name.lower() == "authorization" for name in target.headers)
-    if auth is None:
-        if has_token or not has_login(target.url):
-            return None
-    elif has_token and _says_authorization(target, http):
+    options = http or HttpOptions()
+    headers = {**target.headers, **(options.headers if isinstance(options.headers, Mapping) else {})}
+    has_token = options.authenticate is not None or any(name.lower() == "authorization" for name in headers)
+    if auth is not None and has_token:
         raise ConfigurationError("use only one of auth, a header Authorization and authenticate")
+    # Header fields of the program may name another user than the stored login.
+    if auth is None and (has_token or options.headers is not None or not has_login(target.url)):
+        return None
 
     try:
         from mcpd.client.auth.authorizer import authorization
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return authorization(target, auth, http)
-
-
-def _says_authorization(target: UrlTarget, http: HttpOptions | None) -> bool:
-    headers = dict(target.headers)
-    if http is not None and http.headers is not None and not callable(http.headers):
-        headers.update(http.headers)
-    is_hooked = http is not None and http.authenticate is not None
-    return is_hooked or any(name.lower() == "authorization" for name in headers)
 
 
 log = logging.getLogger("mcpd.client")
@@ -219,8 +212,8 @@ class ServerLink:
             await self._connect_once(target, skips_probe=False)
 
         assert self._era is not None
-        self._is_old = not self._era.supports_discover
-        remember_era(key, supports_discover=self._era.supports_discover)
+        self._is_old = not self._era.is_modern
+        remember_era(key, is_modern=self._era.is_modern)
 
     async def _connect_once(
         self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
@@ -252,7 +245,6 @@ class ServerLink:
             era = await agree(
                 connection,
                 self._callbacks,
-                self.limits,
                 wanted=self._wanted,
                 timeout=self.timeout,
                 probe_seconds=self.probe_seconds,
@@ -427,7 +419,7 @@ class ServerLink:
             not _is_version_error(error)
             or self._wanted is not None
             or not self._may_reconnect
-            or not self._current_era().supports_discover
+            or not self._current_era().is_modern
         ):
             return False
         try:

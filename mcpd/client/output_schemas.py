@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw
@@ -49,7 +50,9 @@ class OutputSchemas:
         """Return why a result does not match the output schema; None if it does, or cannot be checked."""
         if name not in self.listed or result.is_error:
             return None
-        ready = self._schema(name)
+        if name not in self._ready:
+            self._ready[name] = self._compile(name)
+        ready = self._ready[name]
         if ready is None:
             return None
 
@@ -67,14 +70,8 @@ class OutputSchemas:
         except (ValueError, RecursionError):
             return None  # the value cannot be checked
 
-        if not problems:
-            return None
-        return f"the result does not match its outputSchema: {printable('; '.join(problems[:3]), 500)}"
-
-    def _schema(self, name: str) -> tuple[JsonSchema, int] | None:
-        if name not in self._ready:
-            self._ready[name] = self._compile(name)
-        return self._ready[name]
+        problem = f"the result does not match its outputSchema: {printable('; '.join(problems[:3]), 500)}"
+        return problem if problems else None
 
     def _compile(self, name: str) -> tuple[JsonSchema, int] | None:
         if not _can_check():
@@ -101,15 +98,7 @@ def _can_check() -> bool:
 
 def _count_values(value: Any, most: int) -> int:
     """Count the values in a value, including itself, up to `most`."""
-    found, left = 0, [value]
-    while left and found < most:
-        found += 1
-        one = left.pop()
-        if isinstance(one, dict):
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)
-    return found
+    return sum(1 for _ in islice(_values(value), most))
 
 
 def cost_of(schema: Mapping[str, Any]) -> int:
@@ -143,7 +132,10 @@ def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, i
         if at in parts:
             continue
 
-        nodes = list(_nodes(_part(schema, at), is_whole=at == "#"))
+        part = target_of(at, schema)
+        if part is None:
+            raise ValueError(f"the reference {at!r} does not exist in this schema")
+        nodes = list(_nodes(part, is_whole=at == "#"))
         objects = [node for node in nodes if isinstance(node, dict)]
         parts[at] = [str(node["$ref"]) for node in objects if "$ref" in node]
         sizes[at] = len(nodes)
@@ -185,22 +177,20 @@ def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
 
 
 def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
-    """Yield everything in a part; for the whole schema, without its definitions."""
+    """Return everything in a part; for the whole schema, without its definitions."""
     if is_whole:
         part = {key: value for key, value in part.items() if key not in ("$defs", "definitions")}
 
-    left = [part]
-    while left:
-        node = left.pop()
-        yield node
-        if isinstance(node, dict):
-            left.extend(node.values())
-        elif isinstance(node, list):
-            left.extend(node)
+    return _values(part)
 
 
-def _part(schema: Any, reference: str) -> Any:
-    found = target_of(reference, schema)
-    if found is None:
-        raise ValueError(f"the reference {reference!r} does not exist in this schema")
-    return found
+def _values(value: Any) -> Iterator[Any]:
+    """Yield a value and all values in it."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

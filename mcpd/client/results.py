@@ -53,20 +53,19 @@ def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
     if result.structured_content is UNSET:
         return _from_text(tool, result, texts, read, returns)
 
-    found = result.structured_content
-    if _is_wrapped(result):
-        return _read(tool, found["result"], read, returns)
-    if not (isinstance(found, dict) and found.keys() == {"result"}) or returns in _ANYTHING:
-        return _read(tool, found, read, returns)
-
-    # Only the type shows whether the value is wrapped. As an object, it would fit any type whose members have defaults.
-    if not _has_result(returns):
-        return _read(tool, found["result"], read, returns)
+    value = result.structured_content
+    # Without a mark, only the type shows whether the value is wrapped. As an object, it would fit any type whose
+    # members have defaults.
+    may_be_wrapped = isinstance(value, dict) and value.keys() == {"result"} and returns not in _ANYTHING
+    if _is_wrapped(result) or (may_be_wrapped and not _has_result(returns)):
+        return _read(tool, value["result"], read, returns)
     try:
-        return _read(tool, found, read, returns)
+        return _read(tool, value, read, returns)
     except ResultMismatch as mismatch:
+        if not may_be_wrapped:
+            raise
         try:
-            return _read(tool, found["result"], read, returns)
+            return _read(tool, value["result"], read, returns)
         except ResultMismatch:
             raise mismatch from None
 
@@ -86,10 +85,8 @@ def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, r
     except MALFORMED:
         if len(texts) == 1 and str in _members(returns):
             return texts[0]
-        shown = printable(texts[0], _MOST_SHOWN)
-        raise ResultMismatch(
-            tool, f"it has no structured content, and its text is not JSON for {_name(returns)}: {shown}"
-        ) from None
+        problem = f"it has no structured content, and its text is not JSON for {_name(returns)}"
+        raise ResultMismatch(tool, f"{problem}: {printable(texts[0], _MOST_SHOWN)}") from None
     # Version 1 of the official SDK returns a list as several texts.
     return _read(tool, values[0] if len(values) == 1 else values, read, returns)
 
@@ -324,8 +321,8 @@ class ResultCache:
             self._changes += 1
             self._forget(lambda key: key[0] in _CHANGED[method])
 
-    def _forget(self, is_meant: Callable[[tuple[str, str]], bool]) -> None:
-        for key in [key for key in self._entries if is_meant(key)]:
+    def _forget(self, matches: Callable[[tuple[str, str]], bool]) -> None:
+        for key in filter(matches, list(self._entries)):
             self._drop(key)
 
     def forget(self, method: str) -> None:
@@ -337,8 +334,7 @@ class ResultCache:
         cache".
         """
         self._changes += 1
-        for key in [key for key, kept in self._entries.items() if kept.is_private]:
-            self._drop(key)
+        self._forget(lambda key: self._entries[key].is_private)
 
     def _put(self, key: tuple[str, str], result: Raw) -> None:
         try:

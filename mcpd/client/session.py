@@ -136,9 +136,7 @@ class ProgressReceived(Struct, frozen=True):
     """Progress of a request."""
 
     request: ClientRequest
-    progress: float
-    total: float | None
-    message: str | None
+    params: ProgressParams
 
 
 class ServerRequest(RequestInFlight, eq=False):
@@ -227,15 +225,14 @@ class ClientSession:
     def accept_probe(self, agreed: Agreement) -> None:
         """Use the modern version that the probe negotiated."""
         self._accept(agreed)
-        if self.headings is not None:
-            self.headings.set_version(agreed.version, in_session=False)
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
         """Send `initialize` with this version."""
-        offered = table.get(version).shape(self.capabilities)
-        info = table.get(version).shape(self.info)
-        params = InitializeParams(protocol_version=version, capabilities=offered, client_info=info)
+        shape = table.get(version).shape
+        params = InitializeParams(
+            protocol_version=version, capabilities=shape(self.capabilities), client_info=shape(self.info)
+        )
         return self._send_request("initialize", params)
 
     def accept_initialize(self, result: Raw) -> str:
@@ -245,13 +242,13 @@ class ClientSession:
         """
         agreed = read_initialize(result)
         self._accept(agreed)
-        if self.headings is not None:
-            self.headings.set_version(agreed.version, in_session=True)
         self._send_other(call("notifications/initialized"), None, "notifications/initialized")
         return agreed.version
 
     def _accept(self, agreed: Agreement) -> None:
         self.version = table.get(agreed.version)
+        if self.headings is not None:
+            self.headings.set_version(agreed.version, in_session=not self.version.is_modern)
         self.server_info = agreed.server_info
         self.server_capabilities = agreed.capabilities
         self.instructions = agreed.instructions
@@ -386,8 +383,7 @@ class ClientSession:
         return None
 
     def _take_other(self, frame: bytes) -> None:
-        if frame.startswith(_MARK):
-            frame = frame.removeprefix(_MARK)
+        frame = frame.removeprefix(_MARK)
         try:
             message = decode(frame)
         except ProtocolError as error:
@@ -465,7 +461,10 @@ class ClientSession:
         method, params = message.method, params_to_keep(message.params, frame)
         try:
             if method == "notifications/progress":
-                self._take_progress(_read_progress(params))
+                progress = _read_progress(params)
+                request = self.pending.get(progress.progress_token)
+                if request is not None and request.wants_progress:
+                    self._events.append(ProgressReceived(request, progress))
             elif method == "notifications/cancelled":
                 self._take_cancelled(_read_cancelled(params))
             else:
@@ -474,11 +473,6 @@ class ClientSession:
         except MALFORMED as error:
             text = "the server sent an invalid %s: %s"
             self.faults.log(logging.WARNING, text, printable(method), printable(explain(error)))
-
-    def _take_progress(self, params: ProgressParams) -> None:
-        request = self.pending.get(params.progress_token)
-        if request is not None and request.wants_progress:
-            self._events.append(ProgressReceived(request, params.progress, params.total, params.message))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
         """A cancelled request of the server or, in modern versions, the end of a subscription.

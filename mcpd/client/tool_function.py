@@ -25,7 +25,6 @@ from mcpd.protocol.types.features import CallToolResult, Tool
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]
 
-
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
@@ -132,7 +131,7 @@ class _Plan:
         self._arguments: dict[str, _Argument] = {}
         self._others: str | None = None
         self.signature = self._signature()
-        self.annotations = {one.name: one.annotation for one in self.signature.parameters.values()}
+        self.annotations = {parameter.name: parameter.annotation for parameter in self.signature.parameters.values()}
         self.annotations["return"] = self.signature.return_annotation
         self._names = {argument.key: name for name, argument in self._arguments.items() if argument.key != name}
         self.doc = self._doc()
@@ -159,7 +158,7 @@ class _Plan:
             self._arguments[name] = _Argument(key, drops_none)
             parameters.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
-        parameters.sort(key=lambda one: one.default is not Parameter.empty)
+        parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
         others = self.schema.get("additionalProperties")
         if others is True or (isinstance(others, Mapping) and others):
             self._others = _identifier("others", taken)
@@ -230,12 +229,17 @@ def _identifier(name: str, taken: set[str]) -> str:
         wanted = f"_{wanted}"
     if keyword.iskeyword(wanted) or wanted in ("self", "cls"):
         wanted += "_"  # libraries skip parameters with these names
-    base, number = wanted, 1
-    while wanted in taken:
+    return _unique(wanted, taken, "_")
+
+
+def _unique(base: str, taken: set[str], separator: str) -> str:
+    """Return the name, with a number if it is taken."""
+    name, number = base, 1
+    while name in taken:
         number += 1
-        wanted = f"{base}_{number}"
-    taken.add(wanted)
-    return wanted
+        name = f"{base}{separator}{number}"
+    taken.add(name)
+    return name
 
 
 def _is_for_models(tool: Tool) -> bool:
@@ -325,15 +329,8 @@ class SchemaTypes:
 
     def _class_name(self, name: str) -> str:
         words = re.split(r"\W+|_", name)
-        wanted = base = "".join(word[:1].upper() + word[1:] for word in words if word)[:80] or "Object"
-        if base[0].isdigit():
-            wanted = base = f"Object{base}"
-        number = 1
-        while wanted in self._names:
-            number += 1
-            wanted = f"{base}{number}"
-        self._names.add(wanted)
-        return wanted
+        wanted = "".join(word[:1].upper() + word[1:] for word in words if word)[:80] or "Object"
+        return _unique(f"Object{wanted}" if wanted[0].isdigit() else wanted, self._names, "")
 
     def _referred(self, reference: str, name: str, depth: int) -> Any:
         """Return the type of a reference. A reference to a schema that contains it is a plain object."""

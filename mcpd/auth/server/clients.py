@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch_json
+from mcpd.auth.fetch import FetchError, Limits, Reach, fetch_json
 from mcpd.auth.server.replies import OAuthError, why_not
 from mcpd.protocol.printable import printable
 
@@ -30,8 +29,6 @@ FAILED_SECONDS = 10.0
 MAX_AT_ONCE = 8
 MAX_NAME_CHARACTERS = 80
 MAX_REDIRECTS = 20
-
-_max_age = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE).search
 
 
 class Client(Struct, frozen=True, kw_only=True):
@@ -95,7 +92,7 @@ class ClientDocuments:
         except OAuthError as error:
             self._store(id, error, FAILED_SECONDS)
             raise
-        self._store(id, client, _fresh_for(response))
+        self._store(id, client, response.fresh_seconds(MIN_SECONDS, MAX_SECONDS))
         return client
 
     def _store(self, id: str, found: Client | OAuthError, seconds: float) -> None:
@@ -112,11 +109,6 @@ def public_reason(error: FetchError) -> str:
     """
     log.info("A document of a client's: %s", printable(error))
     return error.reason if error.status else "it cannot be reached"
-
-
-def _fresh_for(response: Response) -> float:
-    found = _max_age(response.header("Cache-Control") or "")
-    return min(max(float(found[1]) if found else 0.0, MIN_SECONDS), MAX_SECONDS)
 
 
 def _read(id: str, document: Mapping[str, Any]) -> Client:

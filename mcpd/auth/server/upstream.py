@@ -6,13 +6,12 @@ to AUTH-143.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from hmac import compare_digest
 from time import time
 from typing import Any
-from urllib.parse import quote_plus, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.errors import JoseError
@@ -20,7 +19,7 @@ from joserfc.jwk import KeySet
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, fetch_json, reach_from
+from mcpd.auth.fetch import FetchError, Limits, Reach, Response, basic_credentials, fetch, fetch_json, reach_from
 from mcpd.auth.server.replies import OAuthError
 from mcpd.auth.server.settings import Provider
 from mcpd.auth.server.store import User
@@ -163,8 +162,7 @@ class Upstream:
         if not self._secret:
             fields = {**fields, "client_id": self._provider.client_id}
         elif "client_secret_basic" in methods:
-            pair = f"{quote_plus(self._provider.client_id)}:{quote_plus(self._secret)}"
-            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+            headers["Authorization"] = basic_credentials(self._provider.client_id, self._secret)
         else:
             fields = {**fields, "client_id": self._provider.client_id, "client_secret": self._secret}
 
@@ -179,13 +177,7 @@ class Upstream:
             )
         except FetchError as error:
             raise self._failed(str(error)) from None
-        return self._answered(response)
-
-    def _answered(self, response: Response) -> dict[str, Any]:
-        try:
-            answer = response.json_object()
-        except ValueError:
-            answer = {}
+        answer = response.members()
         if response.status != 200 or not isinstance(answer.get("access_token"), str):
             raise self._failed(f"its token endpoint answers {response.status} without a token")
         return answer

@@ -16,20 +16,20 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from mcpd.auth.fetch import Reach
 from mcpd.client.auth.discovery import challenge_of
-from mcpd.client.auth.documents import TokenAudience, shown
+from mcpd.client.auth.documents import covers, plain_url, shown
 from mcpd.client.auth.flow import login, refresh
 from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
 from mcpd.client.auth.settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken
 from mcpd.client.auth.steps import Network, UserInteraction, run
-from mcpd.client.auth.store import FileStore, Login, LoginRecords, MemoryStore, SecretHeaders, Store
-from mcpd.client.auth.tokens import UNBOUND, Binding, Refusal, binding_of
+from mcpd.client.auth.store import FileStore, KeyringSecrets, Login, LoginRecords, MemoryStore, SecretHeaders, Store
+from mcpd.client.auth.tokens import Prover, Refusal
 from mcpd.client.http.options import Auth, HttpOptions
 from mcpd.client.http.pool import tls_context
 from mcpd.client.targets.named import UrlTarget
@@ -67,8 +67,7 @@ class Authorizer:
         is_fresh: bool = False,
         proxies: bool = True,
     ) -> None:
-        self._audience = TokenAudience(url)
-        self.url = self._audience.url
+        self.url = plain_url(url)
         self.settings = settings
         self.login: Login | None = None
         """The current login."""
@@ -79,8 +78,7 @@ class Authorizer:
         self._person = person
         self._has_read = self._is_fresh = is_fresh
         """If True, stored logins are ignored until somebody has logged in."""
-        self._binding: tuple[Login | None, Binding] = (None, UNBOUND)
-        self._bearer: tuple[Login | None, Mapping[str, str]] = (None, {})
+        self._prover: tuple[dict[str, Any] | None, Prover | None] = (None, None)
         self._refreshing: asyncio.Task[None] | None = None
         self._failed: tuple[float, McpdError] | None = None
         self._insufficient: dict[tuple[str, frozenset[str]], None] = {}
@@ -93,11 +91,11 @@ class Authorizer:
 
     def begin(self, method: str, url: str, operation: str) -> _Request:
         """Authorize one request."""
-        return _Request(self, method, *self._audience.look(url), operation)
+        return _Request(self, method, plain_url(url), operation)
 
     def covers(self, url: str) -> bool:
         """Whether the token may be sent to this URL: the server itself, or below it."""
-        return self._audience.look(url)[1]
+        return covers(self.url, plain_url(url))
 
     @property
     def is_machine(self) -> bool:
@@ -126,17 +124,12 @@ class Authorizer:
             return None
         return after
 
-    def bearer(self, login: Login) -> Mapping[str, str]:
-        """Return the header field; the same object for as long as the login is the same."""
-        if self._bearer[0] is not login:
-            self._bearer = (login, SecretHeaders({"Authorization": f"Bearer {login.access_token}"}))
-        return self._bearer[1]
-
-    def binding_of(self, login: Login) -> Binding:
-        """Return the key of a login, which is imported only once."""
-        if self._binding[0] is None or self._binding[0].dpop_key != login.dpop_key:
-            self._binding = (login, binding_of(login.dpop_key))
-        return self._binding[1]
+    def prover_of(self, login: Login) -> Prover | None:
+        """Return the key of a login, if it has one. The key is imported only once."""
+        key = login.dpop_key
+        if self._prover[0] != key:
+            self._prover = (key, None if key is None else Prover(key))
+        return self._prover[1]
 
     def _read(self) -> Login | None:
         client_id = self.settings.client_id if isinstance(self.settings, OAuth) else None
@@ -176,7 +169,7 @@ class Authorizer:
             if found is not None and found.key == stale.key and found.refresh_token is not None:
                 stale = found
             try:
-                renewed = await run(refresh(stale, self.binding_of(stale)), self._network)
+                renewed = await run(refresh(stale, self.prover_of(stale)), self._network)
             except Refusal as error:
                 if error.is_temporary or error.code not in ("invalid_grant", "invalid_client", "unauthorized_client"):
                     raise
@@ -286,14 +279,9 @@ class Authorizer:
 class _Request:
     """The authorization of one request."""
 
-    __slots__ = (
-        "_authorizer", "_has_refreshed", "_is_covered", "_logins", "_method", "_nonces", "_operation", "_sent",
-        "_switches", "_url",
-    )  # fmt: skip
-
-    def __init__(self, authorizer: Authorizer, method: str, url: str, is_covered: bool, operation: str) -> None:
+    def __init__(self, authorizer: Authorizer, method: str, url: str, operation: str) -> None:
         self._authorizer = authorizer
-        self._is_covered = is_covered
+        self._is_covered = covers(authorizer.url, url)
         self._method = method
         self._url = url
         self._operation = operation
@@ -309,21 +297,17 @@ class _Request:
         found = self._sent = await authorizer.current()
         if found is None or not self._is_covered:
             return {}
-        if found.token_type != "DPoP":
-            return authorizer.bearer(found)
-        prover = authorizer.binding_of(found).prover
-        assert prover is not None
-        proof = prover.proof(self._method, self._url, found.access_token)
-        return {"Authorization": f"DPoP {found.access_token}", "DPoP": proof}
+        fields = SecretHeaders({"Authorization": f"{found.token_type} {found.access_token}"})
+        prover = authorizer.prover_of(found)
+        if prover is not None:
+            fields["DPoP"] = prover.proof(self._method, self._url, found.access_token)
+        return fields
 
     def on_response(self, headers: Mapping[str, str]) -> None:
         """Keep the nonce of a response."""
-        sent = self._sent
-        if sent is None or sent.token_type != "DPoP":
-            return
-        prover = self._authorizer.binding_of(sent).prover
-        if prover is not None and (nonce := headers.get("DPoP-Nonce")):
-            prover.on_response(self._url, {"dpop-nonce": nonce})
+        prover = None if self._sent is None else self._authorizer.prover_of(self._sent)
+        if prover is not None:
+            prover.on_response(self._url, headers.get("DPoP-Nonce"))
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
         """React to a refusal. Return whether to repeat the request."""
@@ -350,9 +334,9 @@ class _Request:
                 return True
         if self._logins or self._switches >= _SWITCHES:
             # Spec: AUTH-212: if a token that was just issued is refused, another one will be refused, too.
-            description = "" if challenge is None else challenge.params.get("error_description", "")
-            code = "" if challenge is None else challenge.params.get("error", "")
-            why = ": ".join(printable(each, 200) for each in (code, description) if each) or "without a reason"
+            params = {} if challenge is None else challenge.params
+            code, description = params.get("error", ""), params.get("error_description", "")
+            why = ": ".join(printable(text, 200) for text in (code, description) if text) or "without a reason"
             issuer = printable(sent.issuer, 200) if sent is not None else "its authorization server"
             raise AuthorizationFailed(
                 f"{shown(authorizer.url)} refuses the token that {issuer} has just issued ({why}): ask the server's "
@@ -458,7 +442,5 @@ def store_of(settings: OAuth) -> Store:
     if settings.store == "memory":
         return MemoryStore()
     if settings.store == "keyring":
-        from mcpd.client.auth.store import KeyringSecrets
-
         return FileStore(vault=KeyringSecrets())
     return FileStore(settings.store)

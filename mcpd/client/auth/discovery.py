@@ -12,9 +12,10 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.fetch import FetchError
+from mcpd.auth.fetch import FetchError, Response
+from mcpd.auth.metadata import WELL_KNOWN, metadata_urls
 from mcpd.client.auth.documents import ResourceMetadata, ServerMetadata, check_endpoint, covers, origin_of, shown
-from mcpd.client.auth.steps import HttpStep, StepResponse, Steps, json_object, send
+from mcpd.client.auth.steps import HttpStep, Steps, send
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
@@ -42,10 +43,9 @@ class Discovery(Struct, frozen=True):
 
 def challenge_of(challenges: Sequence[Challenge]) -> Challenge | None:
     """Return the relevant challenge: the first with resource metadata, otherwise the first of a token scheme."""
-    for one in challenges:
-        if one.params.get("resource_metadata"):
-            return one
-    return next((one for one in challenges if one.is_of("Bearer") or one.is_of("DPoP")), None)
+    named = (challenge for challenge in challenges if challenge.params.get("resource_metadata"))
+    tokens = (challenge for challenge in challenges if challenge.is_of("Bearer") or challenge.is_of("DPoP"))
+    return next(named, None) or next(tokens, None)
 
 
 def resource_urls(url: str, named: str | None) -> list[str]:
@@ -55,16 +55,9 @@ def resource_urls(url: str, named: str | None) -> list[str]:
     path = parts.path.rstrip("/")
     found = [_joined(url, named)] if named else []
     if path:
-        found.append(f"{origin}/.well-known/oauth-protected-resource{path}")
-    found.append(f"{origin}/.well-known/oauth-protected-resource")
+        found.append(f"{origin}{WELL_KNOWN}{path}")
+    found.append(f"{origin}{WELL_KNOWN}")
     return list(dict.fromkeys(found))
-
-
-def _is_below(url: str, place: str) -> bool:
-    try:
-        return origin_of(place) == origin_of(url)
-    except ValueError:
-        return False
 
 
 def _joined(url: str, named: str) -> str:
@@ -73,19 +66,6 @@ def _joined(url: str, named: str) -> str:
         return urljoin(url, named)
     except ValueError:
         return named
-
-
-def metadata_urls(issuer: str) -> list[str]:
-    """Return the URLs where an authorization server's metadata may be, in order."""
-    parts = urlsplit(issuer)
-    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
-    if not path:
-        return [f"{origin}/.well-known/oauth-authorization-server", f"{origin}/.well-known/openid-configuration"]
-    return [
-        f"{origin}/.well-known/oauth-authorization-server{path}",
-        f"{origin}/.well-known/openid-configuration{path}",
-        f"{origin}{path}/.well-known/openid-configuration",
-    ]
 
 
 def discover(
@@ -125,7 +105,7 @@ def discover(
 def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[ResourceMetadata | None]:
     """Return the resource's metadata; None if it is at none of the well-known URLs and the challenge names no other."""
     what = "resource metadata"
-    if named and not _is_below(url, _joined(url, named)):
+    if named and origin_of(_joined(url, named)) != origin_of(url):
         # A URL of the server's own origin is as safe as the server itself.
         check_endpoint(what, _joined(url, named), url)
     for place in resource_urls(url, named):
@@ -148,15 +128,12 @@ def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[Resour
     return None
 
 
-def _read_resource(answer: StepResponse, url: str) -> tuple[str, ResourceMetadata | None]:
+def _read_resource(answer: Response, url: str) -> tuple[str, ResourceMetadata | None]:
     """Return the problem of a document, and its content."""
     if answer.status != 200:
         return f"the status is {answer.status}", None
-    document = json_object(answer.body)
-    if document is None:
-        return "it is no JSON object", None
     try:
-        metadata = ResourceMetadata.read(document)
+        metadata = ResourceMetadata.read(answer.json_object())
     except ValueError as error:
         return str(error), None
     if not covers(metadata.resource, url):
@@ -210,15 +187,10 @@ def _metadata(
     return None
 
 
-def _read_server(
-    answer: StepResponse, issuer: str, url: str, *, allows_slash: bool
-) -> tuple[str, ServerMetadata | None]:
+def _read_server(answer: Response, issuer: str, url: str, *, allows_slash: bool) -> tuple[str, ServerMetadata | None]:
     """Return the problem of a document, and its content."""
-    document = json_object(answer.body)
-    if document is None:
-        return "it is no JSON object", None
     try:
-        found = ServerMetadata.read(document)
+        found = ServerMetadata.read(answer.json_object())
     except ValueError as error:
         return str(error), None
     # Spec: RFC 8414 3.3: identical. An origin was built by this client, so its spelling does not matter.
@@ -234,11 +206,11 @@ def _read_server(
     return "", found
 
 
-def _get(url: str, what: str) -> Steps[StepResponse]:
+def _get(url: str, what: str) -> Steps[Response]:
     # Spec: 2025-03-26 basic/authorization: discovery requests have the header, so that servers can tell versions apart.
     fields = (("Accept", "application/json"), ("MCP-Protocol-Version", table.SUPPORTED[0]))
     return (yield from send(HttpStep(url, what, headers=fields)))
 
 
 def _summary(places: Sequence[Lookup]) -> str:
-    return "; ".join(f"{shown(one.url)}: {one.result}" for one in places) or "nothing was asked"
+    return "; ".join(f"{shown(place.url)}: {place.result}" for place in places) or "nothing was asked"

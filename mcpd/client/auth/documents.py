@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import is_loopback
 
 _MOST_SCOPES = 200
 
@@ -136,11 +137,11 @@ def _split(url: str) -> SplitResult | None:
         return None
 
 
-def origin_of(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of a URL. Raises ValueError for an invalid URL."""
+def origin_of(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of a URL; None for an invalid URL."""
     parts = _split(url)
     if parts is None or parts.scheme not in ("https", "http"):
-        raise ValueError(f"{shown(url)} is not a valid URL")
+        return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme, (parts.hostname or "").rstrip("."), port
 
@@ -160,41 +161,16 @@ def covers(resource: str, url: str) -> bool:
     ours, theirs = _split(url), _split(resource)
     if ours is None or theirs is None or theirs.query or theirs.fragment or "@" in theirs.netloc:
         return False
-    try:
-        if origin_of(resource) != origin_of(url):
-            return False
-    except ValueError:
+    if origin_of(resource) != origin_of(url) or origin_of(url) is None:
         return False
     below = theirs.path.rstrip("/")
     return ours.path.rstrip("/") == below or ours.path.startswith(f"{below}/")
 
 
-class TokenAudience:
-    """The server that tokens are issued for, and which other URLs may receive them."""
-
-    def __init__(self, url: str) -> None:
-        self.url = plain_url(url)
-        self._last = ("", "", False)
-
-    def look(self, url: str) -> tuple[str, bool]:
-        """Return the URL normalized by `plain_url`, and whether it may receive the tokens."""
-        if self._last[0] != url:
-            plain = plain_url(url)
-            self._last = (url, plain, covers(self.url, plain))
-        return self._last[1:]
-
-
 def is_loopback_url(url: str) -> bool:
     """Whether the host of a URL is localhost or a loopback address."""
     parts = _split(url)
-    host = "" if parts is None else (parts.hostname or "")
-    return host == "localhost" or host == "::1" or _is_ipv4_loopback(host)
-
-
-def _is_ipv4_loopback(host: str) -> bool:
-    numbers = host.split(".")
-    is_address = len(numbers) == 4 and all(n.isascii() and n.isdigit() and int(n) < 256 for n in numbers)
-    return is_address and numbers[0] == "127"
+    return parts is not None and is_loopback(parts.hostname or "?")
 
 
 def check_endpoint(name: str, url: str, server: str) -> None:

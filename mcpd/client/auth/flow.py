@@ -26,18 +26,19 @@ from mcpd.auth.signatures import b64
 from mcpd.client.auth.discovery import Discovery, discover
 from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
 from mcpd.client.auth.settings import OAuth
-from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, form, json_object, send
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, send, send_form
 from mcpd.client.auth.store import Login, LoginRecords, Registration
 from mcpd.client.auth.tokens import (
-    Binding,
     ClientId,
+    Prover,
     Refusal,
     Tokens,
     authenticate_client,
-    binding,
     choose_method,
+    prover_for,
     refusal_of,
     request_tokens,
+    seconds,
 )
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
@@ -185,16 +186,9 @@ _ADJUSTABLE = ("invalid_client_metadata", "invalid_redirect_uri")
 
 
 def known_client(settings: OAuth, server: ServerMetadata) -> ClientId | None:
-    """Return the client if it needs no registration. Raises AuthorizationFailed for a client of another issuer."""
+    """Return the client if it needs no registration. Raises AuthorizationFailed if its secret cannot be used."""
     if settings.client_id is not None:
-        if settings.issuer is not None and settings.issuer != server.issuer:
-            raise AuthorizationFailed(
-                f"client id {printable(settings.client_id, 100)} is registered at {printable(settings.issuer, 200)}, "
-                f"but the server now names {printable(server.issuer, 200)}: register there, or ask its operator"
-            )
-        return ClientId(
-            settings.client_id, settings.client_secret, choose_method(server.auth_methods, settings.client_secret)
-        )
+        return ClientId.at(server, settings.client_id, settings.client_secret)
     if settings.client_metadata_url is not None and server.takes_documents:
         return ClientId(settings.client_metadata_url)
     return None
@@ -215,7 +209,7 @@ def register(
             "mcpd login --client-id ID or OAuth(client_id=…)"
         )
     methods = server.auth_methods or ("client_secret_basic",)
-    preferred = [each for each in _METHODS if each in methods] or ["none"]
+    preferred = [method for method in _METHODS if method in methods] or ["none"]
     body: dict[str, object] = {
         "client_name": settings.client_name,
         "redirect_uris": [redirect_uri],
@@ -232,15 +226,13 @@ def register(
 
     for attempt in range(2):
         fields = (("Content-Type", "application/json"), ("Accept", "application/json"))
-        answer = yield from send(HttpStep(endpoint, "registration endpoint", "POST", fields, encode(body)))
-        if answer.status in (200, 201):
-            return _read(json_object(answer.body) or {}, server, redirect_uri, preferred[0])
-        refused: Refusal = refusal_of(answer, endpoint, "registration endpoint")
+        response = yield from send(HttpStep(endpoint, "registration endpoint", "POST", fields, encode(body)))
+        if response.status in (200, 201):
+            return _read(response.members(), server, redirect_uri, preferred[0])
+        refused: Refusal = refusal_of(response, endpoint, "registration endpoint")
         if refused.code == "invalid_redirect_uri" and "127.0.0.1" in redirect_uri:
-            hint = (
-                "if it requires localhost, use mcpd login --localhost or OAuth(redirect='http://localhost:0/callback')"
-            )
-            raise Refusal(f"{refused}; {hint}", refused.code, refused.status)
+            hint = "use mcpd login --localhost or OAuth(redirect='http://localhost:0/callback')"
+            raise Refusal(f"{refused}; if it requires localhost, {hint}", refused.code, refused.status)
         if attempt or refused.code not in _ADJUSTABLE:
             raise refused
         body["token_endpoint_auth_method"] = preferred[-1] if len(preferred) > 1 else preferred[0]
@@ -284,15 +276,13 @@ class LoginResult(Struct, frozen=True):
 
     login: Login
     registration: Registration | None = None
-    dropped: str | None = None
-    """The issuer that refused its registration, which must be removed."""
 
 
 class _Client(Struct, frozen=True):
     client: ClientId
     redirect_uri: str
-    registration: Registration | None
-    is_new: bool = False
+    registration: Registration | None = None
+    """The registration, if it is new."""
 
 
 def login(
@@ -322,13 +312,13 @@ def login(
     supported = found.metadata.scopes_supported if found.metadata is not None else None
     challenged = challenge.scopes if challenge is not None else ()
     scopes = select_scopes(settings, server, challenged, supported, before, held)
-    bound = binding(settings.dpop, challenge, found)
+    prover = prover_for(settings.dpop, challenge, found)
 
     known = known_client(settings, server)
     stored = records.registration(server.issuer) if known is None else None
     try:
         client = yield from _client(settings, server, known, stored)
-        tokens = yield from _tokens(url, settings, found, client, scopes, bound)
+        tokens = yield from _tokens(url, settings, found, client, scopes, prover)
     except Refusal as error:
         if held and error.code == "invalid_scope":
             # Scopes that were granted once may be refused now.
@@ -338,9 +328,9 @@ def login(
         if known is not None or not (has_scopes or (stored is not None and error.code in _FORGOTTEN)):
             raise
         client = yield from _client(settings, server, None, None, scopes if has_scopes else None)
-        tokens = yield from _tokens(url, settings, found, client, scopes, bound)
-    record = login_record(url, found, client.client, tokens, scopes, bound)
-    return LoginResult(record, client.registration if client.is_new else None)
+        tokens = yield from _tokens(url, settings, found, client, scopes, prover)
+    record = login_record(url, found, client.client, tokens, scopes, prover)
+    return LoginResult(record, client.registration)
 
 
 _FORGOTTEN = ("invalid_client", "unauthorized_client")
@@ -361,14 +351,15 @@ def _preference(settings: OAuth, records: LoginRecords) -> Callable[[str], int]:
 
 def _check_issuer(settings: OAuth, records: LoginRecords, url: str, server: ServerMetadata) -> None:
     """A client id belongs to one issuer, configured or recorded. Raises AuthorizationFailed."""
-    if settings.client_id is None or settings.issuer is not None:
+    if settings.client_id is None:
         return
     before = records.login(url, settings.client_id)
-    if before is not None and before.issuer != server.issuer:
+    issuer = settings.issuer or (None if before is None else before.issuer)
+    if issuer not in (None, server.issuer):
         raise AuthorizationFailed(
-            f"client id {printable(settings.client_id, 100)} was used at {printable(before.issuer, 200)}, but the "
-            f"server now names {printable(server.issuer, 200)}: if that is intended, run mcpd logout {url}, and log in "
-            "with a client id of the new one"
+            f"client id {printable(settings.client_id, 100)} belongs to {printable(issuer, 200)}, but the server now "
+            f"names {printable(server.issuer, 200)}: if that is intended, run mcpd logout {url}, and log in with a "
+            "client id of the new one"
         )
 
 
@@ -391,11 +382,11 @@ def _client(
             redirect = yield ListenForRedirect(None)
     assert isinstance(redirect, str)
     if known is not None:
-        return _Client(known, redirect, None)
+        return _Client(known, redirect)
     if stored is not None:
-        return _Client(stored.client, redirect, stored)
+        return _Client(stored.client, redirect)
     made = yield from register(settings, server, redirect, scopes)
-    return _Client(made.client, redirect, made, is_new=True)
+    return _Client(made.client, redirect, made)
 
 
 def _tokens(
@@ -404,10 +395,10 @@ def _tokens(
     found: Discovery,
     client: _Client,
     scopes: tuple[str, ...] | None,
-    bound: Binding,
+    prover: Prover | None,
 ) -> Steps[Tokens]:
     if settings.device:
-        return (yield from _by_device(url, found, client.client, scopes, bound))
+        return (yield from _by_device(url, found, client.client, scopes, prover))
     server = found.server
     attempt = begin(settings, server, client.client.client_id, client.redirect_uri, found.resource, scopes)
     returned: str = yield OpenBrowser(authorization_url(server, attempt, url), server.issuer, scopes or ())
@@ -419,15 +410,11 @@ def _tokens(
         "code_verifier": attempt.verifier,
         "resource": attempt.resource,
     }
-    return (
-        yield from request_tokens(
-            server.token_endpoint, fields, client.client, prover=bound.prover, requires_dpop=bound.is_required
-        )
-    )
+    return (yield from request_tokens(server.token_endpoint, fields, client.client, prover))
 
 
 def _by_device(
-    url: str, found: Discovery, client: ClientId, scopes: tuple[str, ...] | None, bound: Binding
+    url: str, found: Discovery, client: ClientId, scopes: tuple[str, ...] | None, prover: Prover | None
 ) -> Steps[Tokens]:
     """Show the user a code, and ask the server every few seconds whether it was typed (RFC 8628)."""
     server = found.server
@@ -438,34 +425,29 @@ def _by_device(
     fields, headers = authenticate_client(
         client, {"scope": " ".join(scopes) if scopes else None, "resource": found.resource}
     )
-    sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
     what = "device authorization endpoint"
-    answer = yield from send(HttpStep(server.device_endpoint, what, "POST", tuple(sent.items()), form(fields)))
-    if answer.status != 200:
-        raise refusal_of(answer, server.device_endpoint, what)
-    document = json_object(answer.body) or {}
+    response = yield from send_form(server.device_endpoint, what, fields, headers)
+    if response.status != 200:
+        raise refusal_of(response, server.device_endpoint, what)
+    document = response.members()
     code, page, user_code = (document.get(name) for name in ("device_code", "verification_uri", "user_code"))
     if not (isinstance(code, str) and isinstance(page, str) and isinstance(user_code, str)):
         raise AuthorizationFailed(f"the {what} of {printable(server.issuer, 200)} returned no code")
 
     check_endpoint("page for the code", page, url)  # the program may open it in a browser
-    pause, left = _number(document.get("interval"), 5.0), _number(document.get("expires_in"), 600.0)
-    pause, left = min(pause, _MOST_DEVICE_PAUSE), min(left, _MOST_DEVICE_SECONDS)
+    pause = min(seconds(document.get("interval")) or 5.0, _MOST_DEVICE_PAUSE)
+    left = min(seconds(document.get("expires_in")) or 600.0, _MOST_DEVICE_SECONDS)
     whole = document.get("verification_uri_complete")
     if isinstance(whole, str):
         check_endpoint("page for the code", whole, url)
-    asked = {"grant_type": _DEVICE_GRANT, "device_code": code, "resource": found.resource}
+    polled = {"grant_type": _DEVICE_GRANT, "device_code": code, "resource": found.resource}
     is_first = True
     while left > 0:
         yield ShowCode(page, user_code, pause, whole if isinstance(whole, str) else None, is_first)
         is_first = False
         left -= pause
         try:
-            return (
-                yield from request_tokens(
-                    server.token_endpoint, dict(asked), client, prover=bound.prover, requires_dpop=bound.is_required
-                )
-            )
+            return (yield from request_tokens(server.token_endpoint, polled, client, prover))
         except Refusal as error:
             if error.code == "slow_down":
                 pause += 5
@@ -474,13 +456,13 @@ def _by_device(
     raise AuthorizationFailed("the code was not entered in time: log in again")
 
 
-def _number(found: object, default: float) -> float:
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
-    return float(min(max(found, 0.05), 1e9)) if is_number and isinstance(found, (int, float)) else default
-
-
 def login_record(
-    url: str, found: Discovery, client: ClientId | None, tokens: Tokens, scopes: Sequence[str] | None, bound: Binding
+    url: str,
+    found: Discovery,
+    client: ClientId | None,
+    tokens: Tokens,
+    scopes: Sequence[str] | None,
+    prover: Prover | None,
 ) -> Login:
     """Return the record of a login."""
     now = time.time()
@@ -501,25 +483,19 @@ def login_record(
         method="none" if client is None else client.method,
         token_endpoint=found.server.token_endpoint,
         revocation_endpoint=found.server.revocation_endpoint,
-        dpop_key=None if bound.prover is None else bound.prover.private,
+        dpop_key=None if prover is None else prover.private,
         saw_metadata=found.metadata is not None,
     )
 
 
-def refresh(login: Login, bound: Binding) -> Steps[Login]:
+def refresh(login: Login, prover: Prover | None) -> Steps[Login]:
     """Return the login with new tokens. Raises Refusal, AuthorizationFailed, FetchError."""
     assert login.refresh_token is not None
     client = ClientId(login.client_id, login.client_secret, login.method)
     fields = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "resource": login.resource}
-    tokens = yield from request_tokens(
-        login.token_endpoint, fields, client, prover=bound.prover, requires_dpop=login.token_type == "DPoP"
-    )
-    return refreshed(login, tokens)
-
-
-def refreshed(login: Login, tokens: Tokens) -> Login:
-    """Spec: RFC 6749 6: a refresh token or scope that the response leaves out stays the same."""
+    tokens = yield from request_tokens(login.token_endpoint, fields, client, prover)
     now = time.time()
+    # Spec: RFC 6749 6: a refresh token or scope that the response leaves out stays the same.
     return replace(
         login,
         access_token=tokens.access_token,

@@ -12,7 +12,7 @@ from inspect import isawaitable
 from pathlib import Path
 
 from mcpd.client.auth.discovery import Discovery, discover
-from mcpd.client.auth.documents import TokenAudience, check_endpoint, shown
+from mcpd.client.auth.documents import check_endpoint, covers, plain_url, shown
 from mcpd.client.auth.flow import login_record, select_scopes
 from mcpd.client.auth.settings import (
     ClientCredentials,
@@ -23,9 +23,9 @@ from mcpd.client.auth.settings import (
     SuppliedToken,
     WorkloadIdentity,
 )
-from mcpd.client.auth.steps import HttpStep, Steps, form, json_object, send
+from mcpd.client.auth.steps import Steps, send_form
 from mcpd.client.auth.store import Login, SecretHeaders
-from mcpd.client.auth.tokens import Binding, ClientId, Tokens, binding, choose_method, refusal_of, request_tokens
+from mcpd.client.auth.tokens import ClientId, Prover, Tokens, assertion, prover_for, refusal_of, request_tokens
 from mcpd.client.http.options import TokenSource
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
@@ -55,35 +55,31 @@ def obtain(url: str, settings: MachineGrant, challenge: Challenge | None, source
     challenged = challenge.scopes if challenge is not None else ()
     # `offline_access` would have no effect, because these tokens are not refreshed.
     scopes = select_scopes(OAuth(scopes=settings.scopes, offline=False), found.server, challenged, supported)
-    bound = binding(settings.dpop, challenge, found)
+    prover = prover_for(settings.dpop, challenge, found)
     fields: dict[str, str | None] = {"scope": " ".join(scopes) if scopes else None, "resource": found.resource}
-    client, tokens = yield from _granted(settings, found, fields, bound, source, url)
-    return login_record(url, found, client, tokens, scopes, bound)
+    client, tokens = yield from _granted(settings, found, fields, prover, source, url)
+    return login_record(url, found, client, tokens, scopes, prover)
 
 
 def _granted(
     settings: MachineGrant,
     found: Discovery,
     fields: dict[str, str | None],
-    bound: Binding,
+    prover: Prover | None,
     source: str | None,
     url: str,
 ) -> Steps[tuple[ClientId | None, Tokens]]:
     server = found.server
     client: ClientId | None = None
+    if isinstance(settings, (ClientCredentials, EnterpriseManaged)):
+        client = ClientId.at(server, settings.client_id, settings.client_secret)
     if isinstance(settings, ClientCredentials):
-        client = ClientId(
-            settings.client_id, settings.client_secret, choose_method(server.auth_methods, settings.client_secret)
-        )
         fields["grant_type"] = "client_credentials"
     elif isinstance(settings, PrivateKeyJwt):
         fields["grant_type"] = "client_credentials"
         fields["client_assertion_type"] = _ASSERTION_TYPE
         fields["client_assertion"] = _assertion(settings, found)
     elif isinstance(settings, EnterpriseManaged):
-        client = ClientId(
-            settings.client_id, settings.client_secret, choose_method(server.auth_methods, settings.client_secret)
-        )
         fields["grant_type"] = _JWT_BEARER
         fields["assertion"] = yield from _exchanged(settings, found, fields["scope"], source or "", url)
         # Spec: RFC 7523 2.1: the assertion itself contains the resource.
@@ -93,10 +89,7 @@ def _granted(
         fields["assertion"] = source
     else:
         raise AssertionError
-    tokens = yield from request_tokens(
-        server.token_endpoint, fields, client, prover=bound.prover, requires_dpop=bound.is_required
-    )
-    return client, tokens
+    return client, (yield from request_tokens(server.token_endpoint, fields, client, prover))
 
 
 def _assertion(settings: PrivateKeyJwt, found: Discovery) -> str:
@@ -106,8 +99,6 @@ def _assertion(settings: PrivateKeyJwt, found: Discovery) -> str:
             f"{printable(found.server.issuer, 200)} accepts assertions signed with "
             f"{printable(', '.join(algorithms), 200)}, not with {settings.algorithm}"
         )
-    from mcpd.client.auth.tokens import assertion
-
     return assertion(settings.client_id, found.server.issuer, settings.key_pem, settings.algorithm)
 
 
@@ -126,11 +117,10 @@ def _exchanged(settings: EnterpriseManaged, found: Discovery, scope: str | None,
         "client_id": settings.idp_client_id,
         "client_secret": settings.idp_client_secret,
     }
-    headers = (("Accept", "application/json"), ("Content-Type", "application/x-www-form-urlencoded"))
-    answer = yield from send(HttpStep(endpoint, what, "POST", headers, form(fields)))
-    if answer.status != 200:
-        raise refusal_of(answer, endpoint, what)
-    document = json_object(answer.body) or {}
+    response = yield from send_form(endpoint, what, fields)
+    if response.status != 200:
+        raise refusal_of(response, endpoint, what)
+    document = response.members()
     token = document.get("access_token")
     if document.get("issued_token_type") != _ID_JAG or not isinstance(token, str) or not 0 < len(token) <= _LONGEST:
         raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned no ID-JAG for the identity token")
@@ -179,24 +169,17 @@ class SuppliedTokens:
     """An `Authorization` with the program's token. A function is called again after a refusal."""
 
     def __init__(self, url: str, settings: SuppliedToken) -> None:
-        self._audience = TokenAudience(url)
+        self._url = plain_url(url)
         self._source = settings.token
         self._token: str | None = None
-        self._bearer: tuple[str, Mapping[str, str]] = ("", {})
 
     def begin(self, method: str, url: str, operation: str) -> _SuppliedRequest:
         """Authorize one request."""
-        return _SuppliedRequest(self, self._audience.look(url)[1])
+        return _SuppliedRequest(self, self.covers(url))
 
     def covers(self, url: str) -> bool:
         """Whether the token may be sent to this URL: the server itself, or below it."""
-        return self._audience.look(url)[1]
-
-    def bearer(self, token: str) -> Mapping[str, str]:
-        """Return the header field; the same object for as long as the token is the same."""
-        if self._bearer[0] != token:
-            self._bearer = (token, SecretHeaders({"Authorization": f"Bearer {token}"}))
-        return self._bearer[1]
+        return covers(self._url, plain_url(url))
 
     async def token(self, refused: str | None = None) -> str:
         """Return a token that is not `refused` if possible. Raises ConfigurationError."""
@@ -206,8 +189,6 @@ class SuppliedTokens:
 
 
 class _SuppliedRequest:
-    __slots__ = ("_is_covered", "_refused", "_sent", "_tokens")
-
     def __init__(self, tokens: SuppliedTokens, is_covered: bool) -> None:
         self._tokens = tokens
         self._is_covered = is_covered
@@ -218,7 +199,7 @@ class _SuppliedRequest:
         if not self._is_covered:
             return {}
         self._sent = await self._tokens.token(self._refused)
-        return self._tokens.bearer(self._sent)
+        return SecretHeaders({"Authorization": f"Bearer {self._sent}"})
 
     def on_response(self, headers: Mapping[str, str]) -> None:
         """A bearer token needs no nonce."""

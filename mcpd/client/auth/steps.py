@@ -17,13 +17,12 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT
 from inspect import isawaitable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from msgspec import DecodeError, Struct
-from msgspec.json import decode
+from msgspec import Struct
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, Response, fetch, reach_from
+from mcpd.auth.fetch import FetchError, Reach, Response, fetch, reach_from
 from mcpd.client.auth.documents import is_loopback_url
 from mcpd.client.auth.settings import OAuth
 from mcpd.errors import AuthorizationFailed, ConfigurationError
@@ -32,35 +31,17 @@ T = TypeVar("T")
 
 
 class HttpStep(Struct, frozen=True):
-    """An HTTP request. The result is a `StepResponse`. The `repr` does not show its content, which may be secret."""
+    """An HTTP request. The result is a `Response` with any status. The `repr` shows no content, which may be secret."""
 
     url: str
     what: str
     """The name of the endpoint in error messages."""
-    method: str = "GET"
+    method: Literal["GET", "POST"] = "GET"
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
 
     def __repr__(self) -> str:
         return f"HttpStep({self.method} {self.url.partition('?')[0]})"
-
-
-class StepResponse(Struct, frozen=True):
-    """The response to an `HttpStep`, with any status. Header names are in lower case; the `repr` does not show the
-    body.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def __repr__(self) -> str:
-        return f"StepResponse({self.status}, {len(self.body)} bytes)"
-
-    @classmethod
-    def of(cls, response: Response) -> StepResponse:
-        """Convert a response of `mcpd.auth.fetch`."""
-        return cls(response.status, {name.lower(): value for name, value in response.headers}, response.body)
 
 
 class ListenForRedirect(Struct, frozen=True):
@@ -95,24 +76,19 @@ Step: TypeAlias = HttpStep | ListenForRedirect | OpenBrowser | ShowCode
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def send(step: HttpStep) -> Steps[StepResponse]:
+def send(step: HttpStep) -> Steps[Response]:
     """Yield a request, and return its response."""
-    found: StepResponse = yield step
+    found: Response = yield step
     return found
 
 
-def form(fields: Mapping[str, str | None]) -> bytes:
-    """Return a body of `application/x-www-form-urlencoded`, without the members that are None."""
-    return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
-
-
-def json_object(body: bytes) -> dict[str, Any] | None:
-    """Parse a body as a JSON object; None if it is not one."""
-    try:
-        found = decode(body)
-    except (DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    return found if isinstance(found, dict) else None
+def send_form(
+    endpoint: str, what: str, fields: Mapping[str, str | None], headers: Mapping[str, str] | None = None
+) -> Steps[Response]:
+    """Send a form, without the fields that are None, and return the response."""
+    body = urlencode({name: value for name, value in fields.items() if value is not None}).encode()
+    sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **(headers or {})}
+    return send(HttpStep(endpoint, what, "POST", tuple(sent.items()), body))
 
 
 LISTEN_SECONDS = 300.0
@@ -226,7 +202,7 @@ class Loopback:
 def _answer(is_result: bool) -> bytes:
     body = _PAGE if is_result else _NOT_HERE
     head = (
-        f"HTTP/1.1 {'200 OK' if is_result else '404 Not Discovery'}\r\n"
+        f"HTTP/1.1 {'200 OK' if is_result else '404 Not Found'}\r\n"
         "Content-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\n"
         "Cache-Control: no-store\r\n"
@@ -236,9 +212,6 @@ def _answer(is_result: bool) -> bytes:
         "Connection: close\r\n\r\n"
     )
     return head.encode() + body
-
-
-_LIMITS = Limits()
 
 
 class Network:
@@ -260,26 +233,25 @@ class Network:
     ) -> None:
         self._url = url
         self._tls = tls
-        self._also: tuple[Any, ...] = ("private",) if allow_private else ()
+        self._allow_private = allow_private
         self._reach = reach
         self._proxies = proxies
 
-    async def send(self, step: HttpStep) -> StepResponse:
+    async def send(self, step: HttpStep) -> Response:
         """Send a request. Raises FetchError."""
         if self._reach is None:
             self._reach = await reach_from(self._url)
-        response = await fetch(
+        reach: Reach = (*self._reach, "private") if self._allow_private else self._reach
+        return await fetch(
             step.url,
             what=f"the {step.what}",
-            method="POST" if step.method == "POST" else "GET",
+            method=step.method,
             headers=step.headers,
             body=step.body,
-            reach=(*self._reach, *self._also),
-            limits=_LIMITS,
+            reach=reach,
             tls=self._tls,
             proxies=self._proxies,
         )
-        return StepResponse.of(response)
 
 
 class UserInteraction(Struct, kw_only=True):

@@ -7,25 +7,26 @@ Signing (DPoP proofs and client assertions) requires joserfc. Spec: RFC 6749 2.3
 from __future__ import annotations
 
 import time
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.signatures import b64
+from mcpd.auth.fetch import Response, basic_credentials
+from mcpd.auth.signatures import KEY_TYPES, b64
 from mcpd.client.auth.discovery import Discovery
-from mcpd.client.auth.documents import shown
-from mcpd.client.auth.steps import HttpStep, StepResponse, Steps, form, json_object, send
+from mcpd.client.auth.documents import ServerMetadata, shown
+from mcpd.client.auth.steps import Steps, send_form
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.challenge import Challenge
 
 _PREFERRED = ("client_secret_basic", "client_secret_post")
 _LONGEST = 16 * 1024
+_ERROR = ("error", "error_description")
 
 
 class ClientId(Struct, frozen=True):
@@ -34,6 +35,11 @@ class ClientId(Struct, frozen=True):
     client_id: str
     client_secret: str | None = None
     method: str = "none"
+
+    @classmethod
+    def at(cls, server: ServerMetadata, client_id: str, secret: str | None) -> ClientId:
+        """Return the client with a method that this server lists. Raises AuthorizationFailed if there is none."""
+        return cls(client_id, secret, choose_method(server.auth_methods, secret))
 
     def __repr__(self) -> str:
         return f"ClientId({self.client_id!r}, method={self.method!r})"
@@ -85,89 +91,67 @@ def authenticate_client(
     client: ClientId, fields: dict[str, str | None]
 ) -> tuple[dict[str, str | None], dict[str, str]]:
     """Return the fields and the header fields of a request with the identity of the client."""
-    if client.method == "client_secret_basic" and client.client_secret is not None:
-        # Spec: RFC 6749 2.3.1: both are form-encoded before they are joined.
-        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
-        # Some servers also need the client id in the body to find the client.
-        return {**fields, "client_id": client.client_id}, {
-            "Authorization": f"Basic {b64encode(pair.encode()).decode()}"
-        }
+    # Some servers also need the client id in the body with Basic, to find the client.
     named = {**fields, "client_id": client.client_id}
     if client.method == "client_secret_post":
         named["client_secret"] = client.client_secret
+    if client.method == "client_secret_basic" and client.client_secret is not None:
+        return named, {"Authorization": basic_credentials(client.client_id, client.client_secret)}
     return named, {}
 
 
 def request_tokens(
-    endpoint: str,
-    fields: dict[str, str | None],
-    client: ClientId | None,
-    *,
-    prover: Prover | None = None,
-    requires_dpop: bool = False,
-    what: str = "token endpoint",
+    endpoint: str, fields: dict[str, str | None], client: ClientId | None, prover: Prover | None = None
 ) -> Steps[Tokens]:
-    """Send a token request, with a DPoP proof if there is a `prover`. It is repeated once if the server requires a
-    nonce.
+    """Send a token request. It is repeated once if the server requires a nonce.
 
-    `requires_dpop` refuses a token that is not bound to the key of the prover. Raises Refusal, AuthorizationFailed and
-    FetchError.
+    With a `prover` it has a DPoP proof, and a token that is not bound to its key is refused. Raises Refusal,
+    AuthorizationFailed and FetchError.
     """
+    what = "token endpoint"
     body, headers = (fields, {}) if client is None else authenticate_client(client, fields)
     for attempt in range(2):
-        sent = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
         if prover is not None:
-            sent["DPoP"] = prover.proof("POST", endpoint)
-        answer = yield from send(HttpStep(endpoint, what, "POST", tuple(sent.items()), form(body)))
+            headers["DPoP"] = prover.proof("POST", endpoint)
+        response = yield from send_form(endpoint, what, body, headers)
         if prover is not None:
-            prover.on_response(endpoint, answer.headers)
-        if answer.status in (200, 201):
-            return _read(answer, endpoint, what, prover, requires_dpop=requires_dpop)
+            prover.on_response(endpoint, response.header("DPoP-Nonce"))
+        # Some servers send errors with status 200.
+        if response.status in (200, 201) and not response.members().get("error"):
+            return _read(response.members(), f"the {what} {shown(endpoint)} returned", prover)
 
-        refused = refusal_of(answer, endpoint, what)
+        refused = refusal_of(response, endpoint, what)
         # Spec: RFC 9449 8: repeat the request with the nonce and a new proof.
         if attempt or prover is None or refused.code != "use_dpop_nonce":
             raise refused
     raise AssertionError
 
 
-def _read(answer: StepResponse, endpoint: str, what: str, prover: Prover | None, *, requires_dpop: bool) -> Tokens:
-    document = json_object(answer.body) or {}
-    if document.get("error"):  # some servers send errors with status 200
-        raise refusal_of(answer, endpoint, what)
-    token, kind = document.get("access_token"), document.get("token_type")
-    if (
-        not isinstance(token, str)
-        or not token
-        or len(token) > _LONGEST
-        or not token.isascii()
-        or not token.isprintable()
-    ):
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned no access token")
-    if kind is None:
-        kind = "Bearer"  # like the official Python client
-    kind = kind if isinstance(kind, str) else ""
-    if kind.lower() not in ("bearer", "dpop", "n_a"):
-        raise AuthorizationFailed(
-            f"the {what} {shown(endpoint)} returned a token of the unknown type {printable(kind, 60)!r}"
-        )
-    if kind.lower() == "dpop" and prover is None:
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned a DPoP token that was not requested")
-    if requires_dpop and kind.lower() != "dpop":
-        # Spec: RFC 9449 5: a client that needs the protection discards such a token.
-        raise AuthorizationFailed(f"the {what} {shown(endpoint)} returned a bearer token instead of a DPoP token")
+def _read(members: Mapping[str, Any], where: str, prover: Prover | None) -> Tokens:
+    token, kind = members.get("access_token"), members.get("token_type", "Bearer")
+    if not isinstance(token, str) or not 0 < len(token) <= _LONGEST or not token.isascii() or not token.isprintable():
+        raise AuthorizationFailed(f"{where} no access token")
+    # Spec: RFC 9449 5: a client that needs the protection discards a token without it.
+    is_bound = isinstance(kind, str) and kind.lower() == "dpop"
+    if not is_bound and kind is not None and str(kind).lower() not in ("bearer", "n_a"):
+        raise AuthorizationFailed(f"{where} a token of the unknown type {printable(str(kind), 60)!r}")
+    if is_bound and prover is None:
+        raise AuthorizationFailed(f"{where} a DPoP token that was not requested")
+    if prover is not None and not is_bound:
+        raise AuthorizationFailed(f"{where} a bearer token instead of a DPoP token")
 
-    scope, refresh = document.get("scope"), document.get("refresh_token")
+    scope, refresh = members.get("scope"), members.get("refresh_token")
     return Tokens(
         access_token=token,
-        token_type="DPoP" if kind.lower() == "dpop" else "Bearer",
-        lifetime=_seconds(document.get("expires_in")),
+        token_type="DPoP" if is_bound else "Bearer",
+        lifetime=seconds(members.get("expires_in")),
         refresh_token=refresh if isinstance(refresh, str) and refresh else None,
         scopes=tuple(scope.split()) if isinstance(scope, str) else None,
     )
 
 
-def _seconds(found: Any) -> float | None:
+def seconds(found: Any) -> float | None:
+    """Return a lifetime; None for anything but a number above 0."""
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= 20:
         found = int(found)
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
@@ -175,35 +159,26 @@ def _seconds(found: Any) -> float | None:
     return float(min(found, 10 * 365 * 86400)) if is_number and found > 0 else None
 
 
-def refusal_of(answer: StepResponse, endpoint: str, what: str) -> Refusal:
+def refusal_of(response: Response, endpoint: str, what: str) -> Refusal:
     """Return the error of a response."""
-    document: Mapping[str, Any] = json_object(answer.body) or {}
-    code = document.get("error")
-    code = code if isinstance(code, str) else ""
-    description = document.get("error_description")
-    text = (
-        f"{printable(code, 60)}: {printable(description, 300)}"
-        if isinstance(description, str) and description
-        else printable(code, 60)
-    )
-    return Refusal(
-        f"the {what} {shown(endpoint)} refused ({answer.status}){f': {text}' if text else ''}", code, answer.status
-    )
+    members = response.members()
+    code, description = (text if isinstance(text := members.get(name), str) else "" for name in _ERROR)
+    reason = ": ".join(filter(None, (printable(code, 60), printable(description, 300))))
+    text = f"the {what} {shown(endpoint)} refused ({response.status}){f': {reason}' if reason else ''}"
+    return Refusal(text, code, response.status)
 
 
 def revoke(endpoint: str, token: str, hint: str, client: ClientId) -> Steps[None]:
     """Revoke a token (RFC 7009). Raises Refusal, FetchError."""
     body, headers = authenticate_client(client, {"token": token, "token_type_hint": hint})
-    sent = {"Content-Type": "application/x-www-form-urlencoded", **headers}
-    answer = yield from send(HttpStep(endpoint, "revocation endpoint", "POST", tuple(sent.items()), form(body)))
-    if not 200 <= answer.status < 300:
-        raise refusal_of(answer, endpoint, "revocation endpoint")
+    response = yield from send_form(endpoint, "revocation endpoint", body, headers)
+    if not 200 <= response.status < 300:
+        raise refusal_of(response, endpoint, "revocation endpoint")
 
 
 ALGORITHM = "ES256"
 _MOST_ORIGINS = 100
 _ASSERTION_SECONDS = 120
-_ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
 
 
 def _library() -> Any:
@@ -226,8 +201,8 @@ class Prover:
         jose = _library()
         kind = jose.jwk.ECKey
         self._key = kind.generate_key("P-256", private=True) if key is None else kind.import_key(dict(key))
-        self._public = self._key.as_dict(private=False)
-        self._public = {name: self._public[name] for name in ("kty", "crv", "x", "y")}
+        public = self._key.as_dict(private=False)
+        self._public = {name: public[name] for name in ("kty", "crv", "x", "y")}
         self._nonces: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -236,8 +211,8 @@ class Prover:
     @property
     def private(self) -> dict[str, Any]:
         """The private key as a JWK. It is a secret."""
-        found: dict[str, Any] = self._key.as_dict(private=True)
-        return found
+        private: dict[str, Any] = self._key.as_dict(private=True)
+        return private
 
     def proof(self, method: str, url: str, token: str | None = None) -> str:
         """Return a new proof for one request, and for the token that it is sent with."""
@@ -256,15 +231,12 @@ class Prover:
         header = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._public}
         return str(_library().jwt.encode(header, claims, self._key, algorithms=[ALGORITHM]))
 
-    def on_response(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Keep the nonce of a response. Return whether it has one. Header names are in lower case."""
-        nonce = headers.get("dpop-nonce")
-        if not nonce or len(nonce) > 1024:
-            return False
-        if len(self._nonces) >= _MOST_ORIGINS:
-            self._nonces.clear()
-        self._nonces[_origin(url)] = nonce
-        return True
+    def on_response(self, url: str, nonce: str | None) -> None:
+        """Keep the nonce of a response, if it has one."""
+        if nonce and len(nonce) <= 1024:
+            if len(self._nonces) >= _MOST_ORIGINS:
+                self._nonces.clear()
+            self._nonces[_origin(url)] = nonce
 
 
 def assertion(client_id: str, audience: str, key_pem: str, algorithm: str) -> str:
@@ -272,19 +244,16 @@ def assertion(client_id: str, audience: str, key_pem: str, algorithm: str) -> st
 
     Raises ConfigurationError for an unreadable key, and for a key that does not fit the algorithm.
     """
-    if algorithm not in _ALGORITHMS:
-        raise ConfigurationError(f"PrivateKeyJwt: algorithm must be one of {', '.join(_ALGORITHMS)}")
+    if algorithm not in KEY_TYPES:
+        raise ConfigurationError(f"PrivateKeyJwt: algorithm must be one of {', '.join(KEY_TYPES)}")
     jose = _library()
     now = int(time.time())
     claims = {
         "iss": client_id, "sub": client_id, "aud": audience, "jti": token_urlsafe(16),
         "iat": now, "exp": now + _ASSERTION_SECONDS,
     }  # fmt: skip
-    kind = {"E": jose.jwk.ECKey, "R": jose.jwk.RSAKey, "P": jose.jwk.RSAKey}.get(algorithm[0], jose.jwk.ECKey)
-    if algorithm == "EdDSA":
-        kind = jose.jwk.OKPKey
     try:
-        key = kind.import_key(key_pem)
+        key = jose.jwk.import_key(key_pem, KEY_TYPES[algorithm][0])
         return str(jose.jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm]))
     except Exception:
         # The library's message may contain the key.
@@ -296,35 +265,15 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-class Binding(Struct, frozen=True):
-    """The key that tokens are bound to. `is_required` refuses tokens that are not bound to it."""
-
-    prover: Prover | None = None
-    is_required: bool = False
-
-
-UNBOUND = Binding()
-
-
-def binding(wants: bool, challenge: Challenge | None, found: Discovery) -> Binding:
+def prover_for(wants: bool, challenge: Challenge | None, found: Discovery) -> Prover | None:
     """Create a key if the program, the challenge or the resource requires DPoP. Raises AuthorizationFailed."""
     metadata = found.metadata
     is_required = wants or (challenge is not None and challenge.is_of("DPoP"))
-    is_required = is_required or (metadata is not None and metadata.wants_dpop)
-    if not is_required:
-        return UNBOUND
+    if not is_required and (metadata is None or not metadata.wants_dpop):
+        return None
     if ALGORITHM not in found.server.dpop_algorithms:
         raise AuthorizationFailed(
             f"DPoP tokens are required, but {printable(found.server.issuer, 200)} does not announce DPoP with "
             f"{ALGORITHM} (dpop_signing_alg_values_supported)"
         )
-
-    return Binding(Prover(), is_required=True)
-
-
-def binding_of(key: Mapping[str, Any] | None) -> Binding:
-    """Return the key of a stored login."""
-    if key is None:
-        return UNBOUND
-
-    return Binding(Prover(key), is_required=True)
+    return Prover()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from mcpd import AuthorizationFailed, OAuth
+from mcpd.auth.fetch import Response
 from mcpd.cli.commands.login import _show_logins as show_logins
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
-from mcpd.client.auth.steps import HttpStep, Loopback, ShowCode, StepResponse
+from mcpd.client.auth.steps import HttpStep, Loopback, ShowCode
 from mcpd.client.auth.store import FileStore, Login, LoginRecords
 from mcpd.client.auth.tokens import request_tokens
 from mcpd.errors import ConfigurationError
@@ -74,7 +75,7 @@ def device_login(**said: Any) -> tuple[Any, Any]:
     step: Any = next(steps)
     for document in documents:
         assert isinstance(step, HttpStep)
-        step = steps.send(StepResponse(200, {}, json.dumps(document).encode()))
+        step = steps.send(Response(200, (), json.dumps(document).encode()))
     return steps, step
 
 
@@ -101,7 +102,7 @@ def test_a_code_is_asked_about_as_often_as_the_server_says() -> None:
         for error in ("authorization_pending", "slow_down", "slow_down", "authorization_pending"):
             pauses.append(step.seconds)
             assert isinstance(steps.send(None), HttpStep)
-            step = steps.send(StepResponse(400, {}, json.dumps({"error": error}).encode()))
+            step = steps.send(Response(400, (), json.dumps({"error": error}).encode()))
     assert pauses == [7, 7, 12, 17]
 
 
@@ -112,7 +113,7 @@ def test_numbers_that_are_none(seconds: Any) -> None:
     next(steps)
     said = {"access_token": "t", "token_type": "Bearer", "expires_in": seconds}
     with pytest.raises(StopIteration) as ended:
-        steps.send(StepResponse(200, {}, json.dumps(said).encode()))
+        steps.send(Response(200, (), json.dumps(said).encode()))
     assert ended.value.value.lifetime in (None, 10 * 365 * 86400)
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mcpd import AuthorizationFailed, OAuth
-from mcpd.auth.fetch import FetchError
+from mcpd.auth.fetch import FetchError, Response
 from mcpd.client.auth.discovery import challenge_of
 from mcpd.client.auth.flow import login
-from mcpd.client.auth.steps import HttpStep, ListenForRedirect, Network, OpenBrowser, StepResponse
+from mcpd.client.auth.steps import HttpStep, ListenForRedirect, Network, OpenBrowser
 from mcpd.client.auth.store import LoginRecords, Registration
 from mcpd.transports.challenge import parse
 
@@ -71,7 +71,7 @@ def drive(
     return sent, visits
 
 
-def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> StepResponse:
+def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> Response:
     found: Any = said["server"]
     if "resource" in step.what:
         found = said["resource"]
@@ -79,7 +79,7 @@ def answer_to(step: HttpStep, said: dict[str, dict[str, Any]]) -> StepResponse:
         found = {"client_id": "c", "client_secret": "secret-client"}
     elif step.what == "token endpoint":
         found = {"access_token": "secret-token", "token_type": "Bearer"}
-    return StepResponse(200, {}, json.dumps(found).encode())
+    return Response(200, (), json.dumps(found).encode())
 
 
 members = st.sampled_from(
@@ -170,6 +170,6 @@ def test_what_a_challenge_asks_for(lines: list[str], metadata: str | None, scope
 def test_no_step_shows_what_it_carries() -> None:
     """AUTH-057."""
     step = HttpStep("https://as.example/token?x=secret-1", "token endpoint", "POST", (("A", "secret-2"),), b"secret-3")
-    answer = StepResponse(200, {"x": "secret-4"}, b"secret-5")
+    answer = Response(200, (("x", "secret-4"),), b"secret-5")
     visit = OpenBrowser("https://as.example/authorize?state=secret-6", "https://as.example")
     assert "secret-" not in f"{step!r}{answer!r}{visit!r}"

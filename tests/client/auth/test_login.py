@@ -160,8 +160,8 @@ async def test_metadata_of_another_resource_is_not_used(resource: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (reply(200, b"<html>"), "no JSON"),
-        (reply(200, []), "no JSON object"),
+        (reply(200, b"<html>"), "not JSON"),
+        (reply(200, []), "not an object"),
         (reply(200, {"authorization_servers": ["https://a.example"]}), "has no resource"),
         (reply(500, b""), "500"),
         (reply(401, b""), "401"),

@@ -202,7 +202,7 @@ async def test_another_authorization_server_is_told_nothing_of_the_first(tmp_pat
         async with client_of(there, client_id="given", client_secret="secret-given", store=path) as client:
             there.tokens.clear()
             there.resource["authorization_servers"] = [second.origin]
-            with pytest.raises(AuthorizationFailed, match="was used at"):
+            with pytest.raises(AuthorizationFailed, match="belongs to"):
                 await client.call_tool("read")
 
 
