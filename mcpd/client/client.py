@@ -314,7 +314,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             # Like `_ask`, without the cost of another coroutine for each call.
             raw = await self._send("tools/call", params, seconds, on_progress)
             era = self._era
-            if era is not None and era.is_modern and read_input_required(raw) is not None:
+            if era is not None and era.has_result_types and read_input_required(raw) is not None:
                 raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
             if error.code != HeaderMismatch.code or self._session.headings is None:
@@ -399,21 +399,18 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def ping(self) -> None:
         """Check that the server responds: by `ping`, or by `server/discover` in modern versions, which have no ping."""
-        await self.request("server/discover" if self._current_era().is_modern else "ping")
+        await self.request(self._current_era().ping_method)
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Request log messages of this level and above, which call `Callbacks.log`."""
-        if not self._current_era().is_modern:
-            self._require("logging", "logging/setLevel")
+        if method := self._current_era().log_method:
+            self._require("logging", method)
         await (await self._ensure_connected()).set_log_level(level, self.timeout)
         self._interests.log_level = level
 
     def roots_changed(self) -> None:
         """Notify the server that `Callbacks.roots` returns other roots now. Modern servers ask when they need them."""
-        era = self._current_era()
-        if not era.is_modern:
-            era.connection.session.notify("notifications/roots/list_changed")
-            era.connection.flush()
+        self._current_era().roots_changed()
 
     async def request(
         self,
@@ -440,7 +437,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """Return the result, and whether it took one round. Results that depend on the user's input are not cached."""
         seconds = self.timeout if timeout == "default" else timeout
         first = await self._send(method, params, seconds, on_progress)
-        if not self._current_era().is_modern or read_input_required(first) is None:
+        if not self._current_era().has_result_types or read_input_required(first) is None:
             return first, True
         return await self._ask_on(method, params, first, seconds, on_progress), False
 
@@ -482,7 +479,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def _cached(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
         """Return the result from the cache, or from the server."""
-        if self._cache is None or not self._current_era().is_modern:
+        if self._cache is None or not self._current_era().has_result_types:
             return await self.request(method, params)
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 

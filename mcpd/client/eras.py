@@ -362,7 +362,13 @@ def _check(name: str, wanted: str | None) -> None:
 class LegacyEra:
     """A session: subscriptions belong to the connection, and the server sends requests of its own."""
 
-    is_modern = False
+    ping_method = "ping"
+    log_method = "logging/setLevel"
+    """The method that sets the log level; "" if each request contains the level."""
+    has_result_types = False
+    """Whether results contain their type and their lifetime."""
+    supports_discover = False
+    """Whether the next connection to the same server should begin with `server/discover`."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -392,11 +398,19 @@ class LegacyEra:
         """Request log messages of this level and above."""
         await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)
 
+    def roots_changed(self) -> None:
+        """Notify the server that the roots have changed."""
+        self.connection.session.notify("notifications/roots/list_changed")
+        self.connection.flush()
+
 
 class ModernEra:
     """Each request is independent: it contains the client's capabilities, and its result may ask for input."""
 
-    is_modern = True
+    ping_method = "server/discover"
+    log_method = ""
+    has_result_types = True
+    supports_discover = True
 
     def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self.connection = connection
@@ -417,6 +431,9 @@ class ModernEra:
         assert envelope is not None
         envelope.set_log_level(level)
 
+    def roots_changed(self) -> None:
+        """Modern servers request the roots when they need them."""
+
 
 ClientEra: TypeAlias = LegacyEra | ModernEra
 
@@ -430,7 +447,7 @@ def is_known_legacy(target: CommandTarget | UrlTarget | None) -> bool:
     return target is not None and _key(target) in _legacy
 
 
-def remember_era(target: CommandTarget | UrlTarget | None, *, is_modern: bool) -> None:
+def remember_era(target: CommandTarget | UrlTarget | None, *, supports_discover: bool) -> None:
     """Record the era of a server, in memory.
 
     Spec: 2026-07-28 basic/versioning: "Clients SHOULD cache the result for the lifetime of the server process (stdio)
@@ -440,7 +457,7 @@ def remember_era(target: CommandTarget | UrlTarget | None, *, is_modern: bool) -
         return
     key = _key(target)
     _legacy.pop(key, None)
-    if not is_modern:
+    if not supports_discover:
         _legacy[key] = None
         if len(_legacy) > _MAX_ENTRIES:
             del _legacy[next(iter(_legacy))]

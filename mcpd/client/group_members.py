@@ -329,8 +329,8 @@ class GroupLists:
         for collision in collisions:
             if collision not in self._logged:
                 self._logged.add(collision)
-                text = f"the {kind} {collision.name} of the server {collision.hidden} is hidden by {collision.server}"
-                log.warning("%s", printable(text))
+                entry = f"the {kind} {collision.name} of the server {collision.hidden}"
+                log.warning("%s is hidden by the one of %s", printable(entry), collision.server)
         self._owners[kind], self._collisions[kind] = owners, collisions
         return merged
 

@@ -212,8 +212,8 @@ class ServerLink:
             await self._connect_once(target, skips_probe=False)
 
         assert self._era is not None
-        self._is_old = not self._era.is_modern
-        remember_era(key, is_modern=self._era.is_modern)
+        self._is_old = not self._era.supports_discover
+        remember_era(key, supports_discover=self._era.supports_discover)
 
     async def _connect_once(
         self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
@@ -419,7 +419,7 @@ class ServerLink:
             not _is_version_error(error)
             or self._wanted is not None
             or not self._may_reconnect
-            or not self._current_era().is_modern
+            or not self._current_era().supports_discover
         ):
             return False
         try:

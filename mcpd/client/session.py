@@ -224,7 +224,7 @@ class ClientSession:
 
     def accept_probe(self, agreed: Agreement) -> None:
         """Use the modern version that the probe negotiated."""
-        self._accept(agreed)
+        self._accept(agreed, in_session=False)
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
@@ -241,14 +241,14 @@ class ClientSession:
         Raises UnsupportedVersion for an unknown version.
         """
         agreed = read_initialize(result)
-        self._accept(agreed)
+        self._accept(agreed, in_session=True)
         self._send_other(call("notifications/initialized"), None, "notifications/initialized")
         return agreed.version
 
-    def _accept(self, agreed: Agreement) -> None:
+    def _accept(self, agreed: Agreement, *, in_session: bool) -> None:
         self.version = table.get(agreed.version)
         if self.headings is not None:
-            self.headings.set_version(agreed.version, in_session=not self.version.is_modern)
+            self.headings.set_version(agreed.version, in_session=in_session)
         self.server_info = agreed.server_info
         self.server_capabilities = agreed.capabilities
         self.instructions = agreed.instructions

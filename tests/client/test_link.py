@@ -398,7 +398,7 @@ async def test_an_era_is_remembered_for_other_clients(tmp_path: Path) -> None:
 async def test_a_server_that_has_become_modern_is_probed_again() -> None:
     command = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
     target = resolve(command)
-    eras.remember_era(target, is_modern=False)  # type: ignore[arg-type]
+    eras.remember_era(target, supports_discover=False)  # type: ignore[arg-type]
     async with Client(command) as client:
         assert client.version == LEGACY  # it speaks both
     line = Line()
@@ -436,9 +436,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eras, "_MAX_ENTRIES", 3)
     targets: list[Any] = [resolve([str(n)]) for n in range(5)]
     for target in targets:
-        eras.remember_era(target, is_modern=False)
+        eras.remember_era(target, supports_discover=False)
     assert [eras.is_known_legacy(target) for target in targets] == [False, False, True, True, True]
-    eras.remember_era(targets[-1], is_modern=True)
+    eras.remember_era(targets[-1], supports_discover=True)
     assert not eras.is_known_legacy(targets[-1])
 
 
