@@ -24,15 +24,10 @@ from mcpd.protocol.types.base import LogLevel
 from mcpd.protocol.types.features import (
     BlobResourceContents,
     EmbeddedResource,
-    Prompt,
-    Resource,
     ResourceLink,
-    ResourceTemplate,
     TextResourceContents,
     Tool,
 )
-from mcpd.protocol.types.features import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from mcpd.protocol.types.features import Tool
 
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")
