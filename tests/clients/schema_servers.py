@@ -50,7 +50,8 @@ def _garden(folder: Path) -> Server:
     for name, page in re.findall(
         r"^```html\n<!-- (apps/\w+\.html).*?-->\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL
     ):
-        (folder / name).write_text(page, encoding="utf-8")
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(page)
     (folder / "server.py").write_text("\n\n".join(blocks), encoding="utf-8")
     return _server_in(folder / "server.py")
 
