@@ -16,7 +16,7 @@ from mcpd.server import Server
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    from mcpd.compat.program import ServeRequest
+    from mcpd.server.settings import Settings
 
 T = TypeVar("T")
 
@@ -30,10 +30,10 @@ class LoadedBy(Protocol):
     has_served: bool
     """Whether the target called `run()`."""
 
-    def run(self, server: Server, wanted: ServeRequest) -> None:
+    def run(self, server: Server, settings: Settings) -> None:
         """Serve until stopped; blocks."""
 
-    async def serve(self, server: Server, wanted: ServeRequest) -> None:
+    async def serve(self, server: Server, settings: Settings) -> None:
         """Serve in the running event loop until stopped."""
 
     def take_words(self) -> None:
@@ -66,8 +66,7 @@ class ImportWatch:
         """Find the replacement of a library; None for all other modules. Called by the import system."""
         if fullname.partition(".")[0] not in LIBRARIES:
             return None
-        from mcpd.compat import program
-        from mcpd.compat.install import finder, install
+        from mcpd.compat.install import finder, install, take_over
 
         if self._loaded_by is None or fullname.partition(".")[0] in sys.modules:
             return None
@@ -75,7 +74,7 @@ class ImportWatch:
         self.when_seen()
         sys.meta_path.remove(self)
         install()
-        program.take_over(self._loaded_by)
+        take_over(self._loaded_by)
         return finder.find_spec(fullname, path, target)
 
 

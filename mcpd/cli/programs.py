@@ -24,8 +24,8 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.compat.program import ServeRequest
     from mcpd.server import Server
+    from mcpd.server.settings import Settings
 
 
 class ServerCatcher:
@@ -35,15 +35,15 @@ class ServerCatcher:
         self.has_served = False
         self.found: Server | None = None
 
-    def run(self, server: Server, wanted: ServeRequest) -> None:
+    def run(self, server: Server, settings: Settings) -> None:
         """Keep the server and end the program."""
         self.has_served = True
         self.found = server
         raise _ServerFound
 
-    async def serve(self, server: Server, wanted: ServeRequest) -> None:
+    async def serve(self, server: Server, settings: Settings) -> None:
         """Keep the server and end the program."""
-        self.run(server, wanted)
+        self.run(server, settings)
 
     def take_words(self) -> None:
         """Do nothing: the words were passed to the program already."""

@@ -11,7 +11,8 @@ and MCPServer of the official SDK, and `fastmcp` the library of that name. `serv
 mcpd's own protocol or transports do not belong here.
 
 To add a library, add a package with its classes, a table in `names`, and a line in `LIBRARIES` of `install`. A server
-class has `__mcpd_server__()`, which returns the `mcpd.Server` that serves it, and calls `program.current()` in `run()`.
+class has `__mcpd_server__()`, which returns the `mcpd.Server` that serves it. Its `run()` calls
+`install.current_program()`.
 """
 
 from __future__ import annotations

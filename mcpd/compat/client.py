@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from mcpd.client.client import Client as McpdClient
 from mcpd.compat.errors import McpError, ToolError
 from mcpd.compat.missing import refuse
-from mcpd.compat.program import ForeignServer
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Resource, TextContent
 from mcpd.errors import RemoteError
@@ -91,7 +90,7 @@ def _page(cursor: str | None, params: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def create_connected_server_and_client_session(server: ForeignServer, **_: Any) -> AsyncIterator[ClientSession]:
+async def create_connected_server_and_client_session(server: Any, **_: Any) -> AsyncIterator[ClientSession]:
     """Connect a client to a server for the length of the block. Options such as callbacks have no effect."""
     async with McpdClient(server.__mcpd_server__()) as client:
         yield ClientSession(client)

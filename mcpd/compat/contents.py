@@ -6,12 +6,11 @@ import json
 import mimetypes
 import os
 from base64 import b64encode
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 from mcpd.compat.types.base import (
     Annotations,
@@ -22,26 +21,32 @@ from mcpd.compat.types.base import (
     TextResourceContents,
 )
 
-T = TypeVar("T")
-
 # -- images, audio and files -----------------------------------------------------------------
 
-# These classes have no annotations: the official SDK takes a class with annotations for structured output.
-
 _UNKNOWN = "application/octet-stream"
+_NONE: dict[str, str] = {}
 _SDK_IMAGES = {name: f"image/{name}" for name in ("png", "jpeg", "gif", "webp")} | {"jpg": "image/jpeg"}
-_SDK_AUDIO = {name: f"audio/{name}" for name in ("wav", "ogg", "flac", "aac")} | {
-    "mp3": "audio/mpeg",
-    "m4a": "audio/mp4",
-}
-_IMAGES = {"jpg": "image/jpeg", "svg": "image/svg+xml", "tif": "image/tiff"}
+_SDK_AUDIO = {name: f"audio/{name}" for name in ("wav", "ogg", "flac", "aac")}
+_SDK_AUDIO |= {"mp3": "audio/mpeg", "m4a": "audio/mp4"}
 _AUDIO = {**_SDK_AUDIO, "opus": "audio/ogg", "webm": "audio/webm", "aiff": "audio/aiff", "aif": "audio/aiff"}
-_TEXTS = {"plain": "plain", "txt": "plain", "text": "plain", "csv": "csv", "html": "html", "htm": "html"}
-_TEXTS.update(md="markdown", markdown="markdown")
+_IMAGES = {"jpg": "image/jpeg", "svg": "image/svg+xml", "tif": "image/tiff"}
+_FILES = dict.fromkeys(("plain", "txt", "text"), "text/plain")
+_FILES |= {
+    "csv": "text/csv",
+    "html": "text/html",
+    "htm": "text/html",
+    "md": "text/markdown",
+    "markdown": "text/markdown",
+}
 
 
 class _Media:
     """A file or bytes. The MIME type follows from `format`, from the file's suffix, or is the default."""
+
+    # None of these has an annotation: the official SDK takes a class with annotations for structured output.
+    _family = ""
+    _formats = _suffixes = _NONE
+    _default = _UNKNOWN
 
     def __init__(
         self,
@@ -50,10 +55,8 @@ class _Media:
         format: str | None = None,
         annotations: Annotations | None = None,
     ) -> None:
-        if path is None and data is None:
-            raise ValueError("Either path or data must be provided")
-        if path is not None and data is not None:
-            raise ValueError("Only one of path or data can be provided")
+        if (path is None) == (data is None):
+            raise ValueError("Either path or data must be provided, and not both")
 
         self.path = Path(os.path.expandvars(str(path))).expanduser() if path else None
         self.data = data
@@ -62,7 +65,12 @@ class _Media:
         self._mime_type = self._find_mime_type()
 
     def _find_mime_type(self) -> str:
-        raise NotImplementedError
+        if self._format:
+            return self._formats.get(self._format, f"{self._family}/{self._format}")
+        return self._mime_type_of(self.path) if self.path else self._default
+
+    def _mime_type_of(self, path: Path) -> str:
+        return self._suffixes.get(path.suffix.lower().lstrip("."), _UNKNOWN)
 
     def _bytes(self) -> bytes:
         return self.path.read_bytes() if self.path else self.data or b""
@@ -81,10 +89,9 @@ class _Media:
 class Image(_Media):
     """An image: a file, or bytes with their `format`, such as "png"."""
 
-    def _find_mime_type(self) -> str:
-        if self._format:
-            return f"image/{self._format}"
-        return _SDK_IMAGES.get(self.path.suffix.lower().lstrip("."), _UNKNOWN) if self.path else "image/png"
+    _family = "image"
+    _suffixes = _SDK_IMAGES
+    _default = "image/png"
 
     def to_image_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> ImageContent:
         """Return the content block. This reads the file."""
@@ -94,15 +101,9 @@ class Image(_Media):
 class Audio(_Media):
     """A sound: a file, or bytes with their `format`, such as "wav"."""
 
-    def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None) -> None:
-        if bool(path) == bool(data):
-            raise ValueError("Either path or data can be provided")
-        super().__init__(path, data, format)
-
-    def _find_mime_type(self) -> str:
-        if self._format:
-            return f"audio/{self._format}"
-        return _SDK_AUDIO.get(self.path.suffix.lower().lstrip("."), _UNKNOWN) if self.path else "audio/wav"
+    _family = "audio"
+    _suffixes = _SDK_AUDIO
+    _default = "audio/wav"
 
     def to_audio_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> AudioContent:
         """Return the content block. This reads the file."""
@@ -112,12 +113,12 @@ class Audio(_Media):
 class FastMCPImage(Image):
     """`Image` of `fastmcp`, which knows more MIME types."""
 
-    def _find_mime_type(self) -> str:
-        if self._format:
-            return _IMAGES.get(self._format, f"image/{self._format}")
-        if self.path and self.path.suffix.lower() == ".webp":
-            return "image/webp"
-        return mimetypes.guess_type(self.path, strict=False)[0] or _UNKNOWN if self.path else "image/png"
+    _formats = _IMAGES
+
+    def _mime_type_of(self, path: Path) -> str:
+        # Python 3.11 has no MIME type for .webp.
+        guess = "image/webp" if path.suffix.lower() == ".webp" else mimetypes.guess_type(path, strict=False)[0]
+        return guess or _UNKNOWN
 
     def to_data_uri(self, mime_type: str | None = None) -> str:
         return f"data:{mime_type or self._mime_type};base64,{self._base64()}"
@@ -126,19 +127,7 @@ class FastMCPImage(Image):
 class FastMCPAudio(Audio):
     """`Audio` of `fastmcp`, which knows more MIME types."""
 
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        annotations: Annotations | None = None,
-    ) -> None:
-        _Media.__init__(self, path, data, format, annotations)
-
-    def _find_mime_type(self) -> str:
-        if self._format:
-            return _AUDIO.get(self._format, f"audio/{self._format}")
-        return _AUDIO.get(self.path.suffix.lower().lstrip("."), _UNKNOWN) if self.path else "audio/wav"
+    _formats = _suffixes = _AUDIO
 
 
 # Errors of pydantic name these classes, and models read such errors.
@@ -152,6 +141,9 @@ for _kind in (FastMCPImage, FastMCPAudio):
 class File(_Media):
     """Any file, or bytes with their `format`, such as "pdf", and a `name`."""
 
+    _family = "application"
+    _formats = _FILES
+
     def __init__(
         self,
         path: str | Path | None = None,
@@ -160,38 +152,36 @@ class File(_Media):
         name: str | None = None,
         annotations: Annotations | None = None,
     ) -> None:
-        self._name = name
         super().__init__(path, data, format, annotations)
+        self._name = name
 
-    def _find_mime_type(self) -> str:
-        if self._format:
-            text = _TEXTS.get(self._format)
-            return f"text/{text}" if text else f"application/{self._format}"
-        return (mimetypes.guess_type(self.path)[0] if self.path else None) or _UNKNOWN
+    def _mime_type_of(self, path: Path) -> str:
+        return mimetypes.guess_type(path)[0] or _UNKNOWN
 
     def _uri(self) -> str:
         if self.path:
             return self.path.resolve().as_uri()
-        suffix = f".{self._format}" if self._format else f".{self._mime_type.split('/')[1]}"
-        if not self._name:
-            return f"file:///resource{suffix}"
-        return f"file:///{quote(self._name if Path(self._name).suffix else self._name + suffix)}"
+
+        name = self._name or "resource"
+        suffix = "" if self._name and Path(name).suffix else f".{self._format or self._mime_type.split('/')[1]}"
+        return f"file:///{quote(name + suffix)}"
 
     def to_resource_content(
         self, mime_type: str | None = None, annotations: Annotations | None = None
     ) -> EmbeddedResource:
         """Return the content block, which holds text if the MIME type is one of text. This reads the file."""
-        kind, data = mime_type or self._mime_type, self._bytes()
+        kind = mime_type or self._mime_type
         members: dict[str, Any] = {"uri": self._uri(), "mimeType": kind}
         resource: TextResourceContents | BlobResourceContents
         if kind.startswith("text/"):
+            data = self._bytes()
             try:
                 text = data.decode("utf-8")
             except UnicodeDecodeError:
                 text = data.decode("latin-1")
             resource = TextResourceContents(text=text, **members)
         else:
-            resource = BlobResourceContents(blob=b64encode(data).decode(), **members)
+            resource = BlobResourceContents(blob=self._base64(), **members)
         return EmbeddedResource(resource=resource, annotations=annotations or self.annotations)
 
 
@@ -208,11 +198,18 @@ def as_block(value: Any) -> Any:
 
 # Each library's `Resource` is combined with these, in `sdk.resources` and `fastmcp.resources`.
 
+MimeType = Annotated[str, BeforeValidator(lambda value: value or "text/plain")]
 
-class HoldsText(BaseModel):
-    """A resource that holds a text."""
 
+class _Held(BaseModel):
     model_config = ConfigDict(defer_build=True)
+
+    failure: ClassVar[Any]
+    """Returns the library's exception for one that reading raised."""
+
+
+class HoldsText(_Held):
+    """A resource that holds a text."""
 
     text: str
 
@@ -220,10 +217,8 @@ class HoldsText(BaseModel):
         return self.text
 
 
-class HoldsBytes(BaseModel):
+class HoldsBytes(_Held):
     """A resource that holds bytes."""
-
-    model_config = ConfigDict(defer_build=True)
 
     data: bytes
 
@@ -231,22 +226,15 @@ class HoldsBytes(BaseModel):
         return self.data
 
 
-class AtAddress(BaseModel):
+class AtAddress(_Held):
     """A resource that is fetched from an HTTP address. It needs httpx."""
 
-    model_config = ConfigDict(defer_build=True)
-
-    read_error: ClassVar[type[Exception]] = ValueError
-
     url: str
-    mime_type: str = "application/json"
+    mime_type: MimeType = "application/json"
 
     async def read(self) -> str:
-        """Fetch the text. Raises `read_error` without httpx, and the errors of httpx."""
-        try:
-            import httpx
-        except ImportError as error:
-            raise self.read_error("an HttpResource needs httpx: pip install httpx") from error
+        """Fetch the text. Raises the errors of httpx."""
+        import httpx
 
         async with httpx.AsyncClient() as client:
             response = await client.get(self.url)
@@ -254,11 +242,7 @@ class AtAddress(BaseModel):
             return str(response.text)
 
 
-class AtPath(BaseModel):
-    """A resource at an absolute path."""
-
-    model_config = ConfigDict(defer_build=True)
-
+class _AtPath(_Held):
     path: Path
 
     @field_validator("path")
@@ -269,23 +253,49 @@ class AtPath(BaseModel):
         return path
 
 
-def files_below(folder: Path, pattern: str | None, *, is_recursive: bool) -> list[Path]:
-    """Return the files and folders in a folder. Raises FileNotFoundError, NotADirectoryError."""
-    if not folder.exists():
-        raise FileNotFoundError(f"Directory not found: {folder}")
-    if not folder.is_dir():
-        raise NotADirectoryError(f"Not a directory: {folder}")
+class HoldsFile(_AtPath):
+    """A file, which is read as bytes unless its MIME type is one of text."""
 
-    glob = folder.rglob if is_recursive else folder.glob
-    return list(glob(pattern or "*"))
+    is_binary: bool = False
+    encoding: str | None = None
+    mime_type: MimeType = "text/plain"
+
+    def _reads_bytes(self) -> bool:
+        return self.is_binary or not self.mime_type.startswith("text/")
+
+    async def read(self) -> Any:
+        from anyio.to_thread import run_sync  # few servers have files
+
+        try:
+            if self._reads_bytes():
+                return await run_sync(self.path.read_bytes)
+            return await run_sync(self.path.read_text, self.encoding)
+        except Exception as error:
+            raise self.failure(f"Error reading file {self.path}", error) from error
 
 
-def file_names(files: Iterable[Path], folder: Path) -> str:
-    """Return the names of the files among these paths, as the JSON that a folder is read as."""
-    return json.dumps({"files": [str(file.relative_to(folder)) for file in files if file.is_file()]}, indent=2)
+class HoldsFolder(_AtPath):
+    """The names of the files in a folder, as JSON."""
 
+    recursive: bool = False
+    pattern: str | None = None
+    mime_type: MimeType = "application/json"
 
-async def read_in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    from anyio.to_thread import run_sync  # few servers have files
+    def list_files(self) -> list[Path]:
+        """Return the files in it. Raises FileNotFoundError, NotADirectoryError."""
+        if not self.path.exists():
+            raise FileNotFoundError(f"Directory not found: {self.path}")
+        if not self.path.is_dir():
+            raise NotADirectoryError(f"Not a directory: {self.path}")
 
-    return await run_sync(function, *arguments)
+        glob = self.path.rglob if self.recursive else self.path.glob
+        return [file for file in glob(self.pattern or "*") if file.is_file()]
+
+    async def read(self) -> str:
+        from anyio.to_thread import run_sync  # few servers have files
+
+        try:
+            files = await run_sync(self.list_files)
+        except Exception as error:
+            raise self.failure(f"Error reading directory {self.path}", error) from error
+        return json.dumps({"files": [str(file.relative_to(self.path)) for file in files]}, indent=2)

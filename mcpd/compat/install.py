@@ -1,8 +1,11 @@
-"""Makes `import mcp.types` and its like find modules whose names are defined here.
+"""Takes the place of other libraries in a process: when their modules are imported, and when their servers run.
 
-A finder in front of all others answers for the modules in the tables of `names` only. It returns
-modules without code that look up each name when it is first used, so that only what a server uses is loaded. A name
-that is missing in the tables raises an error of one line.
+A finder in front of all others answers for the modules in the tables of `names` only. It returns modules without code
+that look up each name when it is first used, so that only what a server uses is loaded.
+
+A server whose program calls `run()` is served by the program itself, or by `mcpd serve` if that has loaded the program.
+`mcpd serve` takes over before the program's own code runs. Its options for transports and addresses then override the
+program's options.
 """
 
 from __future__ import annotations
@@ -16,10 +19,15 @@ from importlib.machinery import ModuleSpec
 from os.path import commonprefix
 from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from mcpd.compat.missing import MissingModule, MissingName, importing, is_guarded, is_import, missing_text, stand_in
 from mcpd.compat.names import MODULES, Names
 from mcpd.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from mcpd.server.app import Server
+    from mcpd.server.settings import Settings
 
 LIBRARIES = {"mcp": "the official SDK", "mcp_types": "the official SDK", "fastmcp": "fastmcp"}
 """The top-level modules that are replaced, and what people call their library."""
@@ -37,31 +45,26 @@ class Facade(ModuleType):
         if name == "__all__":
             return self.__dir__()
 
-        found = self.__names.find(name)
-        if found is Names.MISSING:
+        value = self.__names.find(name)
+        if value is Names.MISSING:
+            if name.startswith("__"):
+                raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+            if f"{self.__name__}.{name}" in known_modules():
+                return import_module(f"{self.__name__}.{name}")
+            value = _name_of_neighbor(self.__name__, name)
+        if value is Names.MISSING:
             return self._missing(name)
-        setattr(self, name, found)
-        return found
+
+        setattr(self, name, value)
+        return value
 
     def __dir__(self) -> list[str]:
         return sorted(self.__names.all())
 
     def _missing(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
-        whole = f"{self.__name__}.{name}"
-        if whole in known_modules():
-            return import_module(whole)
-        found = _name_of_neighbor(self.__name__, name)
-        if found is not Names.MISSING:
-            setattr(self, name, found)
-            return found
-
         from dis import opmap  # needed for errors only
 
-        from mcpd.compat.missing import MissingName, importing, is_guarded, is_import, missing_text, stand_in
-
-        text = missing_text(whole, _library(self.__name__))
+        text = missing_text(f"{self.__name__}.{name}", LIBRARIES[_top(self.__name__)])
         frame = importing(2)
         if frame is None or frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
             raise AttributeError(text, name=name, obj=self)
@@ -87,14 +90,12 @@ class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        top = fullname.partition(".")[0]
+        top = _top(fullname)
         if top not in LIBRARIES or _is_real(top):
             return None
-        _need_pydantic(top)
 
-        names = known_modules().get(fullname)
-        if names is None:
-            names = _missing_module(fullname)
+        _need_pydantic(top)
+        names = known_modules().get(fullname) or _missing_module(fullname)
         # Every module is a package, since a later version of the library may have submodules in it.
         return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", loader_state=names, is_package=True)
 
@@ -138,41 +139,33 @@ def serves_in_threads() -> bool:
 @cache
 def known_modules() -> dict[str, Names]:
     """Return the names of every module that can be found, and of the packages above them."""
-    found = dict(MODULES)
+    modules = dict(MODULES)
     for name in MODULES:
-        parent = name.rpartition(".")[0]
-        while parent:
-            found.setdefault(parent, Names())
-            parent = parent.rpartition(".")[0]
-    return found
+        while name := name.rpartition(".")[0]:
+            modules.setdefault(name, Names())
+    return modules
 
 
 def _name_of_neighbor(module: str, name: str) -> Any:
     """Find a name that this module of the library imports from another one, and that servers import from this one."""
-    top = module.partition(".")[0]
     near = sorted(
-        (other for other in known_modules() if other.partition(".")[0] == top or other == "mcp.types"),
+        (other for other in known_modules() if _top(other) == _top(module) or other == "mcp.types"),
         key=lambda other: -len(commonprefix((other, module))),
     )
-    for other in near:
-        names = known_modules()[other]
-        if name in names.all():
-            return names.find(name)
-    return Names.MISSING
+    values = (known_modules()[other].find(name) for other in near)
+    return next((value for value in values if value is not Names.MISSING), Names.MISSING)
 
 
 def _missing_module(module: str) -> Names:
     """Return an empty table for an unknown module. Raises MissingModule if the importing code handles that."""
-    from mcpd.compat.missing import MissingModule, importing, is_guarded, is_import, missing_text
-
     frame = importing(2)
     if frame is None or not is_import(frame, module) or is_guarded(frame):
-        raise MissingModule(missing_text(module, _library(module)), name=module)
+        raise MissingModule(missing_text(module, LIBRARIES[_top(module)]), name=module)
     return Names()
 
 
-def _library(module: str) -> str:
-    return LIBRARIES[module.partition(".")[0]]
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _is_real(top: str) -> bool:
@@ -186,5 +179,50 @@ def _need_pydantic(top: str) -> None:
         import pydantic  # noqa: F401
     except ImportError:
         raise ConfigurationError(
-            f"a server of {_library(top)} needs pydantic: {sys.executable} -m pip install 'mcpd-server[compat]'"
+            f"a server of {LIBRARIES[top]} needs pydantic: {sys.executable} -m pip install 'mcpd-server[compat]'"
         ) from None
+
+
+# -- running ---------------------------------------------------------------------------------
+
+
+class Program(Protocol):
+    """Serves the servers of a program."""
+
+    def run(self, server: Server, settings: Settings, /) -> None:
+        """Serve until stopped. Blocks."""
+
+    async def serve(self, server: Server, settings: Settings, /) -> None:
+        """Serve until stopped, in the running event loop."""
+
+
+class _Standalone:
+    # The program serves itself, as with `python old_server.py`.
+
+    def run(self, server: Server, settings: Settings) -> None:
+        from mcpd.server.serving import run
+
+        run(server, settings)
+
+    async def serve(self, server: Server, settings: Settings) -> None:
+        from mcpd.server.serving import serve_here
+
+        await serve_here(server, settings)
+
+
+_current: list[Program] = [_Standalone()]
+
+
+def current_program() -> Program:
+    """Return who serves a server whose program calls `run()`."""
+    return _current[-1]
+
+
+def is_taken_over() -> bool:
+    """Return whether `mcpd serve` serves, and not the program itself."""
+    return not isinstance(current_program(), _Standalone)
+
+
+def take_over(program: Program) -> None:
+    """Let `program` serve every server whose program calls `run()`."""
+    _current[:] = [program]

@@ -13,28 +13,23 @@ class Names:
     """The names of a module of another library.
 
     `homes` maps names to the modules here that define them, as "lowlevel.server" or "lowlevel.server:OtherName".
-    Other names are looked up in the modules of `rest`, whose public names are all found.
+    Other names are looked up in the modules of `others`, whose public names are all found.
     """
 
     MISSING: ClassVar[object] = object()
     """Returned by `find` for an unknown name."""
 
-    def __init__(self, homes: Mapping[str, str] | None = None, rest: tuple[str, ...] = ()) -> None:
+    def __init__(self, homes: Mapping[str, str] | None = None, others: tuple[str, ...] = ()) -> None:
         self.homes = dict(homes or {})
-        self.rest = rest
+        self.others = others
 
     @classmethod
     def of(cls, home: str, *names: str) -> Names:
         """Return a table whose names are all defined in one module, or with no names, every name of the module."""
         return cls(dict.fromkeys(names, home)) if names else cls({}, (home,))
 
-    @classmethod
-    def second(cls, home: str, *names: str) -> Names:
-        """Return a table for version 2 of the official SDK, whose classes have a 2 behind their names here."""
-        return cls({name: f"{home}:{name}2" for name in names})
-
     def __or__(self, other: Names) -> Names:
-        return Names({**self.homes, **other.homes}, (*self.rest, *other.rest))
+        return Names({**self.homes, **other.homes}, (*self.others, *other.others))
 
     def find(self, name: str) -> Any:
         """Return the object of that name, or MISSING."""
@@ -43,13 +38,13 @@ class Names:
             module, _, other = home.partition(":")
             return getattr(_module(module), other or name)
 
-        for place in self.rest:
+        for place in self.others:
             if not name.startswith("_") and name in _public_names(place):
                 return getattr(_module(place), name)
         return self.MISSING
 
     def all(self) -> set[str]:
-        return set(self.homes).union(*map(_public_names, self.rest))
+        return set(self.homes).union(*map(_public_names, self.others))
 
 
 def _module(place: str) -> Any:
@@ -69,6 +64,11 @@ def _public_names(place: str) -> frozenset[str]:
     )
 
 
+def _package(package: str, names: Names, *modules: str) -> dict[str, Names]:
+    """Return the table of a package and of modules in it that have the same names."""
+    return dict.fromkeys((package, *(f"{package}.{module}" for module in modules)), names)
+
+
 # -- names of several modules ----------------------------------------------------------------
 
 _ELICITED = ("AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation")
@@ -78,38 +78,45 @@ _LOGGING = Names.of("settings", "configure_logging", "get_logger")
 _ERRORS = Names.of("errors") | Names({"MCPError": "errors:McpError", "MCPServerError": "errors:FastMCPError"})
 _TYPES = Names.of("types.base") | Names.of("types.features") | Names.of("types.client_requests")
 _LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions", "Server")
+_SECURITY = Names.of("lowlevel.handlers", "RequestStateSecurity")
+_CACHE_HINT = Names.of("lowlevel.handlers", "CacheHint")
+_OPTIONS = Names.of("lowlevel.server", "InitializationOptions")
+_STDIO = Names.of("lowlevel.server", "stdio_server")
 
 # -- the official SDK, both versions ---------------------------------------------------------
 
 _SDK = {
     "mcp": _TYPES
+    | _STDIO
     | Names.of("lowlevel.session", "ServerSession")
-    | Names.of("lowlevel.transports", "stdio_server")
     | Names.of("errors", "McpError", "UrlElicitationRequiredError")
     | Names({"MCPError": "errors:McpError", "SamplingRole": "types.base:Role"}),
     "mcp.types": _TYPES,
     "mcp_types": _TYPES,
-    "mcp_types.methods": Names.of("lowlevel.methods", "CLIENT_REQUESTS", "SERVER_RESULTS"),
+    "mcp_types.methods": Names.of("lowlevel.wire", "CLIENT_REQUESTS", "SERVER_RESULTS"),
     "mcp.server": _LOWLEVEL
-    | Names.of("lowlevel.server", "InitializationOptions")
-    | Names.of("lowlevel.handlers", "CacheHint", "ServerRequestContext")
+    | _OPTIONS
+    | _CACHE_HINT
+    | Names.of("lowlevel.handlers", "ServerRequestContext")
     | Names({"FastMCP": "sdk.server", "MCPServer": "sdk.mcpserver"}),
     "mcp.server.lowlevel": _LOWLEVEL,
     "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.context", "lifespan", "request_ctx"),
     "mcp.server.lowlevel.helper_types": Names.of("lowlevel.server", "ReadResourceContents"),
-    "mcp.server.models": Names.of("lowlevel.server", "InitializationOptions"),
-    "mcp.server.stdio": Names.of("lowlevel.transports", "stdio_server"),
+    "mcp.server.models": _OPTIONS,
+    "mcp.server.stdio": _STDIO,
     "mcp.server.session": Names.of("lowlevel.session"),
-    "mcp.server.streamable_http": Names.of("lowlevel.transports"),
+    "mcp.server.streamable_http": Names.of(
+        "lowlevel.server", "EventCallback", "EventId", "EventMessage", "EventStore", "StreamId"
+    ),
     "mcp.server.transport_security": Names.of("settings", "TransportSecuritySettings"),
-    "mcp.server.caching": Names.of("lowlevel.handlers", "CacheHint"),
+    "mcp.server.caching": _CACHE_HINT,
     "mcp.server.context": Names.of("lowlevel.handlers") | Names.of("lowlevel.context", "LifespanContextT", "RequestT"),
-    "mcp.server.request_state": Names.of("lowlevel.handlers", "RequestStateSecurity"),
+    "mcp.server.request_state": _SECURITY,
     "mcp.server.elicitation": _ELICITATION,
     "mcp.server.auth.middleware.auth_context": Names.of("auth", "get_access_token"),
     "mcp.server.auth.provider": Names.of("auth", "AccessToken", "TokenVerifier"),
     "mcp.server.auth.settings": Names.of("auth", "AuthSettings", "ClientRegistrationOptions", "RevocationOptions"),
-    "mcp.shared._httpx_utils": Names.of("lowlevel.transports", "create_mcp_http_client"),
+    "mcp.shared._httpx_utils": Names.of("lowlevel.server", "create_mcp_http_client"),
     "mcp.shared.context": Names.of("lowlevel.context"),
     "mcp.shared.exceptions": _ERRORS,
     "mcp.shared.memory": Names.of("client", "create_connected_server_and_client_session"),
@@ -119,25 +126,17 @@ _SDK = {
 
 _V1 = "mcp.server.fastmcp"
 _V1_SERVER = Names.of("sdk.server", "Context", "FastMCP")
-_TOOLS = Names.of("sdk.tools", "Tool", "ToolManager")
+_TOOLS = Names.of("sdk.components", "Tool", "ToolManager")
+_PROMPT_NAMES = ("AssistantMessage", "Message", "PromptArgument", "PromptManager", "UserMessage")
 _RESOURCES = Names.of("sdk.resources")
-_PROMPTS = Names.of("sdk.prompts")
 
 _SDK_V1 = {
     _V1: _V1_SERVER | _MEDIA | Names.of("types.base", "Icon"),
     f"{_V1}.server": _V1_SERVER | Names({"Settings": "settings:SdkSettings"}),
     f"{_V1}.exceptions": _ERRORS,
-    f"{_V1}.tools": _TOOLS,
-    f"{_V1}.tools.base": _TOOLS,
-    f"{_V1}.tools.tool_manager": _TOOLS,
-    f"{_V1}.resources": _RESOURCES,
-    f"{_V1}.resources.base": _RESOURCES,
-    f"{_V1}.resources.types": _RESOURCES,
-    f"{_V1}.resources.templates": _RESOURCES,
-    f"{_V1}.resources.resource_manager": _RESOURCES,
-    f"{_V1}.prompts": _PROMPTS,
-    f"{_V1}.prompts.base": _PROMPTS,
-    f"{_V1}.prompts.manager": _PROMPTS,
+    **_package(f"{_V1}.tools", _TOOLS, "base", "tool_manager"),
+    **_package(f"{_V1}.resources", _RESOURCES, "base", "types", "templates", "resource_manager"),
+    **_package(f"{_V1}.prompts", Names.of("sdk.components", "Prompt", *_PROMPT_NAMES), "base", "manager"),
     f"{_V1}.utilities.types": _MEDIA,
     f"{_V1}.utilities.logging": _LOGGING,
     f"{_V1}.utilities.func_metadata": Names.of("sdk.functions", "ArgModelBase", "FuncMetadata", "func_metadata"),
@@ -147,32 +146,29 @@ _SDK_V1 = {
 # -- version 2 of the official SDK -----------------------------------------------------------
 
 _V2 = "mcp.server.mcpserver"
-_V2_CONTEXT = Names.of("sdk.mcpserver", "Context")
-_V2_RESOLVE = Names.of("sdk.resolve") | Names.of("elicitation", *_ELICITED, "ElicitationResult")
-_V2_TOOLS = Names.second("sdk.tools", "Tool", "ToolManager")
-_V2_SECURITY = Names.of("sdk.resources", "DEFAULT_RESOURCE_SECURITY", "ResourceSecurity")
-_V2_RESOURCES = _RESOURCES | Names.second("sdk.resources", "ResourceManager", "ResourceTemplate")
-_V2_PROMPTS = _PROMPTS | Names.second("sdk.prompts", "Prompt")
+_V2_SERVER = Names.of("sdk.mcpserver", "Context", "MCPServer")
+_V2_RESOLVE = Names.of("sdk.mcpserver", "Elicit", "ListRoots", "Resolve", "Sample")
+_V2_RESOLVE |= Names.of("elicitation", *_ELICITED, "ElicitationResult")
+_V2_RESOURCES = _RESOURCES | Names.of(
+    "sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY", "ResourceManager", "ResourceSecurity", "ResourceTemplate"
+)
+_V2_PROMPTS = Names.of("sdk.components", *_PROMPT_NAMES) | Names.of("sdk.mcpserver", "Prompt")
 
 _SDK_V2 = {
-    _V2: Names.of("sdk.mcpserver", "Context", "MCPServer")
+    _V2: _V2_SERVER
     | _MEDIA
     | _V2_RESOLVE
-    | _V2_SECURITY
-    | Names.of("sdk.prompts", "AssistantMessage", "Message", "UserMessage")
-    | Names.of("lowlevel.handlers", "RequestStateSecurity")
+    | _SECURITY
+    | Names.of("sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY", "ResourceSecurity")
+    | Names.of("sdk.components", "AssistantMessage", "Message", "UserMessage")
     | Names.of("types.base", "Icon"),
-    f"{_V2}.server": Names.of("sdk.mcpserver", "Context", "MCPServer"),
-    f"{_V2}.context": _V2_CONTEXT,
+    f"{_V2}.server": _V2_SERVER,
+    f"{_V2}.context": Names.of("sdk.mcpserver", "Context"),
     f"{_V2}.exceptions": _ERRORS,
     f"{_V2}.resolve": _V2_RESOLVE,
-    f"{_V2}.tools": _V2_TOOLS,
-    f"{_V2}.tools.base": _V2_TOOLS,
-    f"{_V2}.resources": _V2_RESOURCES,
-    f"{_V2}.resources.base": _V2_RESOURCES,
-    f"{_V2}.resources.types": _V2_RESOURCES,
-    f"{_V2}.prompts": _V2_PROMPTS,
-    f"{_V2}.prompts.base": _V2_PROMPTS,
+    **_package(f"{_V2}.tools", Names.of("sdk.mcpserver", "Tool", "ToolManager"), "base"),
+    **_package(f"{_V2}.resources", _V2_RESOURCES, "base", "types"),
+    **_package(f"{_V2}.prompts", _V2_PROMPTS, "base"),
     f"{_V2}.utilities.types": _MEDIA,
     f"{_V2}.utilities.logging": _LOGGING,
 }
@@ -182,16 +178,17 @@ _SDK_V2 = {
 _SERVER = Names.of("fastmcp.server", "FastMCP")
 _CONTEXT = Names.of("fastmcp.context", "Context")
 _TOKEN = Names.of("auth", "AccessToken")
-_DEPENDENCIES = _TOKEN | Names.of("fastmcp.dependencies")
-_FASTMCP_TOOLS = Names.of("fastmcp.tools") | Names.of("fastmcp.results", "ToolResult")
-_FASTMCP_RESOURCES = Names.of("fastmcp.resources")
+_DEPENDENCIES = _TOKEN | Names.of(
+    "fastmcp.context", "CurrentAccessToken", "CurrentContext", "CurrentFastMCP", "CurrentHeaders", "CurrentRequest",
+    "Dependency", "Depends", "OptionalCurrentContext", "Progress", "TokenClaim", "get_access_token", "get_context",
+    "get_http_headers", "get_http_request", "get_server",
+)  # fmt: skip
 _FASTMCP_PROMPTS = (
-    Names.of("fastmcp.prompts")
+    Names.of("fastmcp.prompts", "FunctionPrompt", "Message", "Prompt", "PromptResult", "prompt")
     | Names.of("types.features", "PromptMessage")
-    | Names.of("sdk.prompts", "PromptArgument")
+    | Names.of("sdk.components", "PromptArgument")
 )
 _MIDDLEWARE = Names.of("fastmcp.middleware")
-_BUNDLED = Names.of("fastmcp.bundled_middleware")
 _TRANSFORMS = Names({"Visibility": "fastmcp.components:VisibilityTransform"})
 
 _FASTMCP = {
@@ -200,45 +197,33 @@ _FASTMCP = {
     | Names.of("client", "Client")
     | Names.of("errors", "FastMCPDeprecationWarning")
     | Names({"Image": "contents:FastMCPImage", "settings": "settings", "__version__": "settings:FASTMCP_VERSION"}),
-    "fastmcp.client": Names.of("client", "Client"),
-    "fastmcp.client.client": Names.of("client", "CallToolResult", "Client"),
+    **_package("fastmcp.client", Names.of("client", "CallToolResult", "Client"), "client"),
     "fastmcp.settings": Names({"Settings": "settings:FastMCPSettings", "settings": "settings"}),
     "fastmcp.exceptions": _ERRORS,
     "fastmcp.dependencies": _DEPENDENCIES,
-    "fastmcp.tools": _FASTMCP_TOOLS,
-    "fastmcp.tools.base": _FASTMCP_TOOLS,
-    "fastmcp.tools.tool": _FASTMCP_TOOLS,
-    "fastmcp.tools.function_tool": _FASTMCP_TOOLS,
-    "fastmcp.resources": _FASTMCP_RESOURCES,
-    "fastmcp.resources.base": _FASTMCP_RESOURCES,
-    "fastmcp.resources.resource": _FASTMCP_RESOURCES,
-    "fastmcp.resources.types": _FASTMCP_RESOURCES,
-    "fastmcp.resources.template": _FASTMCP_RESOURCES,
-    "fastmcp.resources.function_resource": _FASTMCP_RESOURCES,
-    "fastmcp.prompts": _FASTMCP_PROMPTS,
-    "fastmcp.prompts.base": _FASTMCP_PROMPTS,
-    "fastmcp.prompts.prompt": _FASTMCP_PROMPTS,
-    "fastmcp.prompts.function_prompt": _FASTMCP_PROMPTS,
-    "fastmcp.server": _SERVER | _CONTEXT,
-    "fastmcp.server.server": _SERVER,
+    **_package(
+        "fastmcp.tools",
+        Names.of("fastmcp.tools") | Names.of("fastmcp.results", "ToolResult"),
+        *("base", "tool", "function_tool"),
+    ),
+    **_package(
+        "fastmcp.resources",
+        Names.of("fastmcp.resources"),
+        *("base", "resource", "types", "template", "function_resource"),
+    ),
+    **_package("fastmcp.prompts", _FASTMCP_PROMPTS, "base", "prompt", "function_prompt"),
+    **_package("fastmcp.server", _SERVER | _CONTEXT, "server"),
     "fastmcp.server.context": _CONTEXT | Names.of("elicitation", *_ELICITED),
     "fastmcp.server.dependencies": _DEPENDENCIES,
     "fastmcp.server.elicitation": _ELICITATION,
-    "fastmcp.server.lifespan": Names.of(
-        "fastmcp.components", "ComposedLifespan", "ContextManagerLifespan", "Lifespan", "lifespan"
+    "fastmcp.server.lifespan": Names.of("fastmcp.components", "ContextManagerLifespan", "Lifespan", "lifespan"),
+    **_package(
+        "fastmcp.server.middleware",
+        _MIDDLEWARE,
+        *("middleware", "caching", "error_handling", "logging", "rate_limiting", "response_limiting", "timing"),
     ),
-    "fastmcp.server.middleware": _MIDDLEWARE,
-    "fastmcp.server.middleware.middleware": _MIDDLEWARE,
-    "fastmcp.server.middleware.caching": _BUNDLED,
-    "fastmcp.server.middleware.error_handling": _BUNDLED,
-    "fastmcp.server.middleware.logging": _BUNDLED,
-    "fastmcp.server.middleware.rate_limiting": _BUNDLED,
-    "fastmcp.server.middleware.response_limiting": _BUNDLED,
-    "fastmcp.server.middleware.timing": _BUNDLED,
-    "fastmcp.server.auth": _TOKEN,
-    "fastmcp.server.auth.auth": _TOKEN,
-    "fastmcp.server.transforms": _TRANSFORMS,
-    "fastmcp.server.transforms.visibility": _TRANSFORMS,
+    **_package("fastmcp.server.auth", _TOKEN, "auth"),
+    **_package("fastmcp.server.transforms", _TRANSFORMS, "visibility"),
     "fastmcp.utilities.types": Names(
         {"Audio": "contents:FastMCPAudio", "File": "contents", "Image": "contents:FastMCPImage"}
     ),

@@ -8,17 +8,19 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from mcpd.compat import program
+from mcpd.compat.install import current_program
 from mcpd.compat.lowlevel.server import Server
 from mcpd.compat.missing import refuse_overrides
-from mcpd.compat.program import ServeRequest
 from mcpd.compat.types.base import Icon
 from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer
+    from mcpd.server.http.core import HttpSettings
+    from mcpd.server.settings import Settings
     from mcpd.transports.routes import RouteRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,10 +79,10 @@ class HighLevelServer:
 
     def run(self, transport: str | None = None, show_banner: Any = None, **options: Any) -> None:
         """Serve until stopped. Blocks. Under `mcpd serve`, the options of that command apply instead."""
-        program.current().run(self.__mcpd_server__(), self._serve_request(transport, options))
+        current_program().run(self.__mcpd_server__(), self._run_settings(transport, options))
 
     async def _run_async(self, transport: str | None, options: dict[str, Any]) -> None:
-        await program.current().serve(self.__mcpd_server__(), self._serve_request(transport, options))
+        await current_program().serve(self.__mcpd_server__(), self._run_settings(transport, options))
 
     async def run_stdio_async(self, show_banner: bool = True, **options: Any) -> None:
         await self._run_async("stdio", options)
@@ -99,32 +101,32 @@ class HighLevelServer:
         path: str = options.get("path") or self._option(options, "streamable_http_path")
         return path
 
-    def _serve_request(self, transport: str | None, options: dict[str, Any]) -> ServeRequest:
+    def _run_settings(self, transport: str | None, options: dict[str, Any]) -> Settings:
+        from mcpd.server.settings import Settings
+
         transport = transport or getattr(self.settings, "transport", "stdio")
         if transport == "stdio":
-            return ServeRequest()
+            return Settings(stdio=True)
         if transport not in ("http", "sse", "streamable-http"):
             raise ValueError(f"Unknown transport: {transport}")
 
-        path = self._path(options)
         if transport == "sse":
-            _announce_sse(path)
-        return ServeRequest(
-            transport="http",
-            host=self._option(options, "host"),
-            port=self._option(options, "port"),
-            path=path,
-            stateless=self._option(options, "stateless_http"),
-        )
+            _announce_sse(self._path(options))
+        host = self._option(options, "host")
+        address = f"[{host}]" if ":" in host else host
+        return Settings(http=f"{address}:{self._option(options, 'port')}", http_settings=self._http_settings(options))
+
+    def _http_settings(self, options: dict[str, Any]) -> HttpSettings:
+        from mcpd.server.http.core import HttpSettings
+
+        return HttpSettings(path=self._path(options), stateless=self._option(options, "stateless_http"))
 
     # -- ASGI --------------------------------------------------------------------------------
 
     def streamable_http_app(self, path: str | None = None, **options: Any) -> Any:
         """Return this server as an ASGI application. `streamable_http_path` or `path` is its endpoint."""
-        from mcpd.server.http.core import HttpSettings
-
         options = {"path": path, **options}
-        settings = HttpSettings(path=self._path(options), stateless=self._option(options, "stateless_http"))
+        settings = self._http_settings(options)
         security = self._option(options, "transport_security")
         if security is None:
             return self.__mcpd_server__().asgi_app(settings=settings)
@@ -166,8 +168,10 @@ class HighLevelServer:
 
     def _add_routes(self, server: McpdServer) -> None:
         routes, self._routes = self._routes, []
+        if routes and find_spec("starlette") is None:
+            raise ConfigurationError(f"custom_route needs Starlette: {sys.executable} -m pip install starlette")
+
         for path, methods, function in routes:
-            _need_starlette(path)
             server.route(path, methods=[method.upper() for method in methods], public=True)(_route(function))
 
 
@@ -190,15 +194,6 @@ class _SessionManager:
             await self._server.aclose()
 
 
-def _need_starlette(path: str) -> None:
-    try:
-        import starlette.requests  # noqa: F401
-    except ImportError:
-        raise ConfigurationError(
-            f"custom_route({path!r}) needs Starlette: {sys.executable} -m pip install starlette"
-        ) from None
-
-
 def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
     """Return a route of mcpd for a function of Starlette's request, by way of ASGI."""
 
@@ -208,8 +203,8 @@ def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
         from mcpd.transports.routes import RouteResponse
 
         scope = _scope(request)
-        parts: list[bytes] = []
         start: dict[str, Any] = {}
+        parts: list[bytes] = []
 
         async def receive() -> dict[str, Any]:
             return {"type": "http.request", "body": request.body, "more_body": False}
@@ -222,9 +217,7 @@ def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
 
         response = await function(Request(scope, receive))
         await response(scope, receive, send)
-        headers = [
-            (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start.get("headers", ())
-        ]
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in start["headers"]]
         return RouteResponse(
             b"".join(parts),
             status=start["status"],
@@ -239,16 +232,12 @@ def _scope(request: RouteRequest) -> dict[str, Any]:
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
     return {
         "type": "http",
-        "http_version": "1.1",
         "method": request.method,
         "scheme": "http",
         "path": request.path,
-        "raw_path": request.path.encode(),
         "root_path": request.root_path,
         "query_string": request.query_string.encode("latin-1"),
         "headers": headers,
         "path_params": dict(request.params),
         "client": (request.client, 0) if request.client else None,
-        "server": None,
-        "state": {},
     }

@@ -10,9 +10,9 @@ import inspect
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import MethodType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
@@ -21,6 +21,8 @@ from mcpd.compat.types.base import Icon
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def version_text(value: Any) -> str | None:
@@ -77,13 +79,14 @@ class Component(BaseModel):
 
     def get_meta(self) -> dict[str, Any]:
         """Return its `_meta` with tags and version."""
-        meta = {**(self.meta or {})}
-        own: dict[str, Any] = {"tags": sorted(self.tags)}
-        if self.version is not None:
-            own["version"] = self.version
-        given = meta.get("fastmcp") or {}
-        meta["fastmcp"] = {**{name: value for name, value in given.items() if not name.startswith("_")}, **own}
-        return meta
+        meta = self.meta or {}
+        own = {**_public(meta.get("fastmcp")), "tags": sorted(self.tags), **given({"version": self.version})}
+        return {**meta, "fastmcp": own}
+
+    def _listed(self, model: type[M], changed: Mapping[str, Any], **members: Any) -> M:
+        """Return what clients see of it, with some members changed."""
+        shared = {name: getattr(self, name) for name in ("name", "title", "description", "icons")}
+        return model(**{**shared, **members, "_meta": self.get_meta(), **changed})
 
     def enable(self) -> None:
         self.enabled = True
@@ -95,15 +98,34 @@ class Component(BaseModel):
         return self.model_copy()
 
 
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _public(meta: Any) -> dict[str, Any]:
+    """Return the library's own part of a `_meta` without private members."""
+    return {name: value for name, value in (meta or {}).items() if not name.startswith("_")}
+
+
 def public_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a `_meta` for results: without the private members of the library."""
-    found = {**(meta or {})}
-    own = found.get("fastmcp")
-    if isinstance(own, dict):
-        found["fastmcp"] = {name: value for name, value in own.items() if not name.startswith("_")}
-        if not found["fastmcp"]:
-            del found["fastmcp"]
-    return found or None
+    members = {**(meta or {})}
+    own = _public(members.pop("fastmcp", None))
+    return (members | {"fastmcp": own} if own else members) or None
+
+
+def check_items(member: str, items: Any, kind: type, others: str) -> None:
+    """Raise TypeError unless this is a list of items of a kind. `others` says what else the member may be."""
+    if not isinstance(items, list):
+        raise TypeError(f"{member} must be {others} list[{kind.__name__}], got {type(items).__name__}")
+
+    for index, item in enumerate(items):
+        if not isinstance(item, kind):
+            raise TypeError(
+                f"{member}[{index}] must be {kind.__name__}, got {type(item).__name__}. "
+                f"Use {kind.__name__}({item!r}) to wrap the value."
+            )
 
 
 def newest(components: list[Any]) -> list[Any]:
@@ -111,17 +133,18 @@ def newest(components: list[Any]) -> list[Any]:
     groups: dict[str, list[Any]] = {}
     for component in components:
         groups.setdefault(component.identity, []).append(component)
+    return [_newest(group) for group in groups.values()]
 
-    found = []
-    for group in groups.values():
-        best = max(group, key=lambda component: _order(component.version))
-        if any(component.version is not None for component in group):
-            known = (component.version for component in group if component.version is not None)
-            meta = {**(best.meta or {})}
-            meta["fastmcp"] = {**(meta.get("fastmcp") or {}), "versions": sorted(known, key=_order, reverse=True)}
-            best = best.model_copy(update={"meta": meta})
-        found.append(best)
-    return found
+
+def _newest(group: list[Any]) -> Any:
+    best = max(group, key=lambda component: _order(component.version))
+    versions = [component.version for component in group if component.version is not None]
+    if not versions:
+        return best
+
+    meta = best.meta or {}
+    own = {**(meta.get("fastmcp") or {}), "versions": sorted(versions, key=_order, reverse=True)}
+    return best.model_copy(update={"meta": {**meta, "fastmcp": own}})
 
 
 def _order(version: str | None) -> Any:
@@ -209,20 +232,15 @@ class Visibility:
     def clear(self) -> None:
         self._rules.clear()
 
-    def decide(self, component: Any) -> bool | None:
-        """Return whether a component is enabled, None if no rule matches it."""
-        return next((rule.enables for rule in reversed(self._rules) if rule.matches(component)), None)
-
     def enabled(self, components: Iterable[Any], overrides: Visibility | None = None) -> list[Any]:
         """Return the components that are enabled. The rules of `overrides` come first."""
-        found = []
-        for component in components:
-            decided = None if overrides is None else overrides.decide(component)
-            if decided is None:
-                decided = self.decide(component)
-            if component.enabled if decided is None else decided:
-                found.append(component)
-        return found
+        rules = [*self._rules, *(overrides._rules if overrides else ())]
+        return [component for component in components if _is_enabled(component, rules)]
+
+
+def _is_enabled(component: Any, rules: list[Rule]) -> bool:
+    enabled: bool = component.enabled
+    return next((rule.enables for rule in reversed(rules) if rule.matches(component)), enabled)
 
 
 class VisibilityTransform:
@@ -248,10 +266,10 @@ class Marked(NamedTuple):
     options: dict[str, Any]
 
 
-def mark_of(function: Any, kind: str) -> Marked | None:
-    """Return the mark of a function, None if it is not marked as this kind."""
+def options_of(function: Any, kind: str) -> dict[str, Any] | None:
+    """Return the options in the mark of a function, None if it is not marked as this kind."""
     marked = getattr(function, "__fastmcp__", None)
-    return marked if isinstance(marked, Marked) and marked.kind == kind else None
+    return marked.options if isinstance(marked, Marked) and marked.kind == kind else None
 
 
 def unmarked(function: Any) -> Any:
@@ -312,8 +330,8 @@ class Mount:
         return f"{self.namespace}_{name}" if self.namespace else name
 
     def uri(self, uri: str) -> str:
-        found = _URI.match(uri) if self.namespace else None
-        return uri if found is None else f"{found[1]}{self.namespace}/{found[2]}"
+        scheme, mark, path = uri.partition("://")
+        return f"{scheme}{mark}{self.namespace}/{path}" if self.namespace and mark else uri
 
     # And back, None if the name cannot belong to this server.
 
@@ -321,55 +339,45 @@ class Mount:
         return self._own_tool_names.get(name) or self.own_prompt_name(name)
 
     def own_prompt_name(self, name: str) -> str | None:
-        if not self.namespace:
-            return name
-        prefix = f"{self.namespace}_"
+        prefix = self.prompt_name("")
         return name.removeprefix(prefix) if name.startswith(prefix) else None
 
     def own_uri(self, uri: str) -> str | None:
         if not self.namespace:
             return uri
-        found = _URI.match(uri)
+
+        scheme, mark, path = uri.partition("://")
         prefix = f"{self.namespace}/"
-        return f"{found[1]}{found[2].removeprefix(prefix)}" if found and found[2].startswith(prefix) else None
+        return f"{scheme}{mark}{path.removeprefix(prefix)}" if path.startswith(prefix) else None
 
 
 # -- lifespans -------------------------------------------------------------------------------
 
 
 class Lifespan:
-    """A lifespan that yields a dict. `first | second` opens both, one after the other."""
+    """A lifespan that yields a dict. `first | second` opens both, one after the other.
+
+    `fn` takes the server. It is an async generator function, or returns an async context manager.
+    """
 
     def __init__(self, fn: Callable[[Any], Any]) -> None:
-        self._open = asynccontextmanager(fn)
+        self._open = asynccontextmanager(fn) if inspect.isasyncgenfunction(fn) else fn
 
     @asynccontextmanager
     async def __call__(self, server: Any) -> AsyncIterator[dict[str, Any]]:
         async with self._open(server) as value:
             yield {} if value is None else value
 
-    def __or__(self, other: Lifespan) -> ComposedLifespan:
-        return ComposedLifespan(self, other)
+    def __or__(self, other: Lifespan) -> Lifespan:
+        @asynccontextmanager
+        async def both(server: Any) -> AsyncIterator[dict[str, Any]]:
+            async with self(server) as first, other(server) as second:
+                yield {**first, **second}
+
+        return Lifespan(both)
 
 
-class ContextManagerLifespan(Lifespan):
-    """A lifespan of a function that returns a context manager."""
-
-    def __init__(self, fn: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
-        self._open = fn  # type: ignore[assignment]
-
-
-class ComposedLifespan(Lifespan):
-    """Two lifespans, with the members of both dicts."""
-
-    def __init__(self, left: Lifespan, right: Lifespan) -> None:
-        self._both = left, right
-
-    @asynccontextmanager
-    async def __call__(self, server: Any) -> AsyncIterator[dict[str, Any]]:
-        left, right = self._both
-        async with left(server) as first, right(server) as second:
-            yield {**first, **second}
+ContextManagerLifespan = Lifespan
 
 
 def lifespan(fn: Callable[[Any], Any]) -> Lifespan:
@@ -386,7 +394,7 @@ async def open_lifespans(server: Any) -> AsyncIterator[Any]:
     """Open the lifespan of a server, and those of mounted servers. Yields the value of the first."""
     async with AsyncExitStack() as stack:
         own = server.own_lifespan
-        value = None if own is None else await stack.enter_async_context(own(server))
+        value = {} if own is None else await stack.enter_async_context(own(server))
         for mount in server.mounts:
             await stack.enter_async_context(open_lifespans(mount.server))
-        yield {} if value is None else value
+        yield value

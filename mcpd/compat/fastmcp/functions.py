@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import Field, TypeAdapter, validate_call
 
-from mcpd.compat.fastmcp.dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolve
+from mcpd.compat.fastmcp.context import CurrentContext, Dependency, OptionalCurrentContext, resolve
 from mcpd.compat.lowlevel.context import SharedContext
-from mcpd.compat.sdk.functions import call, is_async, warn_of_untyped_context
+from mcpd.compat.sdk.functions import call, includes, warn_of_untyped_context
+from mcpd.server.functions.annotations import call_method, docstring_of, is_coroutine_function
 from mcpd.server.functions.docstring import parse
 
 
@@ -68,7 +68,7 @@ class Function:
             hint = self.hints.get(name, parameter.annotation)
             if isinstance(parameter.default, Dependency):
                 found[name] = parameter.default
-            elif _is_context(hint):
+            elif includes(hint, SharedContext):
                 found[name] = CurrentContext() if parameter.default is parameter.empty else OptionalCurrentContext()
             elif get_origin(hint) is Annotated:
                 found.update((name, mark) for mark in get_args(hint)[1:] if isinstance(mark, Dependency))
@@ -77,12 +77,14 @@ class Function:
     @property
     def doc(self) -> str | None:
         """The docstring of the function, or of the class of a callable object."""
-        return _doc(self._original) or _doc(self.fn)
+        kind = type(self._original)
+        of_class = inspect.getdoc(kind) if kind.__doc__ and call_method(self._original) else None
+        return of_class or docstring_of(self._original)
 
     @cached_property
     def arguments(self) -> dict[str, inspect.Parameter]:
         """The parameters that clients fill in."""
-        return {name: one for name, one in self.signature.parameters.items() if name not in self.injected}
+        return {name: parameter for name, parameter in self.signature.parameters.items() if name not in self.injected}
 
     @cached_property
     def returns(self) -> Any:
@@ -132,14 +134,8 @@ class Function:
         async with AsyncExitStack() as stack:
             injected = await resolve(self.injected, stack) if self.injected else {}
             function = functools.partial(self.fn, **values, **injected)
-            if inspect.isasyncgenfunction(self.fn):
-                return [item async for item in function()]
-            if is_async(self.fn):
-                return await function()
-
-            result = await call(functools.partial(_call_fully, function), is_async=False, in_thread=in_thread)
-            if inspect.isawaitable(result):
-                result = await result
+            is_plain = not is_coroutine_function(self.fn) and not inspect.isasyncgenfunction(self.fn)
+            result = await call(functools.partial(_call_fully, function), in_thread=in_thread and is_plain)
             return [item async for item in result] if inspect.isasyncgen(result) else result
 
 
@@ -159,27 +155,9 @@ def _hints(fn: Any) -> dict[str, Any]:
 
 def _with_description(hint: Any) -> Any:
     """Return `Annotated[str, "text"]` with the text as its description."""
-    if get_origin(hint) is Annotated and len(found := get_args(hint)) == 2 and isinstance(found[1], str):
-        return Annotated[found[0], Field(description=found[1])]
+    if get_origin(hint) is Annotated and len(parts := get_args(hint)) == 2 and isinstance(parts[1], str):
+        return Annotated[parts[0], Field(description=parts[1])]
     return hint
-
-
-def _is_context(hint: Any) -> bool:
-    origin = get_origin(hint)
-    if origin is Annotated:
-        return _is_context(get_args(hint)[0])
-    if origin in (Union, UnionType):
-        return any(map(_is_context, get_args(hint)))
-    kind = origin or hint
-    return isinstance(kind, type) and issubclass(kind, SharedContext)
-
-
-def _doc(fn: Any) -> str | None:
-    if isinstance(fn, functools.partial):
-        return inspect.getdoc(fn.func) if fn.__doc__ == functools.partial.__doc__ else inspect.getdoc(fn)
-    if inspect.isroutine(fn) or isinstance(fn, type):
-        return inspect.getdoc(fn)
-    return inspect.getdoc(type(fn)) if "__doc__" in vars(type(fn)) else None
 
 
 # -- docstrings ------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ import pydantic_core
 from pydantic import BaseModel, Field, TypeAdapter
 
 from mcpd.compat.errors import FastMCPError, PromptError, ValidationError
-from mcpd.compat.fastmcp.components import Component, mark, mark_of, public_meta, unmarked
+from mcpd.compat.fastmcp.components import Component, check_items, given, mark, options_of, public_meta, unmarked
 from mcpd.compat.fastmcp.functions import Function, described
 from mcpd.compat.fastmcp.results import pruned
-from mcpd.compat.sdk.prompts import PromptArgument
+from mcpd.compat.sdk.components import PromptArgument
 from mcpd.compat.types import features
 from mcpd.compat.types.base import ContentBlock, TextContent
 
@@ -47,14 +47,7 @@ class PromptResult(BaseModel):
     def __init__(self, messages: Any, description: str | None = None, meta: dict[str, Any] | None = None) -> None:
         if isinstance(messages, str):
             messages = [Message(messages)]
-        if not isinstance(messages, list):
-            raise TypeError(f"messages must be str or list[Message], got {type(messages).__name__}")
-        for at, message in enumerate(messages):
-            if not isinstance(message, Message):
-                raise TypeError(
-                    f"messages[{at}] must be Message, got {type(message).__name__}. "
-                    f"Use Message({message!r}) to wrap the value."
-                )
+        check_items("messages", messages, Message, "str or")
         super().__init__(messages=messages, description=description, meta=meta)
 
     def to_mcp_prompt_result(self) -> features.GetPromptResult:
@@ -71,8 +64,27 @@ class Prompt(Component):
 
     @classmethod
     def from_function(cls, fn: Any, *, name: str | None = None, **options: Any) -> FunctionPrompt:
-        """Return a function as a prompt. Its parameters are the arguments."""
-        return FunctionPrompt.made_of(fn, name=name, **options)
+        """Return a function as a prompt. Its parameters are the arguments. Raises ValueError."""
+        marked = options_of(fn, "prompt")
+        if marked is not None:
+            return cls.from_function(unmarked(fn), **{**marked, **given({"name": name, **options})})
+
+        function = Function(fn, "prompts", name=name)
+        description, texts = described(function.doc)
+        schema = pruned(function.adapter.json_schema())
+        required = schema.get("required", ())
+        arguments = [
+            PromptArgument(
+                name=key,
+                description=_argument_description(function, key, member.get("description") or texts.get(key)),
+                required=key in required,
+            )
+            for key, member in schema.get("properties", {}).items()
+        ]
+        options = {"description": description, **given(options)}
+        made = FunctionPrompt(fn=function.fn, name=function.component_name, arguments=arguments, **options)
+        made._function = function
+        return made
 
     async def render(self, arguments: dict[str, Any] | None = None) -> Any:
         raise NotImplementedError("Subclasses must implement render()")
@@ -92,14 +104,8 @@ class Prompt(Component):
         return self.convert_result(await self.render(arguments))
 
     def to_mcp_prompt(self, **changed: Any) -> features.Prompt:
-        return features.Prompt(
-            name=changed.get("name", self.name),
-            title=self.title,
-            description=self.description,
-            arguments=[features.PromptArgument(**argument.model_dump()) for argument in self.arguments or ()],
-            icons=self.icons,
-            meta=self.get_meta(),
-        )
+        arguments = [features.PromptArgument(**argument.model_dump()) for argument in self.arguments or ()]
+        return self._listed(features.Prompt, changed, arguments=arguments)
 
 
 def _message(at: int, item: Any) -> Message:
@@ -119,40 +125,16 @@ class FunctionPrompt(Prompt):
 
     fn: Callable[..., Any] = Field(exclude=True)
 
-    @classmethod
-    def made_of(cls, fn: Any, *, name: str | None = None, **options: Any) -> FunctionPrompt:
-        """Return a function as a prompt. Raises ValueError for one that cannot be served."""
-        if marked := mark_of(fn, "prompt"):
-            given = {key: value for key, value in {"name": name, **options}.items() if value is not None}
-            return cls.made_of(unmarked(fn), **{**marked.options, **given})
-
-        function = Function(fn, "prompts", name=name)
-        description, texts = described(function.doc)
-        schema = pruned(function.adapter.json_schema())
-        required = schema.get("required", ())
-        arguments = [
-            PromptArgument(
-                name=key,
-                description=_argument_description(function, key, member.get("description") or texts.get(key)),
-                required=key in required,
-            )
-            for key, member in schema.get("properties", {}).items()
-        ]
-        options = {"description": description, **{key: value for key, value in options.items() if value is not None}}
-        made = cls(fn=function.fn, name=function.component_name, arguments=arguments, **options)
-        made._function = function
-        return made
-
     async def render(self, arguments: dict[str, Any] | None = None) -> Any:
         """Call the function. Raises ValidationError for missing arguments, and otherwise PromptError."""
-        given = {**(arguments or {})}
-        missing = {argument.name for argument in self.arguments or () if argument.required} - given.keys()
+        sent = arguments or {}
+        missing = {argument.name for argument in self.arguments or () if argument.required} - sent.keys()
         if missing:
             raise ValidationError(f"Missing required arguments: {missing}", log_level=logging.WARNING)
 
         try:
             known = self._function.arguments
-            values = self._function.validated({key: self._parsed(key, given[key]) for key in given if key in known})
+            values = self._function.validated({key: self._parsed(key, sent[key]) for key in sent if key in known})
             return self.convert_result(await self._function.call(values))
         except FastMCPError:
             raise
@@ -168,15 +150,14 @@ class FunctionPrompt(Prompt):
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
         try:
             try:
-                found = adapter.validate_python(value)
+                parsed = adapter.validate_python(value)
             except ValueError:
                 return adapter.validate_json(value)
-            if isinstance(found, str):
-                return found
+            # What is more than a text is JSON if it can be: "[1]" for `list[int] | str`.
             try:
-                return adapter.validate_json(value)
+                return parsed if isinstance(parsed, str) else adapter.validate_json(value)
             except ValueError:
-                return found
+                return parsed
         except (ValueError, TypeError) as error:
             raise PromptError(
                 f"Could not convert argument '{name}' with value '{value}' to expected type {written}. Error: {error}"

@@ -6,26 +6,21 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_origin
+from typing import Any, ClassVar, Self, get_origin
 from urllib.parse import parse_qs, quote, unquote
 
 import pydantic_core
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
-from mcpd.compat.contents import AtAddress, AtPath, HoldsBytes, HoldsText, file_names, files_below, read_in_thread
+from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, MimeType
 from mcpd.compat.errors import ResourceError
-from mcpd.compat.fastmcp.components import Component, mark, public_meta, unmarked
+from mcpd.compat.fastmcp.components import Component, check_items, given, mark, public_meta, unmarked
 from mcpd.compat.fastmcp.functions import Function
 from mcpd.compat.fastmcp.results import pruned
 from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, Resource as ListedResource, Uri
-from mcpd.transports.routes import values_across, values_between
-
-_TEXT = "text/plain"
-
-MimeType = Annotated[str, BeforeValidator(lambda value: value or _TEXT)]
+from mcpd.transports.routes import values_across
 
 
 class ResourceContent(BaseModel):
@@ -36,7 +31,7 @@ class ResourceContent(BaseModel):
     meta: dict[str, Any] | None = None
 
     def __init__(self, content: Any, mime_type: str | None = None, meta: dict[str, Any] | None = None) -> None:
-        default = _TEXT
+        default = "text/plain"
         if isinstance(content, bytes):
             default = "application/octet-stream"
         elif not isinstance(content, str):
@@ -56,14 +51,7 @@ class ResourceResult(BaseModel):
     def __init__(self, contents: Any, meta: dict[str, Any] | None = None) -> None:
         if isinstance(contents, (str, bytes)):
             contents = [ResourceContent(contents)]
-        if not isinstance(contents, list):
-            raise TypeError(f"contents must be str, bytes, or list[ResourceContent], got {type(contents).__name__}")
-        for at, content in enumerate(contents):
-            if not isinstance(content, ResourceContent):
-                raise TypeError(
-                    f"contents[{at}] must be ResourceContent, got {type(content).__name__}. "
-                    f"Use ResourceContent({content!r}) to wrap the value."
-                )
+        check_items("contents", contents, ResourceContent, "str, bytes, or")
         super().__init__(contents=contents, meta=meta)
 
     def to_mcp_result(self, uri: Any) -> features.ReadResourceResult:
@@ -81,29 +69,18 @@ def _result(value: Any, mime_type: str | None, meta: dict[str, Any] | None) -> R
     if isinstance(value, list) and value and isinstance(value[0], ResourceContent):
         result = ResourceResult(value)
         if meta is not None:
-            result.contents = [one.model_copy(update={"meta": {**meta, **(one.meta or {})}}) for one in result.contents]
+            result.contents = [
+                content.model_copy(update={"meta": {**meta, **(content.meta or {})}}) for content in result.contents
+            ]
         return result
     if value is None or isinstance(value, (dict, list, tuple, int, float, bool)):
         return ResourceResult([ResourceContent(json.dumps(value), mime_type or "application/json", meta)])
     return ResourceResult(value)
 
 
-def _listed_members(component: Any, changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what clients see of a resource and of a template alike, with some members changed."""
-    return {
-        "name": changed.get("name", component.name),
-        "title": component.title,
-        "description": component.description,
-        "mimeType": component.mime_type,
-        "icons": component.icons,
-        "annotations": component.annotations,
-        "_meta": component.get_meta(),
-    }
-
-
 def _members(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a decorator as members. Without a description, the docstring is used."""
-    members = {"description": function.doc, **{key: value for key, value in options.items() if value is not None}}
+    members = {"description": function.doc, **given(options)}
     if isinstance(members.get("annotations"), dict):
         members["annotations"] = Annotations(**members["annotations"])
     return {"fn": function.fn, "name": function.component_name, **members}
@@ -119,7 +96,7 @@ class Resource(Component):
 
     uri: Uri
     name: str = ""
-    mime_type: MimeType = _TEXT
+    mime_type: MimeType = "text/plain"
     annotations: Annotations | None = None
 
     @model_validator(mode="after")
@@ -131,9 +108,16 @@ class Resource(Component):
     def identity(self) -> str:
         return str(self.uri)
 
+    @staticmethod
+    def failure(text: str, error: Exception) -> Exception:
+        return ResourceError(text)
+
     @classmethod
     def from_function(cls, fn: Any, uri: Any, *, name: str | None = None, **options: Any) -> FunctionResource:
-        return FunctionResource.made_of(fn, uri, name=name, **options)
+        function = Function(unmarked(fn), "resources", name=name)
+        made = FunctionResource(uri=uri, **_members(function, options))
+        made._function = function
+        return made
 
     async def read(self) -> Any:
         raise NotImplementedError("Subclasses must implement read()")
@@ -142,7 +126,8 @@ class Resource(Component):
         return _result(await self.read(), self.mime_type, self.meta)
 
     def to_mcp_resource(self, **changed: Any) -> ListedResource:
-        return ListedResource(uri=changed.get("uri", str(self.uri)), **_listed_members(self, changed))
+        members = {"uri": str(self.uri), "mimeType": self.mime_type, "annotations": self.annotations}
+        return self._listed(ListedResource, changed, **members)
 
 
 class FunctionResource(Resource):
@@ -150,16 +135,9 @@ class FunctionResource(Resource):
 
     fn: Callable[..., Any] = Field(exclude=True)
 
-    @classmethod
-    def made_of(cls, fn: Any, uri: Any, *, name: str | None = None, **options: Any) -> FunctionResource:
-        function = Function(unmarked(fn), "resources", name=name)
-        made = cls(uri=uri, **_members(function, options))
-        made._function = function
-        return made
-
     async def read(self) -> Any:
-        found = await self._function.call({})
-        return await found.read() if isinstance(found, Resource) else found
+        contents = await self._function.call({})
+        return await contents.read() if isinstance(contents, Resource) else contents
 
 
 class TextResource(HoldsText, Resource):
@@ -173,49 +151,18 @@ class BinaryResource(HoldsBytes, Resource):
 class HttpResource(AtAddress, Resource):
     """A resource that is fetched from an HTTP address."""
 
-    read_error: ClassVar[type[Exception]] = ResourceError
 
-    mime_type: MimeType = "application/json"
+class FileResource(HoldsFile, Resource):
+    """A file. `is_binary` is decided by the MIME type unless it is given."""
 
-
-class FileResource(AtPath, Resource):
-    """A file, which is read as bytes unless its MIME type is one of text."""
-
-    is_binary: bool = False
     encoding: str | None = "utf-8"
 
-    @model_validator(mode="after")
-    def _by_mime_type(self) -> Self:
-        if "is_binary" not in self.model_fields_set:
-            self.is_binary = not self.mime_type.startswith("text/")
-        return self
-
-    async def read(self) -> Any:
-        try:
-            if self.is_binary:
-                return await read_in_thread(self.path.read_bytes)
-            return await read_in_thread(self.path.read_text, self.encoding)
-        except Exception as error:
-            raise ResourceError(f"Error reading file {self.path}") from error
+    def _reads_bytes(self) -> bool:
+        return self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes()
 
 
-class DirectoryResource(AtPath, Resource):
-    """The names of the files in a folder, as JSON."""
-
-    recursive: bool = False
-    pattern: str | None = None
-    mime_type: MimeType = "application/json"
-
-    async def list_files(self) -> list[Path]:
-        """Return the files in it. Raises FileNotFoundError, NotADirectoryError."""
-        found = await read_in_thread(lambda: files_below(self.path, self.pattern, is_recursive=self.recursive))
-        return [file for file in found if file.is_file()]
-
-    async def read(self) -> Any:
-        try:
-            return file_names(await self.list_files(), self.path)
-        except Exception as error:
-            raise ResourceError(f"Error reading directory {self.path}") from error
+class DirectoryResource(HoldsFolder, Resource):
+    """The names of the files in a folder."""
 
 
 def resource(uri: str, **options: Any) -> Any:
@@ -228,54 +175,11 @@ def resource(uri: str, **options: Any) -> Any:
 # -- templates: `{name}`, `{name*}` for several segments, and `{?name}` ------------------------
 
 _QUERY = re.compile(r"\{\?([^}]+)\}")
-_RESERVED = ":/?#[]@!$&'()*+,;="
 
 
-def _variables_in(template: str) -> tuple[set[str], set[str]]:
-    """Return the names in the path of a template, and the names in its query."""
-    query = _QUERY.search(template)
-    names = {name.strip().removesuffix("*") for name in query[1].split(",")} if query else set()
-    return set(re.findall(r"\{([\w-]+)\*?\}", template)), names
-
-
-def _matcher(template: str) -> Callable[[str], dict[str, str] | None]:
-    """Return a function that returns the variables in the path of a URI.
-
-    It makes one pass, unless the template has characters that a URI may write in two ways. Then it is a regular
-    expression, which takes n³ steps for three variables in a segment of n characters.
-    """
-    parts = re.split(r"(\{[^}]+\})", _QUERY.sub("", template))
-    fixed, names = parts[::2], [part[1:-1].removesuffix("*").replace("-", "_") for part in parts[1::2]]
-    wide = {index for index, part in enumerate(parts[1::2]) if part.endswith("*}")}
-    is_plain = all(quote(text, safe=_RESERVED + "%") == text for text in fixed)
-    if names and is_plain:
-
-        def values(path: str) -> dict[str, str] | None:
-            found = values_across(fixed, path, wide) if wide else values_between(fixed, path)
-            return None if found is None else dict(zip(names, found, strict=True))
-
-        return values
-
-    pattern = _pattern(parts)
-
-    def groups(path: str) -> dict[str, str] | None:
-        found = pattern.match(path)
-        return None if found is None else found.groupdict()
-
-    return groups
-
-
-def _pattern(parts: list[str]) -> re.Pattern[str]:
-    whole = ""
-    for part in parts:
-        if part.startswith("{") and part.endswith("}"):
-            name = part[1:-1]
-            whole += f"(?P<{name.removesuffix('*').replace('-', '_')}>{'.+' if name.endswith('*') else '[^/]+'})"
-        else:
-            for letter in part:
-                written = quote(letter, safe=_RESERVED + "%")
-                whole += re.escape(letter) if written == letter else f"(?:{re.escape(letter)}|{written})"
-    return re.compile(f"^{whole}$")
+def _encoded(text: str) -> str:
+    """Return a text with the characters percent-encoded that a URI may write in two ways."""
+    return quote(text, safe=":/?#[]@!$&'()*+,;=%", errors="replace")
 
 
 class ResourceTemplate(Component):
@@ -284,7 +188,7 @@ class ResourceTemplate(Component):
     KEY_PREFIX: ClassVar[str] = "template"
 
     uri_template: str
-    mime_type: MimeType = _TEXT
+    mime_type: MimeType = "text/plain"
     parameters: dict[str, Any] = {}
     annotations: Annotations | None = None
     security: Any = Field(default=None, exclude=True)
@@ -296,34 +200,75 @@ class ResourceTemplate(Component):
         return self.uri_template
 
     @staticmethod
-    def from_function(fn: Any, uri_template: str, **options: Any) -> FunctionResourceTemplate:
+    def from_function(
+        fn: Any, uri_template: str, *, name: str | None = None, **options: Any
+    ) -> FunctionResourceTemplate:
         """Return a function as a template. Raises ValueError if its parameters do not match the template."""
-        return FunctionResourceTemplate.made_of(fn, uri_template, **options)
+        function = Function(unmarked(fn), "resource templates", name=name, takes_keywords=True)
+        parameters = pruned(function.adapter.json_schema())
+        made = FunctionResourceTemplate(uri_template=uri_template, parameters=parameters, **_members(function, options))
+        made._check(function)
+        made._function = function
+        hints = {name: function.hints.get(name) for name in function.arguments}
+        made._lists = frozenset(name for name, hint in hints.items() if list in (hint, get_origin(hint)))
+        return made
 
     @cached_property
-    def _match(self) -> Callable[[str], dict[str, str] | None]:
-        return _matcher(self.uri_template)
+    def _path(self) -> tuple[list[str], list[str], set[int]]:
+        """The fixed texts of the path, the variables between them, and the indexes of those that may contain "/"."""
+        parts = re.split(r"\{([^}]+)\}", _QUERY.sub("", self.uri_template))
+        names = parts[1::2]
+        wide = {index for index, name in enumerate(names) if name.endswith("*")}
+        return [_encoded(text) for text in parts[::2]], [_identifier(name.removesuffix("*")) for name in names], wide
+
+    @cached_property
+    def _query(self) -> dict[str, str]:
+        """The variables of the query, and their names as parameters."""
+        query = _QUERY.search(self.uri_template)
+        names = [name.strip().removesuffix("*") for name in query[1].split(",")] if query else ()
+        return {name: _identifier(name) for name in names}
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """Return the variables in a URI, None if it does not match."""
         if "#" not in self.uri_template:
             uri = uri.partition("#")[0]
         path, _, query = uri.partition("?")
-        found = self._match(path)
-        if found is None:
+        fixed, names, wide = self._path
+        values: list[str] | None
+        if not names:
+            values = [] if _encoded(path) == fixed[0] else None
+        else:
+            # The library's regular expression takes n³ steps for three variables in a segment of n characters.
+            values = values_across(fixed, _encoded(path), wide)
+        if values is None:
             return None
 
-        variables: dict[str, Any] = {name: unquote(value) for name, value in found.items()}
-        given = parse_qs(query, keep_blank_values=True) if query else {}
-        for name in _variables_in(self.uri_template)[1]:
-            key = name.replace("-", "_")
-            if name in given and key not in variables:
-                if key in self._lists:
-                    values = given[name]
-                    variables[key] = values if len(values) > 1 else (values[0].split(",") if values[0] else [])
+        variables: dict[str, Any] = dict(zip(names, map(unquote, values), strict=True))
+        sent = parse_qs(query, keep_blank_values=True)
+        for name, parameter in self._query.items():
+            if name in sent and parameter not in variables:
+                first, *more = sent[name]
+                if parameter in self._lists:
+                    variables[parameter] = [first, *more] if more else first.split(",") if first else []
                 else:
-                    variables[key] = given[name][0]
+                    variables[parameter] = first
         return variables
+
+    def _check(self, function: Function) -> None:
+        path, query = set(self._path[1]), set(self._query.values())
+        if not path | query:
+            raise ValueError("URI template must contain at least one parameter")
+
+        known = {name: each for name, each in function.arguments.items() if each.kind is not each.VAR_KEYWORD}
+        required = {name for name, each in known.items() if each.default is each.empty}
+        if wrong := query - (known.keys() - required):
+            raise ValueError(f"Query parameters {wrong} must be optional function parameters with default values")
+        if not required <= path:
+            raise ValueError(
+                f"Required function arguments {required} must be a subset of the URI path parameters {path}"
+            )
+        if known == function.arguments and not path | query <= known.keys():
+            raise ValueError(f"URI parameters {path | query} must be a subset of the function arguments: {set(known)}")
 
     async def read(self, arguments: dict[str, Any]) -> Any:
         raise NotImplementedError("Subclasses must implement read() or override create_resource()")
@@ -334,37 +279,26 @@ class ResourceTemplate(Component):
         async def read() -> Any:
             return await self.read(params)
 
-        return FunctionResource.made_of(
-            read, uri, name=self.name, description=self.description, mime_type=self.mime_type, tags=self.tags
-        )
+        members: dict[str, Any] = {"description": self.description, "mime_type": self.mime_type, "tags": self.tags}
+        return Resource.from_function(read, uri, name=self.name, **members)
 
     async def result(self, uri: str, variables: dict[str, Any]) -> ResourceResult:
         """Return the contents of the resource of a URI."""
         if type(self).read is ResourceTemplate.read:
-            made = await self.create_resource(uri, variables)
-            return _result(await made.read(), self.mime_type, self.meta)
-        return _result(await self.read(variables), self.mime_type, self.meta)
+            contents = await (await self.create_resource(uri, variables)).read()
+        else:
+            contents = await self.read(variables)
+        return _result(contents, self.mime_type, self.meta)
 
     def to_mcp_template(self, **changed: Any) -> features.ResourceTemplate:
-        uri_template = changed.get("uriTemplate", self.uri_template)
-        return features.ResourceTemplate(uriTemplate=uri_template, **_listed_members(self, changed))
+        members = {"uriTemplate": self.uri_template, "mimeType": self.mime_type, "annotations": self.annotations}
+        return self._listed(features.ResourceTemplate, changed, **members)
 
 
 class FunctionResourceTemplate(ResourceTemplate):
     """A function as a template."""
 
     fn: Callable[..., Any] = Field(exclude=True)
-
-    @classmethod
-    def made_of(cls, fn: Any, uri_template: str, *, name: str | None = None, **options: Any) -> Self:
-        """Return a function as a template. Raises ValueError if its parameters do not match the template."""
-        function = Function(unmarked(fn), "resource templates", name=name, takes_keywords=True)
-        _check(uri_template, function)
-        parameters = pruned(function.adapter.json_schema())
-        made = cls(uri_template=uri_template, parameters=parameters, **_members(function, options))
-        made._function = function
-        made._lists = frozenset(one for one in function.arguments if _is_list(function.hints.get(one)))
-        return made
 
     async def read(self, arguments: dict[str, Any]) -> Any:
         """Call the function. Raises ValueError for a variable that does not match its annotation."""
@@ -386,24 +320,5 @@ class FunctionResourceTemplate(ResourceTemplate):
         raise ValueError(f"Invalid boolean value for {name}: {value!r}")
 
 
-def _is_list(hint: Any) -> bool:
-    return hint is list or get_origin(hint) is list
-
-
-def _check(template: str, function: Function) -> None:
-    path, query = ({name.replace("-", "_") for name in names} for names in _variables_in(template))
-    if not path | query:
-        raise ValueError("URI template must contain at least one parameter")
-
-    has_keywords = any(one.kind is one.VAR_KEYWORD for one in function.arguments.values())
-    known = {name: one for name, one in function.arguments.items() if one.kind is not one.VAR_KEYWORD}
-    required = {name for name, one in known.items() if one.default is one.empty}
-    if query - (known.keys() - required):
-        raise ValueError(
-            f"Query parameters {query - (known.keys() - required)} must be optional function parameters with default "
-            "values"
-        )
-    if not required <= path:
-        raise ValueError(f"Required function arguments {required} must be a subset of the URI path parameters {path}")
-    if not has_keywords and not path | query <= known.keys():
-        raise ValueError(f"URI parameters {path | query} must be a subset of the function arguments: {set(known)}")
+def _identifier(name: str) -> str:
+    return name.replace("-", "_")

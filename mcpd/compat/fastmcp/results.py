@@ -19,6 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
+from mcpd.compat.sdk.functions import includes
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.server.functions.plain_schema import inlined, subschemas
@@ -257,7 +258,7 @@ def output_schema(hint: Any) -> dict[str, Any] | None:
     """Return the schema of structured results for a return annotation, None for other results."""
     if hint is None or hint is Any or hint is ... or isinstance(hint, str) or _is_untyped_list(hint):
         return None
-    if _includes(hint, (bytes, CallToolResult, ToolResult)):
+    if includes(hint, (bytes, CallToolResult, ToolResult)):
         return None
 
     bare = _without_content(hint)
@@ -286,17 +287,6 @@ def _is_untyped_list(hint: Any) -> bool:
     if origin is tuple:
         return arguments == (Any, ...)
     return origin in lists and all(argument is Any for argument in arguments)
-
-
-def _includes(hint: Any, kinds: tuple[type, ...]) -> bool:
-    """Return whether a type or one of a union is a subclass of these."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return any(_includes(part, kinds) for part in get_args(hint))
-    if origin is Annotated:
-        return _includes(get_args(hint)[0], kinds)
-    kind = origin or hint
-    return isinstance(kind, type) and issubclass(kind, kinds)
 
 
 def _without_content(hint: Any) -> Any:

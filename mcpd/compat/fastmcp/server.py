@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from mcpd.compat import settings as all_settings
 from mcpd.compat.errors import (
@@ -23,6 +22,7 @@ from mcpd.compat.errors import (
     ValidationError,
 )
 from mcpd.compat.fastmcp.components import (
+    Lifespan,
     Mount,
     OnDuplicate,
     Store,
@@ -30,9 +30,9 @@ from mcpd.compat.fastmcp.components import (
     VisibilityTransform,
     decorated,
     has_lifespan,
-    mark_of,
     newest,
     open_lifespans,
+    options_of,
     unmarked,
     version_text,
 )
@@ -46,12 +46,12 @@ from mcpd.compat.fastmcp.tools import Tool
 from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse, warn_of_unused
+from mcpd.compat.sdk.functions import call
 from mcpd.compat.serving import HighLevelServer
 from mcpd.compat.types import features
 from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
-from mcpd.server.functions.threads import run_in_thread
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer
@@ -85,39 +85,42 @@ _UNUSED: dict[str, Any] = {
 
 
 class _Kind(NamedTuple):
-    """How a server lists components of a kind, its own and those of mounted servers."""
+    """A kind of component: how it is called in errors and by methods, and how its list request is answered."""
 
-    method: str
+    noun: str
+    plural: str
     request: Callable[[], BaseRequest]
     result: type[Any]
-    member: str
-    list_name: str
-    get_name: str
-    to_mcp: str
-    own_name: str
     renamed: Callable[[Mount, Any], dict[str, Any]]
+    """Returns the members of a mounted component that have other values here."""
+    own_name: Callable[[Mount, str], str | None]
+    """Returns the name that a component may have in a mounted server."""
 
 
 _TOOLS = _Kind(
-    "tools/list", features.ListToolsRequest, features.ListToolsResult, "tools",
-    "list_tools", "get_tool", "to_mcp_tool", "own_tool_name",
-    lambda mount, tool: {"name": mount.tool_name(tool.name)},
+    "tool", "tools", features.ListToolsRequest, features.ListToolsResult,
+    lambda mount, tool: {"name": mount.tool_name(tool.name)}, Mount.own_tool_name,
 )  # fmt: skip
 _RESOURCES = _Kind(
-    "resources/list", features.ListResourcesRequest, features.ListResourcesResult, "resources",
-    "list_resources", "get_resource", "to_mcp_resource", "own_uri",
-    lambda mount, resource: {"uri": mount.uri(str(resource.uri))},
+    "resource", "resources", features.ListResourcesRequest, features.ListResourcesResult,
+    lambda mount, resource: {"uri": mount.uri(str(resource.uri))}, Mount.own_uri,
 )  # fmt: skip
 _TEMPLATES = _Kind(
-    "resources/templates/list", features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult,
-    "resourceTemplates", "list_resource_templates", "get_resource_template", "to_mcp_template", "own_uri",
-    lambda mount, template: {"uri_template": mount.uri(template.uri_template)},
+    "resource_template", "resource_templates", features.ListResourceTemplatesRequest,
+    features.ListResourceTemplatesResult,
+    lambda mount, template: {"uri_template": mount.uri(template.uri_template)}, Mount.own_uri,
 )  # fmt: skip
 _PROMPTS = _Kind(
-    "prompts/list", features.ListPromptsRequest, features.ListPromptsResult, "prompts",
-    "list_prompts", "get_prompt", "to_mcp_prompt", "own_prompt_name",
-    lambda mount, prompt: {"name": mount.prompt_name(prompt.name)},
+    "prompt", "prompts", features.ListPromptsRequest, features.ListPromptsResult,
+    lambda mount, prompt: {"name": mount.prompt_name(prompt.name)}, Mount.own_prompt_name,
 )  # fmt: skip
+
+
+def _missing(name: str) -> Any:
+    def refused(*_: Any, **__: Any) -> NoReturn:
+        refuse(name, "fastmcp")
+
+    return staticmethod(refused)
 
 
 class FastMCP(HighLevelServer, Generic[LifespanResultT]):
@@ -148,18 +151,16 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         if list_page_size is not None and list_page_size <= 0:
             raise ValueError("list_page_size must be a positive integer")
 
-        self.own_lifespan = asynccontextmanager(lifespan) if inspect.isasyncgenfunction(lifespan) else lifespan
+        self.own_lifespan = None if lifespan is None else Lifespan(lifespan)
         self.middleware: list[Any] = list(middleware or ())
         options = {"mask_error_details": mask_error_details, "strict_input_validation": strict_input_validation}
         self._mask_error_details: bool = self._option(options, "mask_error_details")
         self.strict_input_validation: bool = self._option(options, "strict_input_validation")
         self.list_page_size = list_page_size
         self._stores = {
-            kind: Store(on_duplicate or others.get(f"on_duplicate_{plural}") or "warn")
-            for kind, plural in (
-                (_TOOLS, "tools"), (_RESOURCES, "resources"), (_TEMPLATES, "resources"), (_PROMPTS, "prompts")
-            )
-        }  # fmt: skip
+            kind: Store(on_duplicate or others.get(f"on_duplicate_{kind.plural.removeprefix('resource_')}") or "warn")
+            for kind in (_TOOLS, _RESOURCES, _TEMPLATES, _PROMPTS)
+        }
         self._tool_serializer = others.get("tool_serializer")
         self._visibility = Visibility()
         if others.get("include_tags"):
@@ -209,8 +210,8 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     def http_app(self, path: str | None = None, middleware: Any = None, **options: Any) -> Any:
         """Return this server as an ASGI application with its endpoint at `path`. `middleware` is Starlette's."""
         app = self.streamable_http_app(path, **options)
-        for one in reversed(middleware or []):
-            app = one.cls(app, *getattr(one, "args", ()), **getattr(one, "kwargs", {}))
+        for layer in reversed(middleware or []):
+            app = layer.cls(app, *getattr(layer, "args", ()), **getattr(layer, "kwargs", {}))
         return app
 
     # -- registration ------------------------------------------------------------------------
@@ -222,39 +223,27 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             made.serializer = self._tool_serializer
         return made
 
+    def add_prompt(self, prompt: Any) -> Prompt:
+        """Add a prompt, or a function as one."""
+        made: Prompt = prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt)
+        return self._stores[_PROMPTS].add(made)  # type: ignore[no-any-return]
+
     @collects
     def tool(self, name_or_fn: Any = None, *, name: str | None = None, app: Any = None, **options: Any) -> Any:
         """Register a function as a tool: `@mcp.tool`, `@mcp.tool("name")`, `@mcp.tool(name=…)`, `mcp.tool(fn)`."""
         if app:
             refuse("@tool(app=…)", "fastmcp")
-
-        def register(function: F) -> F:
-            self.add_tool(Tool.from_function(function, name=name, **options))
-            return _with_fn(function)
-
         function, name = decorated("tool", name_or_fn, name, callable)
-        return register if function is None else register(function)
+        return _registered(function, lambda fn: self.add_tool(Tool.from_function(fn, name=name, **options)))
 
     @collects
     def prompt(self, name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a prompt, in the same ways as `tool`."""
-
-        def register(function: F) -> F:
-            self.add_prompt(Prompt.from_function(function, name=name, **options))
-            return _with_fn(function)
-
         function, name = decorated("prompt", name_or_fn, name, callable)
-        return register if function is None else register(function)
-
-    def add_prompt(self, prompt: Any) -> Prompt:
-        """Add a prompt, or a function as one."""
-        made: Prompt = self._stores[_PROMPTS].add(
-            prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt)
-        )
-        return made
+        return _registered(function, lambda fn: self.add_prompt(Prompt.from_function(fn, name=name, **options)))
 
     @collects
-    def resource(self, uri: str, *, app: Any = None, **options: Any) -> Callable[[F], F]:
+    def resource(self, uri: str, *, app: Any = None, **options: Any) -> Any:
         """Register a function as a resource, or with variables in `uri` as a template."""
         if not isinstance(uri, str):
             raise TypeError(
@@ -263,12 +252,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             )
         if app:
             refuse("@resource(app=…)", "fastmcp")
-
-        def register(function: F) -> F:
-            self.add_resource_fn(function, uri, **options)
-            return _with_fn(function)
-
-        return register
+        return _registered(None, lambda fn: self.add_resource_fn(fn, uri, **options))
 
     def add_resource_fn(self, fn: Any, uri: str, **options: Any) -> Any:
         """Add a function as a resource or template."""
@@ -289,11 +273,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         if isinstance(resource, Resource):
             return self._stores[_RESOURCES].add(resource)
 
-        marked = mark_of(resource, "resource")
-        if marked is None:
+        options = options_of(resource, "resource")
+        if options is None:
             raise TypeError(f"Expected Resource, got {type(resource).__name__}. Use @resource('uri') decorator.")
-        options = {name: value for name, value in marked.options.items() if name not in ("uri", "name")}
-        return self.add_resource_fn(unmarked(resource), marked.options["uri"], **options)
+        return self.add_resource_fn(unmarked(resource), **options)
 
     def add_template(self, template: ResourceTemplate) -> ResourceTemplate:
         made: ResourceTemplate = self._stores[_TEMPLATES].add(template)
@@ -366,14 +349,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     async def _list(self, kind: _Kind, run_middleware: bool) -> list[Any]:
         async def last(_: MiddlewareContext[Any]) -> list[Any]:
-            found = self._stores[kind].all()
+            components = self._stores[kind].all()
             for mount in self.mounts:
-                for component in await getattr(mount.server, kind.list_name)():
-                    found.append(component.model_copy(update=kind.renamed(mount, component)))
-            return self._enabled(found)
+                for component in await getattr(mount.server, f"list_{kind.plural}")():
+                    components.append(component.model_copy(update=kind.renamed(mount, component)))
+            return self._enabled(components)
 
-        found: list[Any] = await self._through(kind.method, kind.request(), last, run_middleware)
-        return found
+        request: Any = kind.request()
+        components: list[Any] = await self._through(request.method, request, last, run_middleware)
+        return components
 
     async def list_tools(self, *, run_middleware: bool = True) -> list[Any]:
         """Return the enabled tools, of this server and of mounted ones."""
@@ -389,16 +373,16 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return await self._list(_PROMPTS, run_middleware)
 
     async def get_tools(self) -> dict[str, Any]:
-        return {tool.identity: tool for tool in await self.list_tools()}
+        return _by_identity(await self.list_tools())
 
     async def get_resources(self) -> dict[str, Any]:
-        return {resource.identity: resource for resource in await self.list_resources()}
+        return _by_identity(await self.list_resources())
 
     async def get_resource_templates(self) -> dict[str, Any]:
-        return {template.identity: template for template in await self.list_resource_templates()}
+        return _by_identity(await self.list_resource_templates())
 
     async def get_prompts(self) -> dict[str, Any]:
-        return {prompt.identity: prompt for prompt in await self.list_prompts()}
+        return _by_identity(await self.list_prompts())
 
     # -- single components -------------------------------------------------------------------
 
@@ -412,17 +396,23 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     async def _mounted(self, kind: _Kind, identity: str) -> tuple[Any, str, Any]:
         """Return the mounted server that has a component, its name there, and the component; or (None, "", None)."""
         for mount in self.mounts:
-            name: str | None = getattr(mount, kind.own_name)(identity)
-            found = None if name is None else await getattr(mount.server, kind.get_name)(name)
-            if found is not None:
-                return mount.server, name or "", found
+            name = kind.own_name(mount, identity)
+            component = None if name is None else await getattr(mount.server, f"get_{kind.noun}")(name)
+            if component is not None:
+                return mount.server, name or "", component
         return None, "", None
 
+    async def _get(self, kind: _Kind, identity: str, version: Any) -> Any:
+        return self._own(kind, identity, version) or (await self._mounted(kind, identity))[2]
+
     async def get_tool(self, name: str, version: Any = None) -> Any:
-        return self._own(_TOOLS, name, version) or (await self._mounted(_TOOLS, name))[2]
+        return await self._get(_TOOLS, name, version)
 
     async def get_resource(self, uri: Any, version: Any = None) -> Any:
-        return self._own(_RESOURCES, str(uri), version) or (await self._mounted(_RESOURCES, str(uri)))[2]
+        return await self._get(_RESOURCES, str(uri), version)
+
+    async def get_prompt(self, name: str, version: Any = None) -> Any:
+        return await self._get(_PROMPTS, name, version)
 
     async def get_resource_template(self, uri: Any, version: Any = None) -> Any:
         """Return the template that a URI matches, or None."""
@@ -430,9 +420,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             if template.matches(str(uri)) is not None or template.uri_template == str(uri):
                 return template
         return (await self._mounted(_TEMPLATES, str(uri)))[2]
-
-    async def get_prompt(self, name: str, version: Any = None) -> Any:
-        return self._own(_PROMPTS, name, version) or (await self._mounted(_PROMPTS, name))[2]
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -447,18 +434,16 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         """Call a tool. Raises NotFoundError, ValidationError, and ToolError with a message for the model."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
-            called, given = context.message.name, context.message.arguments or {}
+            called, sent = context.message.name, context.message.arguments or {}
             tool = self._own(_TOOLS, called, version)
             if tool is not None:
-                return await self._guarded(partial(tool.run, given), ToolError, f"calling tool {called!r}")
-            server, own_name, _ = await self._mounted(_TOOLS, called)
-            if server is None:
-                raise NotFoundError(f"Unknown tool: {called!r}")
-            return await server.call_tool(own_name, given)
+                return await self._guarded(partial(tool.run, sent), ToolError, f"calling tool {called!r}")
+            server, own_name = await self._mounted_or_raise(called, _TOOLS)
+            return await server.call_tool(own_name, sent)
 
         message = features.CallToolRequestParams(name=name, arguments=arguments or {})
-        found: ToolResult = await self._through("tools/call", message, last, run_middleware)
-        return found
+        result: ToolResult = await self._through("tools/call", message, last, run_middleware)
+        return result
 
     async def read_resource(self, uri: Any, *, version: Any = None, run_middleware: bool = True) -> ResourceResult:
         """Read a resource. Raises NotFoundError, ResourceError."""
@@ -474,15 +459,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
                 if variables is not None:
                     return await self._guarded(partial(template.result, wanted, variables), ResourceError, action)
             # A resource of any mounted server comes before the templates of all mounted servers.
-            for kind in (_RESOURCES, _TEMPLATES):
-                server, own_uri, _ = await self._mounted(kind, wanted)
-                if server is not None:
-                    return await server.read_resource(own_uri)
-            raise NotFoundError(f"Unknown resource: {wanted!r}")
+            server, own_uri = await self._mounted_or_raise(wanted, _RESOURCES, _TEMPLATES)
+            return await server.read_resource(own_uri)
 
         message = features.ReadResourceRequestParams(uri=str(uri))  # type: ignore[arg-type]
-        found: ResourceResult = await self._through("resources/read", message, last, run_middleware)
-        return found
+        result: ResourceResult = await self._through("resources/read", message, last, run_middleware)
+        return result
 
     async def render_prompt(
         self,
@@ -495,18 +477,24 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         """Return the messages of a prompt. Raises NotFoundError, ValidationError, PromptError."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
-            wanted, given = context.message.name, context.message.arguments
+            wanted, sent = context.message.name, context.message.arguments
             prompt = self._own(_PROMPTS, wanted, version)
             if prompt is not None:
-                return await self._guarded(partial(prompt.result, given), PromptError, f"rendering prompt {wanted!r}")
-            server, own_name, _ = await self._mounted(_PROMPTS, wanted)
-            if server is None:
-                raise NotFoundError(f"Unknown prompt: {wanted!r}")
-            return await server.render_prompt(own_name, given)
+                return await self._guarded(partial(prompt.result, sent), PromptError, f"rendering prompt {wanted!r}")
+            server, own_name = await self._mounted_or_raise(wanted, _PROMPTS)
+            return await server.render_prompt(own_name, sent)
 
         message = features.GetPromptRequestParams(name=name, arguments=arguments)
-        found: PromptResult = await self._through("prompts/get", message, last, run_middleware)
-        return found
+        result: PromptResult = await self._through("prompts/get", message, last, run_middleware)
+        return result
+
+    async def _mounted_or_raise(self, identity: str, *kinds: _Kind) -> tuple[Any, str]:
+        """Return the mounted server that has a component of one of these kinds, and its name there."""
+        for kind in kinds:
+            server, name, _ = await self._mounted(kind, identity)
+            if server is not None:
+                return server, name
+        raise NotFoundError(f"Unknown {kinds[0].noun}: {identity!r}")
 
     async def _guarded(self, call: Callable[[], Any], kind: type[FastMCPError], action: str) -> Any:
         """Call a component. An exception becomes an error of this kind, which has its message unless that is masked."""
@@ -524,17 +512,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     # -- requests of the protocol ------------------------------------------------------------
 
     def _register_handlers(self) -> None:
-        self._mcp_server.request_handlers.update(
-            {
-                features.ListToolsRequest: self._handle_list_tools,
-                features.CallToolRequest: self._handle_call_tool,
-                features.ListResourcesRequest: partial(self._handle_list, _RESOURCES),
-                features.ListResourceTemplatesRequest: partial(self._handle_list, _TEMPLATES),
-                features.ReadResourceRequest: self._handle_read_resource,
-                features.ListPromptsRequest: partial(self._handle_list, _PROMPTS),
-                features.GetPromptRequest: self._handle_get_prompt,
-            }
-        )
+        self._mcp_server.request_handlers |= {
+            features.ListToolsRequest: self._handle_list_tools,
+            features.CallToolRequest: self._handle_call_tool,
+            features.ListResourcesRequest: partial(self._handle_list, _RESOURCES),
+            features.ListResourceTemplatesRequest: partial(self._handle_list, _TEMPLATES),
+            features.ReadResourceRequest: self._handle_read_resource,
+            features.ListPromptsRequest: partial(self._handle_list, _PROMPTS),
+            features.GetPromptRequest: self._handle_get_prompt,
+        }
 
     # Version 3 calls these two, and servers override them to hide tools.
 
@@ -546,13 +532,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     async def _handle_list_tools(self, request: Any) -> features.ListToolsResult:
         listed = await self._list_tools_mcp()
-        found, cursor = self._page(listed if isinstance(listed, list) else listed.tools, request)
-        return features.ListToolsResult(tools=found, nextCursor=cursor)
+        page, cursor = self._page(listed if isinstance(listed, list) else listed.tools, request)
+        return features.ListToolsResult(tools=page, nextCursor=cursor)
 
     async def _handle_list(self, kind: _Kind, request: Any) -> Any:
-        components = newest(await getattr(self, kind.list_name)())
-        found, cursor = self._page([getattr(component, kind.to_mcp)() for component in components], request)
-        return kind.result(**{kind.member: found}, nextCursor=cursor)
+        components = newest(await getattr(self, f"list_{kind.plural}")())
+        method = f"to_mcp_{kind.noun.removeprefix('resource_')}"
+        page, cursor = self._page([getattr(component, method)() for component in components], request)
+        member = "resourceTemplates" if kind is _TEMPLATES else kind.plural
+        return kind.result(**{member: page}, nextCursor=cursor)
 
     async def _handle_call_tool(self, request: Any) -> Any:
         name, arguments, version = request.params.name, request.params.arguments or {}, _requested_version(request)
@@ -572,23 +560,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     async def _handle_read_resource(self, request: Any) -> features.ReadResourceResult:
         uri = str(request.params.uri)
-        try:
-            result = await self.read_resource(uri, version=_requested_version(request))
-        except (NotFoundError, DisabledError) as error:
-            raise McpError(INVALID_PARAMS, f"Resource not found: {uri!r}", {"uri": uri}) from error
-        except FastMCPError as error:
-            raise _error_response(error) from error
-        return result.to_mcp_result(uri)
+        with _as_responses(f"Resource not found: {uri!r}", {"uri": uri}):
+            return (await self.read_resource(uri, version=_requested_version(request))).to_mcp_result(uri)
 
     async def _handle_get_prompt(self, request: Any) -> features.GetPromptResult:
-        name = request.params.name
-        try:
-            result = await self.render_prompt(name, request.params.arguments, version=_requested_version(request))
-        except (NotFoundError, DisabledError) as error:
-            raise McpError(INVALID_PARAMS, f"Unknown prompt: {name!r}") from error
-        except FastMCPError as error:
-            raise _error_response(error) from error
-        return result.to_mcp_prompt_result()
+        name, arguments = request.params.name, request.params.arguments
+        with _as_responses(f"Unknown prompt: {name!r}"):
+            return (
+                await self.render_prompt(name, arguments, version=_requested_version(request))
+            ).to_mcp_prompt_result()
 
     def _page(self, items: list[Any], request: Any) -> tuple[list[Any], str | None]:
         """Return a page of a list, and the cursor of the next one."""
@@ -603,22 +583,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         end = start + self.list_page_size
         return items[start:end], urlsafe_b64encode(b"%d" % end).decode() if end < len(items) else None
 
-    # -- what is missing ---------------------------------------------------------------------
-
-    @classmethod
-    def from_openapi(cls, *_: Any, **__: Any) -> Any:
-        refuse("FastMCP.from_openapi", "fastmcp")
-
-    @classmethod
-    def from_fastapi(cls, *_: Any, **__: Any) -> Any:
-        refuse("FastMCP.from_fastapi", "fastmcp")
-
-    @classmethod
-    def as_proxy(cls, *_: Any, **__: Any) -> Any:
-        refuse("FastMCP.as_proxy", "fastmcp")
-
-    def add_provider(self, *_: Any, **__: Any) -> None:
-        refuse("add_provider", "fastmcp")
+    from_openapi = _missing("FastMCP.from_openapi")
+    from_fastapi = _missing("FastMCP.from_fastapi")
+    as_proxy = _missing("FastMCP.as_proxy")
+    add_provider = _missing("add_provider")
 
 
 def _check_options(options: dict[str, Any], providers: Any) -> None:
@@ -632,13 +600,23 @@ def _check_options(options: dict[str, Any], providers: Any) -> None:
             refuse(f"FastMCP({name}=…)", "fastmcp")
 
 
-def _with_fn(function: F) -> F:
-    """Return the function. In version 2 a decorator returns an object whose `fn` is the function."""
-    try:
-        function.fn = function  # type: ignore[attr-defined]
-    except AttributeError:  # a bound method
-        pass
-    return function
+def _registered(function: Any, add: Callable[[Any], object]) -> Any:
+    """Register a function, or return a decorator that does."""
+
+    def register(function: F) -> F:
+        add(function)
+        try:
+            # In version 2 a decorator returns an object whose `fn` is the function.
+            function.fn = function  # type: ignore[attr-defined]
+        except AttributeError:  # a bound method
+            pass
+        return function
+
+    return register if function is None else register(function)
+
+
+def _by_identity(components: list[Any]) -> dict[str, Any]:
+    return {component.identity: component for component in components}
 
 
 def _requested_version(request: Any) -> str | None:
@@ -647,18 +625,20 @@ def _requested_version(request: Any) -> str | None:
     return str(wanted["version"]) if isinstance(wanted, dict) and wanted.get("version") else None
 
 
-def _error_response(error: FastMCPError) -> McpError:
-    return McpError(INVALID_PARAMS if isinstance(error, ValidationError) else INTERNAL_ERROR, str(error))
+@contextmanager
+def _as_responses(not_found: str, data: Any = None) -> Iterator[None]:
+    """Turn the library's errors into error responses."""
+    try:
+        yield
+    except (NotFoundError, DisabledError) as error:
+        raise McpError(INVALID_PARAMS, not_found, data) from error
+    except FastMCPError as error:
+        raise McpError(INVALID_PARAMS if isinstance(error, ValidationError) else INTERNAL_ERROR, str(error)) from error
 
 
 async def _completed(function: Any, params: Any) -> features.CompleteResult:
-    arguments = params.ref, params.argument, params.context
-    if inspect.iscoroutinefunction(function):
-        found = function(*arguments)
-    else:
-        found = await run_in_thread(function, *arguments)
-    found = await found if inspect.isawaitable(found) else found
-    if not isinstance(found, features.Completion):
-        values: Sequence[str] = [found] if isinstance(found, str) else list(found or ())
-        found = features.Completion(values=list(values)[:100], total=len(values), hasMore=len(values) > 100)
-    return features.CompleteResult(completion=found)
+    completion = await call(partial(function, params.ref, params.argument, params.context), in_thread=True)
+    if not isinstance(completion, features.Completion):
+        values = [completion] if isinstance(completion, str) else list(completion or ())
+        completion = features.Completion(values=values[:100], total=len(values), hasMore=len(values) > 100)
+    return features.CompleteResult(completion=completion)

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError as PydanticValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from mcpd.compat.errors import McpError, ToolError, ValidationError
-from mcpd.compat.fastmcp.components import Component, mark, mark_of, unmarked
+from mcpd.compat.fastmcp.components import Component, given, mark, options_of, unmarked
 from mcpd.compat.fastmcp.functions import Function, described, dropped_lines
 from mcpd.compat.fastmcp.results import ToolResult, dereferenced, is_object, output_schema, pruned, tool_result
 from mcpd.compat.missing import refuse
@@ -44,9 +44,49 @@ class Tool(Component):
     serializer: Any = Field(default=None, exclude=True)
 
     @classmethod
-    def from_function(cls, fn: Any, *, name: str | None = None, **options: Any) -> FunctionTool:
+    def from_function(
+        cls,
+        fn: Any,
+        *,
+        name: str | None = None,
+        annotations: Any = None,
+        output_schema: Any = NotSet,
+        exclude_args: list[str] | None = None,
+        task: Any = None,
+        **options: Any,
+    ) -> FunctionTool:
         """Return a function as a tool, with the options of `@mcp.tool`. Raises ValueError."""
-        return FunctionTool.made_of(fn, name=name, **options)
+        marked = options_of(fn, "tool")
+        if marked is not None:
+            own = given({"name": name, "annotations": annotations, "exclude_args": exclude_args, **options})
+            return cls.from_function(unmarked(fn), **{"output_schema": output_schema, **marked, **own})
+
+        function = Function(fn, "tools", name=name)
+        if task not in (None, False) and getattr(task, "mode", None) == "required":
+            refuse("a tool with task=required", "fastmcp")
+        if isinstance(annotations, dict):
+            annotations = features.ToolAnnotations(**annotations)
+        for hidden in exclude_args or ():
+            _hide(function, hidden)
+
+        description, parameters = _input_schema(function)
+        schema = _output_schema(function) if output_schema is NotSet else output_schema
+        if isinstance(schema, dict) and not is_object(schema):
+            raise ValueError(
+                f"Output schemas must represent object types due to MCP spec limitations. Received: {schema!r}"
+            )
+
+        made = FunctionTool(
+            fn=function.fn,
+            name=function.component_name,
+            parameters=parameters,
+            output_schema=schema or None,
+            annotations=annotations,
+            return_type=function.returns,
+            **{"description": description, **given(options)},
+        )
+        made._function = function
+        return made
 
     @classmethod
     def from_tool(cls, tool: Any, **options: Any) -> Tool:
@@ -55,8 +95,7 @@ class Tool(Component):
             refuse("Tool.from_tool(transform_args, transform_fn)", "fastmcp")
 
         made = tool if isinstance(tool, Tool) else cls.from_function(tool)
-        changed = {key: value for key, value in options.items() if value is not None and value is not NotSet}
-        return made.model_copy(update=changed)
+        return made.model_copy(update={key: value for key, value in given(options).items() if value is not NotSet})
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         raise NotImplementedError("Subclasses must implement run()")
@@ -75,21 +114,17 @@ class Tool(Component):
             ) from error
 
     def to_mcp_tool(self, **changed: Any) -> features.Tool:
+        name = changed.get("name", self.name)
         title = self.title or (self.annotations.title if self.annotations else None)
-        members = {
-            "name": self.name,
-            "title": title or changed.get("name", self.name).replace("_", " ").replace("-", " ").title(),
-            "description": self.description,
-            "inputSchema": self.parameters,
-            "outputSchema": self.output_schema,
-            "icons": self.icons,
-            "annotations": self.annotations,
-            "execution": self.execution,
-            "_meta": self.get_meta(),
-        } | changed
-        for name in ("inputSchema", "outputSchema"):
-            members[name] = members[name] and dereferenced(members[name])
-        return features.Tool(**members)
+        schemas = {"inputSchema": self.parameters, "outputSchema": self.output_schema}
+        return self._listed(
+            features.Tool,
+            changed,
+            title=title or name.replace("_", " ").replace("-", " ").title(),
+            annotations=self.annotations,
+            execution=self.execution,
+            **{key: schema and dereferenced(schema) for key, schema in schemas.items()},
+        )
 
 
 class FunctionTool(Tool):
@@ -97,51 +132,6 @@ class FunctionTool(Tool):
 
     fn: Callable[..., Any] = Field(exclude=True)
     run_in_thread: bool = True
-
-    @classmethod
-    def made_of(
-        cls,
-        fn: Any,
-        *,
-        name: str | None = None,
-        annotations: Any = None,
-        output_schema: Any = NotSet,
-        exclude_args: list[str] | None = None,
-        task: Any = None,
-        **options: Any,
-    ) -> FunctionTool:
-        """Return a function as a tool. Raises ValueError for one that cannot be served."""
-        if marked := mark_of(fn, "tool"):
-            given = {"name": name, "annotations": annotations, "exclude_args": exclude_args, **options}
-            given = {key: value for key, value in given.items() if value is not None}
-            return cls.made_of(unmarked(fn), **{"output_schema": output_schema, **marked.options, **given})
-
-        function = Function(fn, "tools", name=name)
-        if task not in (None, False) and getattr(task, "mode", None) == "required":
-            refuse("a tool with task=required", "fastmcp")
-        if isinstance(annotations, dict):
-            annotations = features.ToolAnnotations(**annotations)
-        for hidden in exclude_args or ():
-            _hide(function, hidden)
-
-        description, parameters = _input_schema(function)
-        schema = _output_schema(function) if output_schema is NotSet else output_schema
-        if isinstance(schema, dict) and not is_object(schema):
-            raise ValueError(
-                f"Output schemas must represent object types due to MCP spec limitations. Received: {schema!r}"
-            )
-        options = {"description": description, **{key: value for key, value in options.items() if value is not None}}
-        made = cls(
-            fn=function.fn,
-            name=function.component_name,
-            parameters=parameters,
-            output_schema=schema or None,
-            annotations=annotations,
-            return_type=function.returns,
-            **options,
-        )
-        made._function = function
-        return made
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Call the function. Raises ValidationError for invalid arguments, and McpError after its `timeout`."""

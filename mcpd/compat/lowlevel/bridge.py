@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from inspect import isawaitable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
@@ -48,6 +50,7 @@ from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import InputRequired, is_failure
 from mcpd.server.dispatcher.connection import NotificationListener
+from mcpd.server.context.peer import InputRequired, is_failure
 from mcpd.server.handlers.table import BoundHandler
 from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions
@@ -80,9 +83,7 @@ class CompatServer(McpdServer):
     original: Any
     """The `Server` of `lowlevel.server`, which loads this module when it is served."""
 
-    def listen(self, method: str, listener: NotificationListener) -> None:
-        """Call `listener` for a notification of clients."""
-        self._listen(method, listener)
+    listen = McpdServer._listen
 
     async def find_entries(self) -> Entries:
         """Return what the server's list functions return now, for commands that inspect a server."""
@@ -152,14 +153,10 @@ class _Bridge:
             raise MethodNotFound(f"Method not found: {method}")  # mcpd's own handler knows none of the prompts
 
         # mcpd keeps subscriptions and log levels itself, so its own handler runs even if the author has one.
-        if method == "resources/subscribe":
-            watched = await self._subscribe(native, exchange, params)
+        if handler is None or method in _SERVED_BY_BOTH:
+            result = await self._serve_natively(native, exchange, params)
             if handler is None:
-                return watched
-        elif handler is None or method in _SERVED_BY_BOTH:
-            answered = await _awaited(native(exchange, params))
-            if handler is None:
-                return answered
+                return result
 
         request = _request(method, exchange)
         context = request_ctx.set(self._context(exchange, request))
@@ -184,17 +181,17 @@ class _Bridge:
         handler = self._app.notification_handlers.get(_NOTIFICATIONS[method])
         if handler is None:
             return
-        raw = bytes(exchange.call.raw)
-        members = {"method": method, "params": decode(raw) if raw else None}
         try:
-            await handler(_NOTIFICATIONS[method].model_validate(members))
+            await handler(_NOTIFICATIONS[method].model_validate(_message(method, exchange)))
         except Exception as error:
             log.error("%s: its handler failed", printable(method), exc_info=as_told(error))
 
-    async def _subscribe(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
+    async def _serve_natively(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
         try:
             return await _awaited(native(exchange, params))
         except InvalidParams:
+            if exchange.method != "resources/subscribe":
+                raise
             # mcpd does not know the resource. Only the author knows which there are.
             exchange.watch(params.uri)
             return EmptyResult()
@@ -232,11 +229,15 @@ class _Bridge:
 
 
 def _request(method: str, exchange: Exchange) -> BaseRequest:
-    raw = bytes(exchange.call.raw)
     try:
-        return _REQUESTS[method].model_validate({"method": method, "params": decode(raw) if raw else None})
+        return _REQUESTS[method].model_validate(_message(method, exchange))
     except ValidationError:
         raise InvalidParams("Invalid request parameters", "") from None
+
+
+def _message(method: str, exchange: Exchange) -> dict[str, Any]:
+    raw = bytes(exchange.call.raw)
+    return {"method": method, "params": decode(raw) if raw else None}
 
 
 def _error_answer(error: Exception, exchange: Exchange, method: str) -> BaseException:
@@ -280,42 +281,39 @@ async def _awaited(result: Any) -> Any:
 # -- the lists of a server that serves nobody ------------------------------------------------
 
 
+_LISTS: tuple[tuple[str, type[BaseRequest], type[Struct], str, str], ...] = (
+    ("tools", features.ListToolsRequest, ListToolsResult, "tools", "name"),
+    ("resources", features.ListResourcesRequest, ListResourcesResult, "resources", "uri"),
+    ("templates", features.ListResourceTemplatesRequest, ListResourceTemplatesResult, "resource_templates",
+     "uri_template"),
+    ("prompts", features.ListPromptsRequest, ListPromptsResult, "prompts", "name"),
+)  # fmt: skip
+"""For each kind of entry: its list request, the result and its member, and the member of an item that is the key."""
+
+
 async def _entries(app: Any) -> Entries:
-    tools: list[ToolEntry] = []
-    resources: list[ResourceEntry] = []
-    templates: list[TemplateEntry] = []
-    prompts: list[PromptEntry] = []
-    for page in await _pages(app, features.ListToolsRequest):
-        tools += [_Tool(one.name, one) for one in struct_of(page, ListToolsResult).tools]
-    for page in await _pages(app, features.ListResourcesRequest):
-        resources += [_Resource(one.uri, one) for one in struct_of(page, ListResourcesResult).resources]
-    for page in await _pages(app, features.ListResourceTemplatesRequest):
-        listed = struct_of(page, ListResourceTemplatesResult).resource_templates
-        templates += [_Template(one.uri_template, one) for one in listed]
-    for page in await _pages(app, features.ListPromptsRequest):
-        prompts += [_Prompt(one.name, one) for one in struct_of(page, ListPromptsResult).prompts]
-    return Entries(
-        tools=tools or None, resources=resources or None, templates=templates or None, prompts=prompts or None
-    )
+    entries: dict[str, Any] = {}
+    for kind, request, result, member, key in _LISTS:
+        pages = [getattr(struct_of(page, result), member) async for page in _pages(app, request)]
+        entries[kind] = [_Inspected(getattr(item, key), item) for page in pages for item in page] or None
+    return Entries(**entries)
 
 
-async def _pages(app: Any, request: type[BaseRequest]) -> list[dict[str, Any]]:
-    lists = app.request_handlers.get(request)
-    pages: list[dict[str, Any]] = []
-    cursor: str | None = None
-    while lists is not None:
-        params = None if cursor is None else PaginatedRequestParams(cursor=cursor)
+async def _pages(app: Any, request: type[BaseRequest]) -> AsyncIterator[dict[str, Any]]:
+    list_page = app.request_handlers.get(request)
+    params: PaginatedRequestParams | None = None
+    while list_page is not None:
         method = request.model_fields["method"].default
-        result: Any = await lists(request.model_validate({"method": method, "params": params}))
-        pages.append(as_json(getattr(result, "root", result)))
-        cursor = pages[-1].get("nextCursor")
-        if cursor is None:
-            break
-    return pages
+        result: Any = await list_page(request.model_validate({"method": method, "params": params}))
+        page = as_json(getattr(result, "root", result))
+        yield page
+        if page.get("nextCursor") is None:
+            return
+        params = PaginatedRequestParams(cursor=page["nextCursor"])
 
 
-class _Inspected:
-    """An entry that is listed and never called."""
+class _Inspected(ToolEntry, ResourceEntry, TemplateEntry, PromptEntry):
+    """An entry of any kind that is listed and never called."""
 
     def __init__(self, key: str, item: Any) -> None:
         self.key, self._item = key, item
@@ -328,19 +326,3 @@ class _Inspected:
 
     def run(self, *_: Any) -> Any:
         raise LocalProtocolError("this entry is for inspection only; the handlers of its server serve it")
-
-
-class _Tool(_Inspected, ToolEntry):
-    pass
-
-
-class _Resource(_Inspected, ResourceEntry):
-    pass
-
-
-class _Template(_Inspected, TemplateEntry):
-    pass
-
-
-class _Prompt(_Inspected, PromptEntry):
-    pass

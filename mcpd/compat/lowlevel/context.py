@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mcpd.compat.types.base import RequestId, RequestParams
 from mcpd.protocol.principal import Origin
+from mcpd.transports.authentication import RequestHeaders
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
@@ -72,8 +73,8 @@ class SharedContext(ABC):
     def client_id(self) -> str | None:
         """The member `client_id` of the request's `_meta`, if there is one."""
         request = self._current()
-        found: str | None = None if request is None else getattr(request.meta, "client_id", None)
-        return found
+        client_id: str | None = None if request is None else getattr(request.meta, "client_id", None)
+        return client_id
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send the progress of the request, if the client asked for it."""
@@ -118,31 +119,14 @@ class SharedContext(ABC):
 # -- the HTTP request ------------------------------------------------------------------------
 
 
-class _Headers(dict[str, str]):
-    # Names are compared without regard to case.
-    def __getitem__(self, name: str) -> str:
-        return super().__getitem__(name.lower())
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name.lower(), default)
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and super().__contains__(name.lower())
-
-
 class HttpRequest:
     """The headers of a request, where Starlette is not installed. It has no body, query or address."""
 
     method = "POST"
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
-        self.headers = _Headers(fields)
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self.headers = headers
         self.query_params: Mapping[str, str] = {}
-
-
-def http_headers(origin: Origin) -> dict[str, str]:
-    """Return the headers of a request by lower-case name."""
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in origin.fields}
 
 
 def request_of(origin: Origin) -> Any:
@@ -155,7 +139,7 @@ def request_of(origin: Origin) -> Any:
     try:
         from starlette.requests import Request
     except ImportError:
-        return HttpRequest(http_headers(origin))
+        return HttpRequest(RequestHeaders.of(origin.fields))
 
     headers = [(name.lower(), value) for name, value in origin.fields]
     return Request(

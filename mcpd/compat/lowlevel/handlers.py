@@ -106,12 +106,7 @@ def running() -> ServerRequestContext[Any, Any, Any]:
     request, exchange = request_ctx.get(), current_exchange.get()
     raw = bytes(exchange.call.raw)
     return ServerRequestContext(
-        request_id=request.request_id,
-        meta=request.meta,
-        session=request.session,
-        lifespan_context=request.lifespan_context,
-        request=request.request,
-        close_sse_stream=request.close_sse_stream,
+        **vars(request),
         protocol_version=exchange.protocol_version,
         method=exchange.method,
         params=decode(raw) if raw else None,
@@ -137,8 +132,8 @@ def _with_middleware(function: Callable[..., Awaitable[Any]], middleware: list[A
                 request_id=0, meta=None, session=None, lifespan_context={}, method=message.method
             )
         step: CallNext = partial(last, message)
-        for one in reversed(middleware):
-            step = partial(_call, one, step)
+        for outer in reversed(middleware):
+            step = partial(_call, outer, step)
         return await step(ctx)
 
     return handle
@@ -153,7 +148,7 @@ async def _call(middleware: Any, call_next: CallNext, ctx: Any) -> Any:
 _STATE_KEY = "compat.state"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Inputs:
     """The client's responses to an `InputRequiredResult` by name, and the state that it carried."""
 
@@ -161,7 +156,9 @@ class Inputs:
     state: str | None = None
 
 
-current_inputs: ContextVar[Inputs | None] = ContextVar("inputs", default=None)
+_NO_INPUTS = Inputs()
+
+current_inputs: ContextVar[Inputs] = ContextVar("inputs", default=_NO_INPUTS)
 
 
 def is_input_required(result: Any) -> bool:
@@ -171,7 +168,7 @@ def is_input_required(result: Any) -> bool:
 
 async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Awaitable[Any]], members: Any) -> Any:
     """Call a handler until it needs no more input. `members` are its params as a dict."""
-    inputs = Inputs()
+    inputs = _NO_INPUTS
     if members and ("inputResponses" in members or "requestState" in members):
         from mcpd.compat.types.client_requests import parse_responses
 
@@ -188,7 +185,7 @@ async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Await
 
         from mcpd.compat.types.client_requests import parse_request, parse_responses
 
-        questions = {key: question_of(parse_request(one)) for key, one in (result.inputRequests or {}).items()}
+        questions = {key: question_of(parse_request(request)) for key, request in (result.inputRequests or {}).items()}
         exchange.asking.kept[_STATE_KEY] = result.requestState
         try:
             exchange.asking.required(questions)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
 from anyio import CancelScope
 
-from mcpd.compat import program
 from mcpd.compat.errors import UrlElicitationRequiredError
+from mcpd.compat.install import current_program, is_taken_over
 from mcpd.compat.lowlevel.context import Handler, RequestContext, lifespan, request_ctx
-from mcpd.compat.lowlevel.transports import StandIn
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse
-from mcpd.compat.program import ServeRequest
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     BaseRequest,
@@ -44,15 +43,13 @@ Decorator = Callable[[Any], Any]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 
 
+@dataclass
 class NotificationOptions:
     """Lists whose changes a server announces. mcpd may announce all of them, whatever this says."""
 
-    def __init__(
-        self, prompts_changed: bool = False, resources_changed: bool = False, tools_changed: bool = False
-    ) -> None:
-        self.prompts_changed = prompts_changed
-        self.resources_changed = resources_changed
-        self.tools_changed = tools_changed
+    prompts_changed: bool = False
+    resources_changed: bool = False
+    tools_changed: bool = False
 
 
 class InitializationOptions(Model):
@@ -134,10 +131,10 @@ class Server(Generic[LifespanResultT, RequestT]):
         """Register a function that returns the tools. With a parameter for the request, it returns one page."""
 
         def remember(listed: Any) -> None:
-            if not isinstance(listed, features.ListToolsResult):
+            is_page = isinstance(listed, features.ListToolsResult)
+            if not is_page:
                 self._tool_cache.clear()
-            for tool in listed.tools if isinstance(listed, features.ListToolsResult) else listed:
-                self._tool_cache[tool.name] = tool
+            self._tool_cache.update({tool.name: tool for tool in (listed.tools if is_page else listed)})
 
         return self._lists(features.ListToolsRequest, features.ListToolsResult, "tools", remember)
 
@@ -220,13 +217,17 @@ class Server(Generic[LifespanResultT, RequestT]):
 
         async def answer(function: Any, message: features.ReadResourceRequest) -> features.ReadResourceResult:
             uri = message.params.uri
-            found = await function(uri)
-            if isinstance(found, (str, bytes)):
-                found = [ReadResourceContents(found)]
-            if not isinstance(found, Iterable):
-                raise ValueError(f"Unexpected return type from read_resource: {type(found)}")
-            parts = [resource_contents(uri, one.content, one.mime_type, getattr(one, "meta", None)) for one in found]
-            return features.ReadResourceResult(contents=parts)
+            contents = await function(uri)
+            if isinstance(contents, (str, bytes)):
+                contents = [ReadResourceContents(contents)]
+            if not isinstance(contents, Iterable):
+                raise ValueError(f"Unexpected return type from read_resource: {type(contents)}")
+            return features.ReadResourceResult(
+                contents=[
+                    resource_contents(uri, part.content, part.mime_type, getattr(part, "meta", None))
+                    for part in contents
+                ]
+            )
 
         return self._handles(features.ReadResourceRequest, answer)
 
@@ -243,8 +244,8 @@ class Server(Generic[LifespanResultT, RequestT]):
 
         async def answer(function: Any, message: features.CompleteRequest) -> features.CompleteResult:
             params = message.params
-            found = await function(params.ref, params.argument, params.context)
-            return features.CompleteResult(completion=found or features.Completion(values=[]))
+            completion = await function(params.ref, params.argument, params.context)
+            return features.CompleteResult(completion=completion or features.Completion(values=[]))
 
         return self._handles(features.CompleteRequest, answer)
 
@@ -359,8 +360,10 @@ class Server(Generic[LifespanResultT, RequestT]):
         Under `mcpd serve` other streams are ignored. A program that cancels this call then ends its own streams, and
         not the transport. Raises NotImplementedError for other streams when the program serves itself.
         """
+        from mcpd.server.settings import Settings
+
         is_own = not isinstance(read_stream, StandIn) or not isinstance(write_stream, StandIn)
-        if is_own and not program.is_taken_over():
+        if is_own and not is_taken_over():
             raise NotImplementedError(
                 "Server.run: mcpd has the transports itself. Pass the streams of stdio_server(), or use mcpd serve."
             )
@@ -368,7 +371,7 @@ class Server(Generic[LifespanResultT, RequestT]):
             self.initialization_options = initialization_options
 
         with CancelScope(shield=is_own):
-            await program.current().serve(self.__mcpd_server__(), ServeRequest(stateless=stateless))
+            await current_program().serve(self.__mcpd_server__(), Settings(stdio=True))
 
     def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
         """Return this server as an ASGI application with its endpoint at that path."""
@@ -389,6 +392,83 @@ class Server(Generic[LifespanResultT, RequestT]):
 
             self._served = mcpd_server(self)
         return self._served
+
+
+# -- the library's transports ----------------------------------------------------------------
+
+# These are placeholders, since mcpd has the transports itself.
+
+
+class StandIn:
+    """Replaces a stream of messages. `Server.run` serves mcpd's transport when it receives one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, served by mcpd>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def aclose(self, *_: object) -> None:
+        """Nothing needs closing."""
+
+    __aexit__ = aclose
+
+
+@asynccontextmanager
+async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncIterator[tuple[StandIn, StandIn]]:
+    """Yield the two streams that `Server.run` takes.
+
+    Programs wrap stdin and stdout in files of their own, which mcpd does not need. Raises NotImplementedError for
+    files that are not stdin, stdout or stderr of the process.
+    """
+    if not (_is_of_process(stdin) and _is_of_process(stdout)):
+        raise NotImplementedError("stdio_server(stdin, stdout): mcpd serves the stdin and stdout of the process only")
+
+    yield StandIn("stdin"), StandIn("stdout")
+
+
+def _is_of_process(stream: Any) -> bool:
+    # anyio may have wrapped the file. A stream without a file descriptor reads stdin in its own way.
+    fileno = getattr(getattr(stream, "wrapped", stream), "fileno", None)
+    if fileno is None:
+        return True
+    try:
+        found = os.fstat(fileno())
+    except OSError:  # a file in memory
+        return False
+
+    return any(os.path.samestat(found, os.fstat(descriptor)) for descriptor in (0, 1, 2))
+
+
+def create_mcp_http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
+    """Return an `httpx.AsyncClient` that follows redirects, with a timeout of 30 seconds (300 to read)."""
+    import httpx
+
+    limit = httpx.Timeout(30.0, read=300.0) if timeout is None else timeout
+    return httpx.AsyncClient(follow_redirects=True, headers=headers, timeout=limit, auth=auth)
+
+
+StreamId: TypeAlias = str
+EventId: TypeAlias = str
+
+
+@dataclass
+class EventMessage:
+    message: Any
+    event_id: EventId | None = None
+
+
+EventCallback: TypeAlias = Callable[[EventMessage], Awaitable[None]]
+
+
+class EventStore:
+    """The base class of a server's own store of events. It is not used: mcpd resumes streams from its own memory."""
+
+
+# -- requests and results --------------------------------------------------------------------
 
 
 async def _ping(message: Any) -> features.ServerResult:

@@ -13,7 +13,7 @@ from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.compat.lowlevel.wire import REFUSALS, as_json, question_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId
-from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
+from mcpd.errors import McpdError, MissingCapability, RemoteError, ToolError
 from mcpd.protocol.types.base import CancelledParams, LogMessageParams, ProgressParams
 from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import ElicitationCompleteParams
@@ -36,6 +36,12 @@ _PARAMS: dict[str, type[Struct]] = {
 }
 
 
+def _types() -> Any:
+    from mcpd.compat.types import client_requests  # slow to import, and few servers ask their clients
+
+    return client_requests
+
+
 class ServerSession:
     """A client of a server. The object stays the same for as long as the connection lasts."""
 
@@ -46,8 +52,8 @@ class ServerSession:
     @property
     def _exchange(self) -> Exchange:
         """The current request of this client; outside of a request, its latest one."""
-        found = current_exchange.get(None)
-        return found if found is not None and found.peer is self._latest.peer else self._latest
+        exchange = current_exchange.get(None)
+        return exchange if exchange is not None and exchange.peer is self._latest.peer else self._latest
 
     def renew(self, exchange: Exchange) -> None:
         """Note the latest request of the client."""
@@ -88,9 +94,8 @@ class ServerSession:
         related_request_id: RequestId | None = None,
     ) -> Any:
         """Sample from the client's model. Raises McpError if the client has none, or cannot give it `tools`."""
-        from mcpd.compat.types import client_requests
-
-        params = client_requests.CreateMessageRequestParams(
+        types = _types()
+        params = types.CreateMessageRequestParams(
             messages=messages,
             systemPrompt=system_prompt,
             includeContext=include_context,
@@ -107,22 +112,12 @@ class ServerSession:
             if sampling is None or sampling.tools is None:
                 raise McpError(-32602, "Client does not support sampling tools capability")
 
-        plain, with_tools = client_requests.CreateMessageResult, client_requests.CreateMessageResultWithTools
-        request = client_requests.CreateMessageRequest(params=params)
-        return await (self.send_request(request, plain) if tools is None else self.send_request(request, with_tools))
+        result = types.CreateMessageResult if tools is None else types.CreateMessageResultWithTools
+        return await self.send_request(types.CreateMessageRequest(params=params), result)
 
     async def list_roots(self) -> client_requests.ListRootsResult:
-        from mcpd.compat.types import client_requests
-
-        return await self.send_request(client_requests.ListRootsRequest(), client_requests.ListRootsResult)
-
-    async def elicit(
-        self,
-        message: str,
-        requestedSchema: dict[str, Any],  # noqa: N803 - the library's name
-        related_request_id: RequestId | None = None,
-    ) -> client_requests.ElicitResult:
-        return await self.elicit_form(message, requestedSchema, related_request_id)
+        types = _types()
+        return await self.send_request(types.ListRootsRequest(), types.ListRootsResult)
 
     async def elicit_form(
         self,
@@ -131,24 +126,18 @@ class ServerSession:
         related_request_id: RequestId | None = None,
     ) -> client_requests.ElicitResult:
         """Ask the user to fill in a form."""
-        from mcpd.compat.types import client_requests
+        types = _types()
+        params = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
+        return await self.send_request(types.ElicitRequest(params=params), types.ElicitResult)
 
-        params = client_requests.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
-        return await self._elicit(params)
+    elicit = elicit_form
 
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, related_request_id: RequestId | None = None
     ) -> client_requests.ElicitResult:
-        from mcpd.compat.types import client_requests
-
-        params = client_requests.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
-        return await self._elicit(params)
-
-    async def _elicit(self, params: client_requests.ElicitRequestParams) -> client_requests.ElicitResult:
-        from mcpd.compat.types import client_requests
-
-        request = client_requests.ElicitRequest(params=params)
-        return await self.send_request(request, client_requests.ElicitResult)
+        types = _types()
+        params = types.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
+        return await self.send_request(types.ElicitRequest(params=params), types.ElicitResult)
 
     async def send_ping(self) -> features.EmptyResult:
         return await self.send_request(features.PingRequest(), features.EmptyResult)
@@ -176,9 +165,6 @@ class ServerSession:
             if request.method == "ping":
                 await exchange.peer.request("ping", None, exchange.call, seconds)
                 return {}
-            if request.method not in REFUSALS:
-                raise LocalProtocolError(f"{request.method} cannot be sent to a client")
-
             question = question_of(request)
             if not exchange.asking.can_ask(question):
                 raise McpError(-32600, REFUSALS[request.method])

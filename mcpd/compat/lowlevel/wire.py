@@ -7,6 +7,9 @@ without members that are None.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, ValidationError, convert
@@ -35,6 +38,20 @@ from mcpd.protocol.types.features import (
     ToolAnnotations,
 )
 from mcpd.protocol.types.interaction import CompleteResult
+from mcpd.protocol.types.interaction import (
+    CompleteResult,
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitFormParams,
+    ElicitResult,
+    ElicitUrlParams,
+    ListRootsParams,
+    ListRootsResult,
+)
+from mcpd.protocol.types.features import GetPromptResult, ListPromptsResult
+from mcpd.protocol.types.features import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
+from mcpd.protocol.types.features import CallToolResult, ListToolsResult, ToolAnnotations
+from mcpd.protocol.versions import table
 from mcpd.server.context.questions import Question
 
 log = logging.getLogger("mcpd")
@@ -98,28 +115,26 @@ def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> 
         return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
 
     try:
-        found = convert(members, _RESULTS[method])
-        return cast("Result", _with_unknown(found, members)) if keeps_unknown else found
+        struct = convert(members, _RESULTS[method])
+        return cast("Result", _with_unknown(struct, members)) if keeps_unknown else struct
     except (ValidationError, KeyError):
         meta = members.pop("_meta", None)
         return ObjectResult(members=members, meta=meta)
 
 
-def _with_unknown(found: Any, members: Any) -> Any:
+def _with_unknown(value: Any, members: Any) -> Any:
     """Replace extensible structs that lack members of the JSON with that JSON."""
-    if isinstance(found, list):
-        return [_with_unknown(*pair) for pair in zip(found, members, strict=True)]
-    if not isinstance(found, Struct):
-        return found
+    if isinstance(value, list):
+        return [_with_unknown(*pair) for pair in zip(value, members, strict=True)]
+    if not isinstance(value, Struct):
+        return value
 
-    known = dict(zip(found.__struct_encode_fields__, found.__struct_fields__, strict=True))
-    if isinstance(found, _EXTENSIBLE) and not members.keys() <= {*known, "type"}:
+    known = dict(zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True))
+    if isinstance(value, _EXTENSIBLE) and not members.keys() <= {*known, "type"}:
         return members
     for name in known.keys() & members.keys():
-        value = getattr(found, known[name])
-        if isinstance(value, (list, Struct)):
-            setattr(found, known[name], _with_unknown(value, members[name]))
-    return found
+        setattr(value, known[name], _with_unknown(getattr(value, known[name]), members[name]))
+    return value
 
 
 # -- requests to clients ---------------------------------------------------------------------
@@ -138,41 +153,30 @@ class _RawQuestion(Question):
         return decode(raw)
 
 
+_QUESTIONS: dict[str, tuple[type[Struct], type[Struct], dict[str, Any]]] = {
+    "sampling/createMessage": (CreateMessageParams, CreateMessageResult, {"sampling": {}}),
+    "roots/list": (ListRootsParams, ListRootsResult, {"roots": {}}),
+    "elicitation/create": (ElicitFormParams, ElicitResult, {"elicitation": {"form": {}}}),
+    "elicitation/create url": (ElicitUrlParams, ElicitResult, {"elicitation": {"url": {}}}),
+}
+
+
 def question_of(request: BaseRequest) -> Question:
     """Return a request to a client as mcpd's `Question`. Raises LocalProtocolError for other requests."""
-    from mcpd.protocol.types.interaction import (
-        CreateMessageParams,
-        CreateMessageResult,
-        ElicitFormParams,
-        ElicitResult,
-        ElicitUrlParams,
-        ListRootsParams,
-        ListRootsResult,
-    )
+    method = request.method
+    if method not in REFUSALS:
+        raise LocalProtocolError(f"{method} cannot be sent to a client")
 
     params = {} if request.params is None else as_json(request.params)
-    kind: type[Struct]
-    result: type[Struct]
-    needs: dict[str, Any]
-    if request.method == "sampling/createMessage":
-        kind, result, needs = CreateMessageParams, CreateMessageResult, {"sampling": {}}
-    elif request.method == "roots/list":
-        kind, result, needs = ListRootsParams, ListRootsResult, {"roots": {}}
-    elif request.method != "elicitation/create":
-        raise LocalProtocolError(f"{request.method} cannot be sent to a client")
-    elif params.get("mode") == "url":
-        kind, result, needs = ElicitUrlParams, ElicitResult, {"elicitation": {"url": {}}}
-    else:
-        kind, result, needs = ElicitFormParams, ElicitResult, {"elicitation": {"form": {}}}
-    return _RawQuestion(request.method, struct_of(params, kind), result, needs)
+    kind, result, needs = _QUESTIONS[f"{method} url" if params.get("mode") == "url" else method]
+    return _RawQuestion(method, struct_of(params, kind), result, needs)
 
 
 # -- JSON Schemas ----------------------------------------------------------------------------
 
-_MOST_CHECKERS = 1000
+_MAX_VALIDATORS = 1000
 
-_checkers: dict[int, tuple[dict[str, Any], Any]] = {}
-_warned: set[str] = set()
+_validators: dict[int, tuple[dict[str, Any], Any]] = {}
 
 
 def schema_problem(value: Any, schema: dict[str, Any]) -> str | None:
@@ -180,28 +184,70 @@ def schema_problem(value: Any, schema: dict[str, Any]) -> str | None:
 
     Without that package nothing is checked. The log mentions this once.
     """
-    found = _checkers.get(id(schema))
-    if found is None or found[0] is not schema:
-        if len(_checkers) >= _MOST_CHECKERS:
-            _checkers.clear()
-        found = _checkers[id(schema)] = schema, _checker(schema)
-    if found[1] is None:
+    kept = _validators.get(id(schema))
+    if kept is None or kept[0] is not schema:
+        if len(_validators) >= _MAX_VALIDATORS:
+            _validators.clear()
+        kept = _validators[id(schema)] = schema, _validator(schema)
+    if kept[1] is None:
         return None
 
-    problem = found[1](value)
+    from jsonschema.exceptions import best_match
+
+    problem = best_match(kept[1].iter_errors(value))
     return None if problem is None else str(problem.message)
 
 
-def _checker(schema: dict[str, Any]) -> Any:
+def _validator(schema: dict[str, Any]) -> Any:
     try:
-        from jsonschema import exceptions, validators
+        from jsonschema.validators import validator_for
     except ImportError:
-        if not _warned:
-            _warned.add("jsonschema")
-            log.warning("arguments are not checked against their schemas: pip install 'mcpd-server[compat]'")
+        _warn_once()
         return None
 
-    kind = validators.validator_for(schema)
+    kind = validator_for(schema)
     kind.check_schema(schema)
-    validator = kind(schema)
-    return lambda value: exceptions.best_match(validator.iter_errors(value))
+    return kind(schema)
+
+
+@cache
+def _warn_once() -> None:
+    log.warning("arguments are not checked against their schemas: pip install 'mcpd-server[compat]'")
+
+
+# -- the tables of `mcp_types.methods` -------------------------------------------------------
+
+
+def __getattr__(name: str) -> Any:
+    # The model of each request or of its result, by its method and a protocol version that has it. Few servers look at
+    # these tables, and making them loads every protocol version.
+    if name == "CLIENT_REQUESTS":
+        return _by_version({"initialize": features.InitializeRequest, **REQUESTS})
+    if name == "SERVER_RESULTS":
+        return _by_version({**dict.fromkeys(REQUESTS, features.EmptyResult), **_RESULT_MODELS})
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_RESULT_MODELS: dict[str, type[Any]] = {
+    "initialize": features.InitializeResult,
+    "tools/list": features.ListToolsResult,
+    "tools/call": features.CallToolResult,
+    "resources/list": features.ListResourcesResult,
+    "resources/templates/list": features.ListResourceTemplatesResult,
+    "resources/read": features.ReadResourceResult,
+    "prompts/list": features.ListPromptsResult,
+    "prompts/get": features.GetPromptResult,
+    "completion/complete": features.CompleteResult,
+}
+
+
+def _by_version(models: Mapping[str, type[Any]]) -> Mapping[tuple[str, str], type[Any]]:
+    known = {version: table.get(version).requests for version in table.SUPPORTED}
+    return MappingProxyType(
+        {
+            (method, version): model
+            for version, requests in known.items()
+            for method, model in models.items()
+            if method in requests
+        }
+    )

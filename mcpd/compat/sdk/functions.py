@@ -1,27 +1,31 @@
-"""The parameters of a function as a pydantic model. Clients see its schema, and it validates their arguments."""
+"""An author's function: a model of its parameters, and the conversion of what it returns.
+
+Clients see the schema of the model, which validates their arguments. Results become content blocks, and structured
+content according to the return annotation.
+"""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints, is_typeddict
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 
+from mcpd.compat.contents import as_block
 from mcpd.compat.errors import InvalidSignature
-from mcpd.compat.install import serves_in_threads
 from mcpd.compat.lowlevel.context import SharedContext, current_exchange
+from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.printable import printable
-from mcpd.server.functions.annotations import untyped_context
-
-if TYPE_CHECKING:
-    from mcpd.compat.sdk.results import OutputPlan
-    from mcpd.compat.types.base import Icon
+from mcpd.server.functions.annotations import is_coroutine_function, untyped_context
 
 log = logging.getLogger("mcpd")
 
@@ -44,15 +48,16 @@ class FuncMetadata:
     """
 
     def __init__(
-        self, function: Callable[..., Any], skip_names: Sequence[str] = (), structured_output: bool | None = None
+        self, func: Callable[..., Any], skip_names: Sequence[str] = (), structured_output: bool | None = None
     ) -> None:
-        self._name = getattr(function, "__name__", type(function).__name__)
+        self._name = getattr(func, "__name__", type(func).__name__)
         self._skipped = set(skip_names)
         self._structured_output = structured_output
         try:
-            self._signature = inspect.signature(function, eval_str=True)
+            self._signature = inspect.signature(func, eval_str=True)
         except NameError as error:
             raise InvalidSignature(f"Unable to evaluate type annotations for callable {self._name!r}") from error
+
         for name in self._signature.parameters:
             if name.startswith("_"):
                 raise InvalidSignature(f"Parameter {name} of {self._name} cannot start with '_'; rename it")
@@ -65,32 +70,18 @@ class FuncMetadata:
 
     @cached_property
     def arg_model(self) -> type[ArgModelBase]:
-        fields: dict[str, Any] = {}
-        for parameter in self._signature.parameters.values():
-            if parameter.name not in self._skipped:
-                name, field = _field(parameter)
-                fields[name] = field
+        parameters = self._signature.parameters.values()
+        fields: Any = dict(_field(parameter) for parameter in parameters if parameter.name not in self._skipped)
         return create_model(f"{self._name}Arguments", __base__=ArgModelBase, **fields)
 
     @cached_property
     def _plan(self) -> OutputPlan:
-        from mcpd.compat.sdk.results import output_plan  # not needed before the first list or call
-
-        return output_plan(self.returns, self._name, self._structured_output)
+        return _output_plan(self.returns, self._name, self._structured_output)
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
         """The schema of structured results, or None."""
         return self._plan.schema
-
-    @property
-    def output_model(self) -> type[BaseModel] | None:
-        return self._plan.model
-
-    @property
-    def wrap_output(self) -> bool:
-        """Whether a result is the member `result` of an object."""
-        return self._plan.wraps
 
     @cached_property
     def _texts(self) -> dict[str, bool]:
@@ -115,21 +106,8 @@ class FuncMetadata:
         """Return the arguments of a call. Raises pydantic's ValidationError."""
         return self.arg_model.model_validate(self.pre_parse_json(arguments)).model_dump_one_level()
 
-    async def call_fn_with_arg_validation(
-        self,
-        fn: Callable[..., Any],
-        fn_is_async: bool,
-        arguments_to_validate: dict[str, Any],
-        arguments_to_pass_directly: dict[str, Any] | None,
-    ) -> Any:
-        """Call the function. Raises pydantic's ValidationError for invalid arguments."""
-        arguments = {**self.validated(arguments_to_validate), **(arguments_to_pass_directly or {})}
-        return await call(functools.partial(fn, **arguments), is_async=fn_is_async, in_thread=serves_in_threads())
-
     def convert_result(self, result: Any) -> Any:
         """Return what a low-level handler returns: content blocks, or a pair of them and the structured content."""
-        from mcpd.compat.sdk.results import content_blocks
-
         plan = self._plan
         if isinstance(result, CallToolResult):
             if plan.model is not None:
@@ -143,31 +121,7 @@ class FuncMetadata:
         return blocks, validated.model_dump(mode="json", by_alias=True)
 
 
-class FuncMetadata2(FuncMetadata):
-    """The same for version 2: members that a TypedDict may omit are omitted, and not null."""
-
-    @cached_property
-    def _plan(self) -> OutputPlan:
-        plan = super()._plan
-        # Version 1 writes null for such members, which its own schema does not allow.
-        if plan.schema is not None and is_typeddict(self.returns):
-            members = plan.schema.get("properties", {})
-            for name in members.keys() - set(plan.schema.get("required", ())):
-                members[name].pop("default", None)
-        return plan
-
-    def convert_result(self, result: Any) -> Any:
-        found = super().convert_result(result)
-        if isinstance(found, tuple) and is_typeddict(self.returns):
-            return found[0], {name: value for name, value in found[1].items() if name in result}
-        return found
-
-
-def func_metadata(
-    func: Callable[..., Any], skip_names: Sequence[str] = (), structured_output: bool | None = None
-) -> FuncMetadata:
-    """Return the metadata of a function. Raises InvalidSignature."""
-    return FuncMetadata(func, skip_names, structured_output)
+func_metadata = FuncMetadata
 
 
 def _field(parameter: inspect.Parameter) -> tuple[str, Any]:
@@ -182,53 +136,6 @@ def _field(parameter: inspect.Parameter) -> tuple[str, Any]:
     return name, hint if parameter.default is inspect.Parameter.empty else (hint, parameter.default)
 
 
-class Component:
-    """A function as a tool, prompt or template, and what clients see of it. Members are passed by keyword."""
-
-    fn: Callable[..., Any]
-    name: str
-    title: str | None = None
-    description: str | None = None
-    icons: list[Icon] | None = None
-    annotations: Any = None
-    meta: dict[str, Any] | None = None
-    context_kwarg: str | None = None
-
-    is_second: ClassVar[bool] = False
-    """Whether it behaves like version 2, where clients do not receive the messages of unexpected exceptions."""
-
-    def __init__(self, **members: Any) -> None:
-        vars(self).update(members)
-
-    @classmethod
-    def _of_function(
-        cls,
-        fn: Callable[..., Any],
-        name: str | None,
-        description: str | None,
-        context_kwarg: str | None,
-        **members: Any,
-    ) -> Self:
-        return cls(
-            fn=fn,
-            name=function_name(fn, name),
-            description=description or fn.__doc__ or "",
-            context_kwarg=context_kwarg or context_parameter(fn),
-            **members,
-        )
-
-    async def _call(self, values: dict[str, Any], context: Any) -> Any:
-        if self.context_kwarg and context is not None:
-            values = {**values, self.context_kwarg: context}
-        function = functools.partial(self.fn, **values)
-        return await call(function, is_async=is_async(self.fn), in_thread=self.is_second)
-
-    @property
-    def _skipped(self) -> list[str]:
-        """The parameters that clients do not see."""
-        return [self.context_kwarg] if self.context_kwarg else []
-
-
 def function_name(function: Callable[..., Any], name: str | None) -> str:
     """Return the given name or the function's. Raises ValueError for a lambda without a name."""
     found = name or function.__name__
@@ -238,17 +145,15 @@ def function_name(function: Callable[..., Any], name: str | None) -> str:
 
 
 def context_parameter(function: Callable[..., Any]) -> str | None:
-    """Return the name of the parameter that receives the `Context`, which may be a part of its annotation."""
+    """Return the name of the parameter that receives the `Context`. The annotation may be a union with it."""
     try:
         hints = get_type_hints(function)
     except Exception:  # a name that cannot be found yet
         return None
 
     for name, hint in hints.items():
-        for part in (hint, get_origin(hint), *get_args(hint)):
-            kind = get_origin(part) or part
-            if name != "return" and isinstance(kind, type) and issubclass(kind, SharedContext):
-                return name
+        if name != "return" and includes(hint, SharedContext):
+            return name
     warn_of_untyped_context(function, getattr(function, "__name__", function))
     return None
 
@@ -260,19 +165,128 @@ def warn_of_untyped_context(function: Callable[..., Any], name: Any) -> None:
         log.warning(text, printable(name), printable(context[0]), printable(context[1]))
 
 
-def is_async(function: Any) -> bool:
-    """Return whether calling the function returns a coroutine."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+def includes(hint: Any, kinds: type | tuple[type, ...], *, in_lists: bool = False) -> bool:
+    """Return whether a type is a subclass of these, or one type of a union. With `in_lists`, also an item of a list."""
+    origin = get_origin(hint)
+    is_list = in_lists and isinstance(origin, type) and issubclass(origin, Sequence)
+    if is_list or origin in (Union, UnionType):
+        return any(includes(part, kinds, in_lists=in_lists) for part in get_args(hint))
+    if origin is Annotated:
+        return includes(get_args(hint)[0], kinds, in_lists=in_lists)
+
+    kind = origin or hint
+    return isinstance(kind, type) and issubclass(kind, kinds)
 
 
-async def call(function: Callable[[], Any], *, is_async: bool, in_thread: bool) -> Any:
+async def call(function: Callable[[], Any], *, in_thread: bool) -> Any:
     """Call a function, and await what it returns. A plain function runs in a thread, or blocks the event loop."""
-    if is_async or not in_thread:
+    if not in_thread or is_coroutine_function(function):
         result = function()
     else:
         from mcpd.server.functions.threads import run_in_thread
 
         result = await run_in_thread(function, exchange=current_exchange.get(None))
     return await result if inspect.isawaitable(result) else result
+
+
+# -- results ---------------------------------------------------------------------------------
+
+_PRIMITIVES = (str, int, float, bool, bytes, NoneType)
+_UNFIT = (TypeError, ValueError, PydanticUserError, pydantic_core.SchemaError, pydantic_core.ValidationError)
+
+
+class OutputPlan(NamedTuple):
+    """The model of structured results, its schema, and whether a result is its member `result`."""
+
+    model: type[BaseModel] | None = None
+    schema: dict[str, Any] | None = None
+    wraps: bool = False
+
+
+class _Strict(GenerateJsonSchema):
+    """Rejects types that a schema cannot describe completely. They have no structured output."""
+
+    def emit_warning(self, kind: Any, detail: str) -> NoReturn:
+        raise ValueError(f"JSON schema warning: {kind} - {detail}")
+
+
+def content_blocks(result: Any) -> list[Any]:
+    """Return a result as content blocks: each item of a list, a string as it is, other values as indented JSON."""
+    if result is None:
+        return []
+    result = as_block(result)
+    if isinstance(result, ContentBlock):
+        return [result]
+    if isinstance(result, (list, tuple)):
+        return [block for item in result for block in content_blocks(item)]
+    if not isinstance(result, str):
+        result = pydantic_core.to_json(result, fallback=str, indent=2).decode()
+    return [TextContent(text=result)]
+
+
+def _output_plan(annotation: Any, name: str, is_wanted: bool | None) -> OutputPlan:
+    """Return the plan for a return annotation. Raises InvalidSignature if `is_wanted` but not possible."""
+    if is_wanted is False:
+        return OutputPlan()
+    if annotation is inspect.Signature.empty and is_wanted:
+        raise InvalidSignature(f"Function {name}: return annotation required for structured output")
+
+    hint, *marks = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    if get_origin(hint) in (Union, UnionType) and includes(hint, CallToolResult):
+        raise InvalidSignature(
+            f"Function {name}: CallToolResult cannot be used in Union or Optional types. "
+            "To return empty results, use: CallToolResult(content=[])"
+        )
+
+    # `Annotated[CallToolResult, Model]`: the tool returns a complete result, whose structured content is a Model.
+    if isinstance(hint, type) and issubclass(hint, CallToolResult):
+        if not marks:
+            return OutputPlan()
+        hint, annotation = marks[0], marks[0] if len(marks) == 1 else Annotated[(marks[0], *marks[1:])]
+    plan = _plan(annotation, hint, name)
+    if plan.model is None and is_wanted:
+        raise InvalidSignature(f"Function {name}: return type {hint} is not serializable for structured output")
+    return plan
+
+
+def _plan(annotation: Any, hint: Any, name: str) -> OutputPlan:
+    try:
+        model, wraps = _model(annotation, hint, name)
+        if model is not None:
+            return OutputPlan(model, model.model_json_schema(schema_generator=_Strict), wraps)
+    except _UNFIT:
+        pass
+    return OutputPlan()
+
+
+def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | None, bool]:
+    """Return the model for a type, and whether the result is its member `result`."""
+    arguments = get_args(hint)
+    if isinstance(hint, GenericAlias) and get_origin(hint) is dict and len(arguments) == 2 and arguments[0] is str:
+        members = {"__module__": __name__, "__qualname__": f"{name}DictOutput"}
+        return type(f"{name}DictOutput", (RootModel[hint],), members), False
+    if get_origin(hint) is not None or not isinstance(hint, type) or hint in _PRIMITIVES:
+        return create_model(f"{name}Output", result=annotation), True
+    if issubclass(hint, BaseModel):
+        return hint, False
+    if is_typeddict(hint) or type(hint).__name__ == "_TypedDictMeta":
+        return _of_typed_dict(hint), False
+    hints = get_type_hints(hint)
+    return (_of_class(hint, hints), False) if hints else (None, False)
+
+
+def _of_typed_dict(hint: Any) -> type[BaseModel]:
+    """Return a model in which members that may be absent are null by default."""
+    hints = get_type_hints(hint)
+    required = getattr(hint, "__required_keys__", set(hints))
+    fields: dict[str, Any] = {key: part if key in required else (part, None) for key, part in hints.items()}
+    return create_model(hint.__name__, **fields)
+
+
+def _of_class(hint: Any, hints: dict[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {
+        key: (part, getattr(hint, key)) if hasattr(hint, key) else part
+        for key, part in hints.items()
+        if not key.startswith("_")
+    }
+    return create_model(hint.__name__, __config__=ConfigDict(from_attributes=True), **fields)

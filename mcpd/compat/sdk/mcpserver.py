@@ -1,14 +1,26 @@
-"""`MCPServer` and `Context` of version 2 of the official SDK."""
+"""Version 2 of the official SDK: `MCPServer`, its `Context`, and parameters that functions resolve.
+
+In this version plain functions run in threads, clients do not receive the messages of unexpected exceptions, and
+functions may return requests for input.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
+from pydantic import ValidationError
+
+from mcpd.compat.contents import Audio, Image
+from mcpd.compat.elicitation import AcceptedElicitation, CancelledElicitation, DeclinedElicitation
 from mcpd.compat.errors import (
+    InvalidSignature,
     McpError,
     ResourceError,
     ResourceNotFoundError,
@@ -16,17 +28,15 @@ from mcpd.compat.errors import (
     UnexpectedResourceError,
     UnexpectedToolError,
 )
-from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.lowlevel.context import SharedContext, current_exchange
 from mcpd.compat.lowlevel.handlers import current_inputs, is_input_required, running
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.missing import refuse, warn_of_unused
-from mcpd.compat.sdk.functions import context_parameter
-from mcpd.compat.sdk.prompts import Prompt2, PromptManager
-from mcpd.compat.sdk.resources import DEFAULT_RESOURCE_SECURITY, FunctionResource, ResourceManager2, ResourceSecurity
+from mcpd.compat.sdk import components, resources as resources_v1
+from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes
 from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called
-from mcpd.compat.sdk.tools import Tool, ToolManager2
 from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, Icon
+from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.uri_template import UriTemplate
@@ -34,6 +44,300 @@ from mcpd.server.registry.uri_template import UriTemplate
 log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_BLOCKS = (Image, Audio, *ContentBlock.__args__)
+
+# -- tools, resources and prompts ------------------------------------------------------------
+
+
+class _Metadata(FuncMetadata):
+    # Members that a TypedDict may omit are omitted, and not null as in version 1.
+
+    @cached_property
+    def _plan(self) -> OutputPlan:
+        plan = super()._plan
+        if plan.schema is not None and is_typeddict(self.returns):
+            members = plan.schema.get("properties", {})
+            for name in members.keys() - set(plan.schema.get("required", ())):
+                members[name].pop("default", None)
+        return plan
+
+    def convert_result(self, result: Any) -> Any:
+        converted = super().convert_result(result)
+        if isinstance(converted, tuple) and is_typeddict(self.returns):
+            return converted[0], {name: value for name, value in converted[1].items() if name in result}
+        return converted
+
+
+class Tool(components.Tool):
+    """A tool, which may have parameters with `Resolve`."""
+
+    _runs_in_thread = True
+    _resolver: _Resolver
+
+    def _set_metadata(self, structured_output: bool | None) -> None:
+        self._resolver = _Resolver(self.fn)
+        skipped = [*self._resolver.parameters, *self._skipped]
+        self.fn_metadata = _Metadata(self.fn, skipped, structured_output)
+        # Content blocks are not structured output in version 2.
+        if structured_output is None and includes(self.fn_metadata.returns, _BLOCKS, in_lists=True):
+            self.fn_metadata = _Metadata(self.fn, skipped, False)
+
+    async def run(self, arguments: dict[str, Any], context: Any = None, convert_result: bool = False) -> Any:
+        """Call the function. Raises ToolError with a message for the model, and McpError unchanged."""
+        prefix = f"Error executing tool {self.name}"
+        try:
+            values = self.fn_metadata.validated(arguments)
+        except ValidationError as error:
+            raise ToolError(f"{prefix}: {error}") from error
+
+        try:
+            values |= await self._resolver.values(values, context)
+            result = await self._call(values, context)
+            return self._converted(result) if convert_result else result
+        except McpError:
+            raise
+        except (UnexpectedToolError, UnexpectedResourceError) as error:
+            raise UnexpectedToolError(f"{prefix}: {error}") from error
+        except (ToolError, ResourceError) as error:
+            raise ToolError(f"{prefix}: {error}") from error
+        except Exception as error:
+            raise UnexpectedToolError(prefix) from error
+
+    def _converted(self, result: Any) -> Any:
+        if is_input_required(result):
+            return result
+
+        converted = self.fn_metadata.convert_result(result)
+        if isinstance(converted, features.CallToolResult):
+            return converted
+        content, structured = converted if isinstance(converted, tuple) else (converted, None)
+        return features.CallToolResult(content=content, structuredContent=structured)
+
+
+class ToolManager(components.ToolManager):
+    """The tools of a server."""
+
+    tool_type = Tool
+
+
+@dataclass(frozen=True)
+class ResourceSecurity:
+    """Rejects values of variables that would lead out of a folder."""
+
+    reject_path_traversal: bool = True
+    reject_absolute_paths: bool = True
+    reject_null_bytes: bool = True
+    exempt_params: Iterable[str] = field(default_factory=frozenset)
+
+    def validate(self, params: dict[str, Any]) -> str | None:
+        """Return the name of a variable with a rejected value, or None."""
+        for name, value in params.items():
+            if name not in self.exempt_params and self._rejects(value):
+                return name
+        return None
+
+    def _rejects(self, value: str) -> bool:
+        is_absolute = re.match(r"[/\\]|[A-Za-z]:", value) is not None
+        return (
+            (self.reject_null_bytes and "\0" in value)
+            or (self.reject_path_traversal and _leads_out(value))
+            or (self.reject_absolute_paths and is_absolute)
+        )
+
+
+DEFAULT_RESOURCE_SECURITY = ResourceSecurity()
+
+
+def _leads_out(value: str) -> bool:
+    depth = 0
+    for part in re.split(r"[/\\]", value):
+        depth += -1 if part == ".." else part not in ("", ".")
+        if depth < 0:
+            return True
+    return False
+
+
+class ResourceTemplate(resources_v1.ResourceTemplate):
+    """A template of RFC 6570, whose values are checked."""
+
+    _runs_in_thread = True
+    security: ResourceSecurity = DEFAULT_RESOURCE_SECURITY
+
+    def __init__(self, **members: Any) -> None:
+        super().__init__(**members)
+        self._template = UriTemplate(self.uri_template)
+
+    def matches(self, uri: str) -> dict[str, Any] | None:
+        """Return the variables in a URI, None if it does not match. Raises ResourceNotFoundError."""
+        variables = self._template.match(uri)
+        if variables is not None and self.security.validate(variables) is not None:
+            raise ResourceNotFoundError(f"Unknown resource: {uri}")
+        return variables
+
+    async def create_resource(self, uri: str, params: dict[str, Any], context: Any = None) -> Any:
+        """Call the function and return the resource. Raises ResourceError and McpError."""
+        try:
+            result = await self._call(params, context)
+            return result if is_input_required(result) else self._resource(uri, result)
+        except (ResourceError, McpError):
+            raise
+        except Exception as error:
+            raise UnexpectedResourceError(f"Error creating resource from template {uri}") from error
+
+
+class ResourceManager(resources_v1.ResourceManager):
+    """The resources and templates of a server."""
+
+    template_type = ResourceTemplate
+
+
+class Prompt(components.Prompt):
+    """A function as a prompt."""
+
+    _runs_in_thread = True
+
+    async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Return the messages. Raises McpError, and ValueError for missing arguments and failures."""
+        values = self._checked(arguments)
+        try:
+            result = await self._call(values, context)
+            return result if is_input_required(result) else self._messages(result)
+        except McpError:
+            raise
+        except Exception as error:
+            raise ValueError(f"Error rendering prompt {self.name}") from error
+
+    def _message(self, item: Any) -> components.Message:
+        return components.UserMessage(content=item) if isinstance(item, _BLOCKS) else super()._message(item)
+
+
+# -- parameters that a function resolves -----------------------------------------------------
+
+# `Annotated[T, Resolve(function)]`: the function may ask the client. In earlier protocol versions it is asked at once.
+# In 2026-07-28 the result asks for input, and the functions are called again with the responses.
+
+_RESULTS = (AcceptedElicitation, DeclinedElicitation, CancelledElicitation)
+
+
+class Resolve:
+    """Marks a parameter whose value a function returns."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+
+class Elicit(Generic[T]):
+    """Returned by such a function to ask the user with a form for the fields of a model."""
+
+    def __init__(self, message: str, schema: type[T]) -> None:
+        self.message = message
+        self.schema = schema
+
+
+class Sample:
+    """Returned by such a function to sample from the client's model."""
+
+    def __init__(self, messages: list[Any], *, max_tokens: int, **options: Any) -> None:
+        self.messages = messages
+        self.options = {"max_tokens": max_tokens, **options}
+
+
+class ListRoots:
+    """Returned by such a function to list the client's roots."""
+
+
+class _Parameter(NamedTuple):
+    fn: Callable[..., Any]
+    takes_result: bool  # the whole elicitation result, and not only its data
+
+
+class _Resolver:
+    """The parameters of a tool that functions resolve. Raises InvalidSignature for functions with other parameters."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.parameters = _marked(fn)
+        known = set(inspect.signature(fn).parameters) - self.parameters.keys()
+        for parameter in self.parameters.values():
+            _check(parameter.fn, known, ())
+
+    async def values(self, arguments: dict[str, Any], context: Any) -> dict[str, Any]:
+        """Return the values for a call with these arguments. Raises ToolError if the user did not accept a form."""
+        resolved: dict[Any, Any] = {}  # a function that several parameters need is called once
+        return {
+            name: await _value(name, parameter, arguments, context, resolved)
+            for name, parameter in self.parameters.items()
+        }
+
+
+def _hints(fn: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(fn if inspect.isroutine(fn) else type(fn).__call__, include_extras=True)
+    except Exception:  # a name that cannot be found
+        return {}
+
+
+def _marked(fn: Callable[..., Any]) -> dict[str, _Parameter]:
+    found: dict[str, _Parameter] = {}
+    for name, hint in _hints(fn).items():
+        if name != "return" and get_origin(hint) is Annotated:
+            kind, *marks = get_args(hint)
+            takes_result = includes(kind, _RESULTS)
+            found.update((name, _Parameter(mark.fn, takes_result)) for mark in marks if isinstance(mark, Resolve))
+    return found
+
+
+def _check(fn: Callable[..., Any], known: set[str], above: tuple[Any, ...]) -> None:
+    name = getattr(fn, "__name__", type(fn).__name__)
+    if fn in above:
+        raise InvalidSignature(f"Resolver {name!r} has a cyclic dependency")
+
+    hints, marked = _hints(fn), _marked(fn)
+    for parameter in inspect.signature(fn).parameters:
+        if parameter in marked:
+            _check(marked[parameter].fn, known, (*above, fn))
+        elif not includes(hints.get(parameter), SharedContext) and parameter not in known:
+            raise InvalidSignature(
+                f"Resolver {name!r} parameter {parameter!r} cannot be resolved: expected a Context, an "
+                "Annotated[_, Resolve(...)], or a tool argument by name"
+            )
+
+
+async def _value(
+    name: str, parameter: _Parameter, arguments: dict[str, Any], context: Any, resolved: dict[Any, Any]
+) -> Any:
+    fn = parameter.fn
+    if fn not in resolved:
+        hints, marked = _hints(fn), _marked(fn)
+        values: dict[str, Any] = {}
+        for needed in inspect.signature(fn).parameters:
+            if needed in marked:
+                values[needed] = await _value(needed, marked[needed], arguments, context, resolved)
+            else:
+                values[needed] = context if includes(hints.get(needed), SharedContext) else arguments[needed]
+        result = await call(functools.partial(fn, **values), in_thread=True)
+        resolved[fn] = await _outcome(result, context)
+
+    outcome = resolved[fn]
+    if parameter.takes_result:
+        return outcome
+    if isinstance(outcome, AcceptedElicitation):
+        return outcome.data
+    raise ToolError(f"Resolver for parameter {name!r} could not resolve: elicitation was {outcome.action}")
+
+
+async def _outcome(result: Any, context: Any) -> Any:
+    if isinstance(result, Elicit):
+        return await context.elicit(result.message, result.schema)
+    if isinstance(result, Sample):
+        result = await context.session.create_message(result.messages, **result.options)
+    elif isinstance(result, ListRoots):
+        result = await context.session.list_roots()
+    return AcceptedElicitation.model_construct(action="accept", data=result)
+
+
+# -- the server ------------------------------------------------------------------------------
 
 # Options whose effect an author would miss.
 _UNUSED = frozenset(("cache_hints", "request_state_security", "subscriptions"))
@@ -52,8 +356,8 @@ class Context(Context1[Any, Any, Any]):
     @property
     def headers(self) -> Mapping[str, str] | None:
         """The headers of the HTTP request, None for other transports."""
-        found: Mapping[str, str] | None = getattr(self.request_context.request, "headers", None)
-        return found
+        headers: Mapping[str, str] | None = getattr(self.request_context.request, "headers", None)
+        return headers
 
     @property
     def protocol_version(self) -> str | None:
@@ -69,14 +373,12 @@ class Context(Context1[Any, Any, Any]):
     @property
     def input_responses(self) -> Any:
         """The client's responses to an `InputRequiredResult`, by name."""
-        inputs = current_inputs.get()
-        return None if inputs is None else inputs.responses
+        return current_inputs.get().responses
 
     @property
     def request_state(self) -> str | None:
         """The state of that `InputRequiredResult`."""
-        inputs = current_inputs.get()
-        return None if inputs is None else inputs.state
+        return current_inputs.get().state
 
     notify_tools_changed = Context1.send_tool_list_changed
     notify_prompts_changed = Context1.send_prompt_list_changed
@@ -90,8 +392,8 @@ class Context(Context1[Any, Any, Any]):
 class MCPServer(FastMCP[LifespanResultT]):
     """A server whose tools, resources and prompts are functions."""
 
-    _prompt_type = Prompt2
-    _managers = (ToolManager2, ResourceManager2, PromptManager)
+    _prompt_type = Prompt
+    _managers = (ToolManager, ResourceManager)
 
     def __init__(
         self,
@@ -105,7 +407,7 @@ class MCPServer(FastMCP[LifespanResultT]):
         auth_server_provider: Any = None,
         token_verifier: Any = None,
         *,
-        tools: Sequence[Tool] | None = None,
+        tools: Sequence[components.Tool] | None = None,
         resources: Sequence[Any] | None = None,
         extensions: Sequence[Any] | None = None,
         resource_security: ResourceSecurity = DEFAULT_RESOURCE_SECURITY,
@@ -117,7 +419,7 @@ class MCPServer(FastMCP[LifespanResultT]):
         for option in _UNUSED & settings.keys():
             warn_of_unused(f"MCPServer({option}=…)", settings.pop(option))
 
-        self._set_up(settings, auth_server_provider, token_verifier)
+        self._set_up(settings, auth_server_provider, token_verifier, tools)
         self._version = version
         self._resource_security = resource_security
         self._mcp_server: Server[LifespanResultT, Any] = Server(
@@ -140,10 +442,8 @@ class MCPServer(FastMCP[LifespanResultT]):
             on_get_prompt=self._on_get_prompt,
         )
         self._mcp_server.middleware.extend(middleware or ())
-        for tool in tools or ():
-            self._tool_manager._tools[tool.name] = tool
-        for one in resources or ():
-            self.add_resource(one)
+        for resource in resources or ():
+            self.add_resource(resource)
         self._set_authenticator()
 
     @property
@@ -217,7 +517,7 @@ class MCPServer(FastMCP[LifespanResultT]):
                     f"Resource {uri!r} has no URI template variables, but the handler declares a Context parameter"
                 )
             else:
-                self.add_resource(FunctionResource.from_function(function, uri, **options))
+                self.add_resource(resources_v1.FunctionResource.from_function(function, uri, **options))
             return function
 
         return register
@@ -225,25 +525,25 @@ class MCPServer(FastMCP[LifespanResultT]):
     async def _on_read_resource(self, ctx: Any, params: Any) -> Any:
         uri = str((ctx.params or {}).get("uri", params.uri))  # as the client sent it: a model normalizes URIs
         try:
-            found: Any = await self.read_resource(uri)
+            result = await self.read_resource(uri)
         except ResourceError as error:
             _log_failure("resource", uri, error, not isinstance(error, UnexpectedResourceError))
             code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
             raise McpError(code, str(error), {"uri": uri}) from error
-        if not isinstance(found, list):
-            return found
+        if not isinstance(result, list):
+            return result
 
-        contents = [resource_contents(uri, one.content, one.mime_type, one.meta) for one in found]
+        contents = [resource_contents(uri, part.content, part.mime_type, part.meta) for part in result]
         return features.ReadResourceResult(contents=contents)
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
         """Read a resource. Raises ResourceError, McpError."""
         context = self.get_context() if context is None else context
         try:
-            found: Any = await self._resource_manager.get_resource(uri, context=context)
-            if is_input_required(found):
-                return found
-            return [ReadResourceContents(await found.read(), found.mime_type, found.meta)]
+            resource = await self._resource_manager.get_resource(uri, context=context)
+            if is_input_required(resource):
+                return resource
+            return [ReadResourceContents(await resource.read(), resource.mime_type, resource.meta)]
         except (McpError, ResourceError):
             raise
         except Exception as error:
@@ -262,7 +562,9 @@ class MCPServer(FastMCP[LifespanResultT]):
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
         """Return the messages of a prompt. Raises ValueError, McpError."""
-        return await self._rendered(name, arguments, self.get_context() if context is None else context)
+        context = self.get_context() if context is None else context
+        messages = await self._prompt_manager.render_prompt(name, arguments, context)
+        return self._prompt_result(name, messages) if isinstance(messages, list) else messages
 
     def completion(self) -> Any:
         """Register a function that completes arguments: of a reference, an argument and a context."""

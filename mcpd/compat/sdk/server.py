@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import pydantic_core
 
 from mcpd.compat.errors import ResourceError
-from mcpd.compat.lowlevel.context import LifespanContextT, RequestContext, RequestT, SessionT, SharedContext, lifespan
+from mcpd.compat.lowlevel.context import (
+    LifespanContextT,
+    RequestContext,
+    RequestT,
+    SessionT,
+    SharedContext,
+    lifespan,
+    request_ctx,
+)
 from mcpd.compat.lowlevel.server import Decorator, LifespanResultT, ReadResourceContents, Server
+from mcpd.compat.sdk.components import Prompt, PromptManager, Tool, ToolManager
 from mcpd.compat.sdk.functions import context_parameter
-from mcpd.compat.sdk.prompts import Prompt, PromptManager
 from mcpd.compat.sdk.resources import FunctionResource, Resource, ResourceManager
-from mcpd.compat.sdk.tools import Tool, ToolManager
 from mcpd.compat.serving import HighLevelServer
 from mcpd.compat.settings import SdkSettings
 from mcpd.compat.types import features
@@ -74,8 +81,8 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
         return str(self.request_context.request_id)
 
     async def read_resource(self, uri: Any) -> Iterable[ReadResourceContents]:
-        found: Iterable[ReadResourceContents] = await self.fastmcp.read_resource(uri)
-        return found
+        contents: Iterable[ReadResourceContents] = await self.fastmcp.read_resource(uri)
+        return contents
 
     async def elicit(self, message: str, schema: type[Any]) -> Any:
         """Ask the user with a form for the fields of a model."""
@@ -107,7 +114,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     library = "the official SDK"
     _prompt_type: ClassVar[type[Prompt]] = Prompt
-    _managers: ClassVar[tuple[type[Any], ...]] = (ToolManager, ResourceManager, PromptManager)
+    _managers: ClassVar[tuple[type[Any], ...]] = (ToolManager, ResourceManager)
     _is_metadata_served = False
 
     def __init__(
@@ -124,7 +131,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         tools: Iterable[Tool] | None = None,
         **settings: Any,
     ) -> None:
-        self._set_up(settings, auth_server_provider, token_verifier)
+        self._set_up(settings, auth_server_provider, token_verifier, tools)
         self._mcp_server: Server[LifespanResultT, Any] = Server(
             name or "FastMCP",
             instructions=instructions,
@@ -132,22 +139,21 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             icons=icons,
             lifespan=self._lifespan(),
         )
-        for tool in tools or ():
-            self._tool_manager._tools[tool.name] = tool
         self._register_handlers()
         self._set_authenticator()
 
-    def _set_up(self, settings: dict[str, Any], provider: Any, verifier: Any) -> None:
+    def _set_up(self, settings: dict[str, Any], provider: Any, verifier: Any, tools: Iterable[Tool] | None) -> None:
         if "dependencies" in settings:
             settings["dependencies"] = list(settings["dependencies"])
         self.settings: SdkSettings = SdkSettings.of(settings)
         self.dependencies = self.settings.dependencies
         self._routes = []
-        tools, resources, prompts = self._managers
-        self._tool_manager = tools(self.settings.warn_on_duplicate_tools)
-        self._resource_manager = resources(self.settings.warn_on_duplicate_resources)
-        self._prompt_manager = prompts(self.settings.warn_on_duplicate_prompts)
+        tool_manager, resource_manager = self._managers
+        self._tool_manager = tool_manager(self.settings.warn_on_duplicate_tools, tools=tools)
+        self._resource_manager = resource_manager(self.settings.warn_on_duplicate_resources)
+        self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
         self._token_verifier = verifier
+
         self._check_authentication(provider, verifier)
 
     def _check_authentication(self, provider: Any, verifier: Any) -> None:
@@ -195,11 +201,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     def get_context(self) -> Any:
         """Return the context of the current request. Outside of a request, most of it raises ValueError."""
-        try:
-            request = self._mcp_server.request_context
-        except LookupError:
-            request = None
-        return Context(request_context=request, fastmcp=self)
+        return Context(request_context=request_ctx.get(None), fastmcp=self)
 
     # -- tools -------------------------------------------------------------------------------
 
@@ -241,11 +243,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         ]
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
-        found = await self.call_tool(name, arguments)
-        if isinstance(found, tuple) and _is_scalar(found[1]):
+        result = await self.call_tool(name, arguments)
+        if isinstance(result, tuple) and _is_scalar(result[1]):
             # The model has validated it already. Checking its schema, too, would load a validator of schemas.
-            return features.CallToolResult(content=list(found[0]), structuredContent=found[1])
-        return found
+            return features.CallToolResult(content=list(result[0]), structuredContent=result[1])
+        return result
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool. Returns content blocks, or a pair of them and the structured content. Raises ToolError."""
@@ -282,23 +284,26 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     async def list_resources(self) -> list[ListedResource]:
         return [
-            ListedResource(uri=one.uri, name=one.name or "", mimeType=one.mime_type, **_shown(one))
-            for one in self._resource_manager.list_resources()
+            ListedResource(uri=resource.uri, name=resource.name or "", mimeType=resource.mime_type, **_shown(resource))
+            for resource in self._resource_manager.list_resources()
         ]
 
     async def list_resource_templates(self) -> list[features.ResourceTemplate]:
         return [
             features.ResourceTemplate(
-                uriTemplate=one.uri_template, name=one.name, mimeType=one.mime_type, **_shown(one)
+                uriTemplate=template.uri_template,
+                name=template.name,
+                mimeType=template.mime_type,
+                **_shown(template),
             )
-            for one in self._resource_manager.list_templates()
+            for template in self._resource_manager.list_templates()
         ]
 
     async def read_resource(self, uri: Any) -> Iterable[ReadResourceContents]:
         """Read a resource. Raises ResourceError, and ValueError for an unknown one."""
-        found = await self._resource_manager.get_resource(uri, context=self.get_context())
+        resource = await self._resource_manager.get_resource(uri, context=self.get_context())
         try:
-            return [ReadResourceContents(await found.read(), found.mime_type, found.meta)]
+            return [ReadResourceContents(await resource.read(), resource.mime_type, resource.meta)]
         except Exception as error:
             raise ResourceError(str(error)) from error
 
@@ -325,38 +330,25 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._prompt_manager.add_prompt(prompt)
 
     async def list_prompts(self) -> list[features.Prompt]:
-        found = []
-        for prompt in self._prompt_manager.list_prompts():
-            arguments = [features.PromptArgument(**argument.model_dump()) for argument in prompt.arguments or ()]
-            listed = features.Prompt(
+        return [
+            features.Prompt(
                 name=prompt.name,
                 title=prompt.title,
                 description=prompt.description,
-                arguments=arguments,
+                arguments=[features.PromptArgument(**argument.model_dump()) for argument in prompt.arguments or ()],
                 icons=prompt.icons,
             )
-            found.append(listed)
-        return found
+            for prompt in self._prompt_manager.list_prompts()
+        ]
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> features.GetPromptResult:
         """Return the messages of a prompt. Raises ValueError."""
-        try:
-            result: features.GetPromptResult = await self._rendered(name, arguments, self.get_context())
-            return result
-        except Exception as error:
-            raise ValueError(str(error)) from error
+        messages = await self._prompt_manager.render_prompt(name, arguments, self.get_context())
+        return self._prompt_result(name, messages)
 
-    async def _rendered(self, name: str, arguments: dict[str, Any] | None, context: Any) -> Any:
-        found = self._prompt_manager.get_prompt(name)
-        if found is None:
-            raise ValueError(f"Unknown prompt: {name}")
-
-        messages: Any = await found.render(arguments, context=context)
-        if not isinstance(messages, list):
-            return messages  # version 2 may ask for input
-        return features.GetPromptResult(
-            description=found.description, messages=pydantic_core.to_jsonable_python(messages)
-        )
+    def _prompt_result(self, name: str, messages: Any) -> features.GetPromptResult:
+        description = self._prompt_manager.get_prompt(name).description
+        return features.GetPromptResult(description=description, messages=pydantic_core.to_jsonable_python(messages))
 
     def completion(self) -> Decorator:
         """Register a function that completes arguments: of a reference, an argument and a context."""

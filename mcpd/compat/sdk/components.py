@@ -1,0 +1,307 @@
+"""Tools and prompts of the official SDK: an author's functions, and what clients see of them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import pydantic_core
+from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
+
+from mcpd.compat.contents import as_block
+from mcpd.compat.errors import ToolError, UrlElicitationRequiredError
+from mcpd.compat.install import serves_in_threads
+from mcpd.compat.sdk.functions import FuncMetadata, call, context_parameter, function_name
+from mcpd.compat.types.base import ContentBlock, Icon, Role, TextContent
+from mcpd.protocol.printable import printable
+from mcpd.server.functions.annotations import is_coroutine_function
+
+log = logging.getLogger("mcpd")
+
+
+class Component:
+    """A function as a tool, prompt or template, and what clients see of it. Members are passed by keyword."""
+
+    fn: Callable[..., Any]
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+    annotations: Any = None
+    meta: dict[str, Any] | None = None
+    context_kwarg: str | None = None
+
+    def __init__(self, **members: Any) -> None:
+        vars(self).update(members)
+
+    @classmethod
+    def _of_function(
+        cls,
+        fn: Callable[..., Any],
+        name: str | None,
+        description: str | None,
+        context_kwarg: str | None,
+        **members: Any,
+    ) -> Self:
+        return cls(
+            fn=fn,
+            name=function_name(fn, name),
+            description=description or fn.__doc__ or "",
+            context_kwarg=context_kwarg or context_parameter(fn),
+            **members,
+        )
+
+    @property
+    def _skipped(self) -> list[str]:
+        """The parameters that clients do not see."""
+        return [self.context_kwarg] if self.context_kwarg else []
+
+    @property
+    def _runs_in_thread(self) -> bool:
+        return serves_in_threads()
+
+    async def _call(self, values: dict[str, Any], context: Any) -> Any:
+        if self.context_kwarg and context is not None:
+            values = {**values, self.context_kwarg: context}
+        return await call(functools.partial(self.fn, **values), in_thread=self._runs_in_thread)
+
+
+class Manager:
+    """The components of a server by name or URI. The first one of a name stays."""
+
+    kind: ClassVar[str]
+    unknown_error: ClassVar[type[Exception]] = ValueError
+
+    def __init__(self, warn_on_duplicate: bool = True) -> None:
+        self._warns = warn_on_duplicate
+        self._items: dict[str, Any] = {}
+
+    def _add(self, key: str, item: Any) -> Any:
+        """Add a component. Returns the component that has its key."""
+        if key in self._items and self._warns:
+            log.warning("%s already exists: %s", self.kind.title(), printable(key))
+        return self._items.setdefault(key, item)
+
+    def _get(self, key: str) -> Any:
+        return self._items.get(key)
+
+    def _known(self, key: str) -> Any:
+        """Return a component. Raises `unknown_error`."""
+        if key not in self._items:
+            raise self.unknown_error(f"Unknown {self.kind}: {key}")
+        return self._items[key]
+
+    def _remove(self, key: str) -> None:
+        """Remove a component. Raises `unknown_error`."""
+        self._known(key)
+        del self._items[key]
+
+    def _list(self) -> list[Any]:
+        return list(self._items.values())
+
+
+# -- tools -----------------------------------------------------------------------------------
+
+
+class Tool(Component):
+    """A function as a tool."""
+
+    fn_metadata: FuncMetadata
+    is_async: bool = False
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        return self.fn_metadata.arg_model.model_json_schema(by_alias=True)
+
+    @cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        return self.fn_metadata.output_schema
+
+    @classmethod
+    def from_function(
+        cls,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        context_kwarg: str | None = None,
+        structured_output: bool | None = None,
+        **members: Any,
+    ) -> Self:
+        """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name."""
+        members |= {"title": title, "is_async": is_coroutine_function(fn)}
+        made = cls._of_function(fn, name, description, context_kwarg, **members)
+        made._set_metadata(structured_output)
+        return made
+
+    def _set_metadata(self, structured_output: bool | None) -> None:
+        self.fn_metadata = FuncMetadata(self.fn, self._skipped, structured_output)
+
+    async def run(self, arguments: dict[str, Any], context: Any = None, convert_result: bool = False) -> Any:
+        """Call the function. Raises ToolError with a message for the model."""
+        try:
+            result = await self._call(self.fn_metadata.validated(arguments), context)
+            return self.fn_metadata.convert_result(result) if convert_result else result
+        except UrlElicitationRequiredError:
+            raise
+        except Exception as error:
+            raise ToolError(f"Error executing tool {self.name}: {error}") from error
+
+
+class ToolManager(Manager):
+    """The tools of a server by name."""
+
+    kind = "tool"
+    unknown_error = ToolError
+    tool_type: ClassVar[type[Tool]] = Tool
+
+    def __init__(self, warn_on_duplicate_tools: bool = True, *, tools: Iterable[Tool] | None = None) -> None:
+        super().__init__(warn_on_duplicate_tools)
+        # Servers of other people read and change this dict.
+        self._tools: dict[str, Tool] = self._items
+        for tool in tools or ():
+            self._add(tool.name, tool)
+
+    get_tool = Manager._get
+    remove_tool = Manager._remove
+    list_tools = Manager._list
+
+    def add_tool(self, fn: Callable[..., Any], name: str | None = None, **options: Any) -> Any:
+        """Add a function. Returns the tool that has its name."""
+        tool = self.tool_type.from_function(fn, name, **options)
+        return self._add(tool.name, tool)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Any = None, convert_result: bool = False
+    ) -> Any:
+        """Call a tool. Raises ToolError."""
+        return await self._known(name).run(arguments, context=context, convert_result=convert_result)
+
+
+# -- prompts ---------------------------------------------------------------------------------
+
+
+class Message(BaseModel):
+    """A message. A string, an image or a sound becomes a block."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    role: Role
+    content: ContentBlock
+
+    def __init__(self, content: Any, **members: Any) -> None:
+        block = TextContent(text=content) if isinstance(content, str) else as_block(content)
+        super().__init__(content=block, **members)
+
+
+class UserMessage(Message):
+    """A message of the user."""
+
+    role: Role = "user"
+
+
+class AssistantMessage(Message):
+    """A message of the assistant."""
+
+    role: Role = "assistant"
+
+
+class PromptArgument(BaseModel):
+    """An argument of a prompt."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    name: str
+    description: str | None = None
+    required: bool = False
+
+
+class Prompt(Component):
+    """A function as a prompt."""
+
+    arguments: list[PromptArgument] | None = None
+
+    @classmethod
+    def from_function(
+        cls,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: list[Icon] | None = None,
+        context_kwarg: str | None = None,
+    ) -> Self:
+        """Return a function as a prompt. Its parameters are the arguments."""
+        made = cls._of_function(fn, name, description, context_kwarg, title=title, icons=icons)
+        schema = FuncMetadata(fn, made._skipped).arg_model.model_json_schema()
+        required = schema.get("required", ())
+        made.arguments = [
+            PromptArgument(name=key, description=member.get("description"), required=key in required)
+            for key, member in schema.get("properties", {}).items()
+        ]
+        made.fn = validate_call(fn)
+        return made
+
+    async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Return the messages. Raises ValueError for missing arguments and failures."""
+        values = self._checked(arguments)
+        try:
+            return self._messages(await self._call(values, context))
+        except Exception as error:
+            raise ValueError(f"Error rendering prompt {self.name}: {error}") from error
+
+    def _checked(self, arguments: dict[str, Any] | None) -> dict[str, Any]:
+        values = dict(arguments or {})
+        missing = {argument.name for argument in self.arguments or () if argument.required} - set(values)
+        if missing:
+            raise ValueError(f"Missing required arguments: {missing}")
+        return values
+
+    def _messages(self, result: Any) -> list[Message]:
+        messages = []
+        for item in result if isinstance(result, (list, tuple)) else [result]:
+            try:
+                messages.append(self._message(item))
+            except Exception as error:
+                raise ValueError(f"Could not convert prompt result to message: {item}") from error
+        return messages
+
+    def _message(self, item: Any) -> Message:
+        if isinstance(item, Message):
+            return item
+        if isinstance(item, dict):
+            message: Message = _dict_adapter().validate_python(item)
+            return message
+        text = item if isinstance(item, str) else pydantic_core.to_json(item, fallback=str, indent=2).decode()
+        return UserMessage(content=TextContent(text=text))
+
+
+@functools.cache
+def _dict_adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(UserMessage | AssistantMessage)
+
+
+class PromptManager(Manager):
+    """The prompts of a server by name."""
+
+    kind = "prompt"
+
+    def __init__(self, warn_on_duplicate_prompts: bool = True) -> None:
+        super().__init__(warn_on_duplicate_prompts)
+        # Servers of other people read and change this dict.
+        self._prompts: dict[str, Prompt] = self._items
+
+    get_prompt = Manager._get
+    remove_prompt = Manager._remove
+    list_prompts = Manager._list
+
+    def add_prompt(self, prompt: Prompt) -> Any:
+        """Add a prompt. Returns the prompt that has its name."""
+        return self._add(prompt.name, prompt)
+
+    async def render_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Return the messages of a prompt. Raises ValueError for an unknown one."""
+        return await self._known(name).render(arguments, context=context)
