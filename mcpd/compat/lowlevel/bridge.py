@@ -49,8 +49,6 @@ from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import InputRequired, is_failure
-from mcpd.server.dispatcher.connection import NotificationListener
-from mcpd.server.context.peer import InputRequired, is_failure
 from mcpd.server.handlers.table import BoundHandler
 from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions

@@ -37,7 +37,6 @@ from mcpd.protocol.types.features import (
     TextContent,
     ToolAnnotations,
 )
-from mcpd.protocol.types.interaction import CompleteResult
 from mcpd.protocol.types.interaction import (
     CompleteResult,
     CreateMessageParams,
@@ -48,9 +47,6 @@ from mcpd.protocol.types.interaction import (
     ListRootsParams,
     ListRootsResult,
 )
-from mcpd.protocol.types.features import GetPromptResult, ListPromptsResult
-from mcpd.protocol.types.features import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from mcpd.protocol.types.features import CallToolResult, ListToolsResult, ToolAnnotations
 from mcpd.protocol.versions import table
 from mcpd.server.context.questions import Question
 
