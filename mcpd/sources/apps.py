@@ -13,7 +13,7 @@ from mcpd.server.extensions.ui.apps import AppEntry
 from mcpd.server.extensions.ui.assets import AppFile, load_app
 from mcpd.server.extensions.ui.constants import UI, app_uri
 from mcpd.server.extensions.ui.extension import AppsExtension
-from mcpd.sources.files import MAX_PER_KIND, Report, files_of
+from mcpd.sources.files import MAX_PER_KIND, Report, files_of, stamp_of
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
@@ -43,7 +43,7 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Fo
             report.error(file.path, f"another file already has the app name {name}; it is left out")
             continue
         names.add(name)
-        page, stamp = before.get(file.path), (file.size, file.modified_ns, _stamp(file.path))
+        page, stamp = before.get(file.path), (file.stamp, stamp_of(os.path.splitext(file.path)[0] + ".json"))
         if page is None or page.stamp != stamp:
             loaded = load_app(file.path, folder)
             if isinstance(loaded, AppFile):
@@ -53,16 +53,3 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Fo
         if page is not None:
             found[file.path] = page
     return found
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(os.path.splitext(path)[0] + ".json")
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
-
-
-def has_page(options: dict[str, object]) -> bool:
-    """Return whether a tool's options already name its View."""
-    return any(options.get(option) is not None for option in ("ui", "view", "meta"))

@@ -18,8 +18,8 @@ from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
 from mcpd.server.registry.entries import Problem, ToolEntry
-from mcpd.sources.files import MAX_PER_KIND, Report, files_of, folders_below
-from mcpd.sources.functions import ToolFunction, tool_functions
+from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, files_of, folders_below, stamp_of
+from mcpd.sources.functions import ToolFunction, line_of, tool_functions
 from mcpd.sources.modules import FolderPackage
 from mcpd.sources.tables import Configuration
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcpd.sources.lifespan import Lifespan
 
 _LIFESPAN = "lifespan.py:lifespan"
-FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
+FileStamps: TypeAlias = dict[str, Stamp | None]
 
 
 class FolderCode:
@@ -46,7 +46,7 @@ class FolderCode:
         self._first = self._before = self._package
         self._seen: object = None
         self._is_broken = False
-        self._left_out = {path: (why, _time_of(path)) for path, why in left_out.items()}
+        self._left_out = {path: (reason, stamp_of(path)) for path, reason in left_out.items()}
         self._entries: list[ToolEntry] = []
         self._problems: list[Problem] = []
         self._good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
@@ -73,7 +73,7 @@ class FolderCode:
 
     def _files(self) -> FileStamps:
         files = files_of(self._folder, Report(self._root), limit=MAX_PER_KIND, is_wanted=_is_python)
-        return {file.path: (file.size, file.modified_ns) for file in files}
+        return {file.path: file.stamp for file in files}
 
     def _others(self) -> FileStamps:
         """Return the stamps of imported files, or None for a deleted file. If an import failed, the stamps of all
@@ -81,8 +81,10 @@ class FolderCode:
         """
         found = dict(self._package.stamps().values())
         if self._is_broken:
+            from glob import escape, glob
+
             for folder in folders_below([self._root]):
-                found.update(_stamps_in(folder))
+                found.update({path: stamp_of(path) for path in glob(os.path.join(escape(folder), "*.py"))})
         return found
 
     def _begin_anew(self, report: Report) -> None:
@@ -105,16 +107,17 @@ class FolderCode:
         for file in files_of(self._folder, report, limit=MAX_PER_KIND, is_wanted=_is_python):
             if file.stem.startswith("_"):
                 continue
-            if (why := self._left_out.get(file.path)) and why[1] == file.modified_ns:
-                report.error(file.path, f"{why[0]}; it is left out")
+            reason, stamp = self._left_out.get(file.path, ("", None))
+            if stamp == file.stamp:
+                report.error(file.path, f"{reason}; it is left out")
                 continue
             instead = "its previous tools are served" if file.path in self._good else "it is left out"
             module = self._package.load(file.path, self._seconds, report, instead)
             self._is_broken |= module is None
             if module is not None:
-                functions = tool_functions(module, file.path, report)
                 tools = [
-                    _tool(server, each, file.path, file.parts[:-1], pages, self.sharing, report) for each in functions
+                    _tool(server, function, file, pages, self.sharing, report)
+                    for function in tool_functions(module, file.path, report)
                 ]
                 good[file.path] = self._package, [tool for tool in tools if tool is not None]
             elif file.path in self._good:
@@ -131,18 +134,19 @@ class FolderCode:
 
     # -- what tools share --------------------------------------------------------------------
 
-    def _find_sharing(self, said: str | None, file: str) -> Lifespan | None:
+    def _find_sharing(self, setting: str | None, file: str) -> Lifespan | None:
         """Return the lifespan of the folder. Raises ConfigurationError if it cannot be loaded.
 
         Serving without it is not safe: clients could then set the parameters that the lifespan provides.
         """
-        place, _, name = (said or _LIFESPAN).rpartition(":")
+        place, _, name = (setting or _LIFESPAN).rpartition(":")
         path = os.path.normpath(os.path.join(self._root, place))
-        if said is None and not os.path.isfile(path):
+        if setting is None and not os.path.isfile(path):
             return None
-        where = f"{file}: lifespan" if said else path
+        where = f"{file}: lifespan" if setting else path
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
-            raise ConfigurationError(f"{where} must be FILE:FUNCTION in this folder, such as {_LIFESPAN}, not {said!r}")
+            text = f"{where} must be FILE:FUNCTION in this folder, such as {_LIFESPAN}, not {setting!r}"
+            raise ConfigurationError(text)
         from mcpd.sources.lifespan import lifespan_of
 
         report = Report(self._root)
@@ -160,63 +164,31 @@ class FolderCode:
             raise ConfigurationError(f"{path}: {name}: {error}") from error
 
 
-def _time_of(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _stamps_in(folder: str) -> FileStamps:
-    found: FileStamps = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py"):
-                    status = entry.stat()
-                    found[entry.path] = status.st_size, status.st_mtime_ns
-    except OSError:
-        pass  # the folder has been deleted
-    return found
-
-
 def _is_python(parts: tuple[str, ...]) -> bool:
     return parts[-1].endswith(".py")
 
 
 def _tool(
-    server: Server,
-    each: ToolFunction,
-    path: str,
-    above: tuple[str, ...],
-    pages: frozenset[str],
-    sharing: Lifespan | None,
-    report: Report,
+    server: Server, tool: ToolFunction, file: File, pages: frozenset[str], sharing: Lifespan | None, report: Report
 ) -> ToolEntry | None:
     """Return the tool for a function, or None if it cannot be a tool, which is reported."""
-    options: dict[str, Any] = {"name": "_".join((*above, each.name)), **each.options}
-    if options["name"] in pages:
-        from mcpd.sources.apps import has_page  # only needed for folders with apps
-
-        if not has_page(options):
-            options["ui"] = options["name"]
+    options: dict[str, Any] = {"name": "_".join((*file.parts[:-1], tool.name)), **tool.options}
+    has_page = any(options.get(option) is not None for option in ("ui", "view", "meta"))
+    if options["name"] in pages and not has_page:
+        options["ui"] = options["name"]
     try:
         if sharing is not None:
-            sharing.give(each.function)
+            sharing.give(tool.function)
         installed = server.extensions.values()
-        check_options("tool", options, [one for extension in installed for one in extension.tool_options])
-        return tool_entry(server.catalog, installed, each.function, cast(Any, options))
+        check_options("tool", options, [option for extension in installed for option in extension.tool_options])
+        return tool_entry(server.catalog, installed, tool.function, cast(Any, options))
     except Exception as error:  # annotations and defaults of the author may raise anything
-        what = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
-        report.error(path, f"{what}; {each.name} is left out", each.line)
+        text = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
+        report.error(file.path, f"{text}; {tool.name} is left out", tool.line)
         return None
 
 
 def _line_of(entry: ToolEntry) -> int | None:
-    from mcpd.server.functions.annotations import plain_function
     from mcpd.server.registry.tools import FunctionTool
 
-    if not isinstance(entry, FunctionTool):
-        return None
-    line: int = plain_function(entry.callee.function).__code__.co_firstlineno
-    return line
+    return line_of(entry.callee.function) if isinstance(entry, FunctionTool) else None

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -80,6 +81,19 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _SKIPPED = ("__pycache__", "node_modules")
 
 
+Stamp: TypeAlias = tuple[int, int]
+"""The size and the modification time (ns) of a file."""
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """Return the current stamp of a file, or None if it cannot be read."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
 class Stamped:
     """An entry that equals another of its class if key and `stamp`, the state of its files, are the same."""
 
@@ -100,6 +114,10 @@ class File(Struct, frozen=True):
     parts: tuple[str, ...]
     size: int
     modified_ns: int
+
+    @property
+    def stamp(self) -> Stamp:
+        return self.size, self.modified_ns
 
     @property
     def stem(self) -> str:

@@ -29,16 +29,11 @@ if TYPE_CHECKING:
     from mcpd.sources.prompts import FilePrompt
 
 
-def open_folder(place: ServerFolder, configuration: Configuration | None = None) -> Server:
-    """Return the server of a folder. `configuration` is the content of its file, if it has already been read.
-
-    Raises ConfigurationError if the folder has nothing to serve or its configuration is not valid.
-    """
-    return Folder(place, configuration).server
-
-
 class Folder:
     """One served folder: collects what it offers and keeps `server` up to date.
+
+    `configuration` is the content of its file, if it has already been read. Raises ConfigurationError if the folder has
+    nothing to serve or its configuration is not valid.
 
     With `is_growing` the server announces every kind of offering from the start, because files may be added later.
     `left_out` maps paths of Python files to the reason why they are not imported as long as they are unchanged.
@@ -62,7 +57,8 @@ class Folder:
         self._pages: dict[str, FolderApp] = {}
         self._prompts: dict[str, FilePrompt] = {}
         self._notebooks: Notebooks | None = None
-        self._docs: Tree | None = None
+        self.docs: Tree | None = None
+        """The folder's documents, if it has any."""
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
@@ -97,11 +93,6 @@ class Folder:
         return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
 
     @property
-    def docs(self) -> Tree | None:
-        """The folder's documents, if it has any."""
-        return self._docs
-
-    @property
     def docs_folder(self) -> str:
         """The path of the documents, whether it exists or not. It may be the folder itself or lie outside it."""
         return self._folder("docs")
@@ -111,8 +102,8 @@ class Folder:
 
         May be called from any thread, but only one call at a time.
         """
-        if self._docs is not None:
-            self._docs.refresh(changed)
+        if self.docs is not None:
+            self.docs.refresh(changed)
         before = {path: page.entry for path, page in self._pages.items()}
         self.server.replace(self.owner, self.load())
         for path, entry in before.items():
@@ -218,12 +209,12 @@ class Folder:
                     self._folder("docs"), "is not a folder (docs.folder in mcpd.toml); no documents are served"
                 )
             return None
-        if self._docs is None:
+        if self.docs is None:
             from mcpd.sources.docs.source import Tree
 
-            self._docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
-        self._docs.scan(report)
-        return self._docs
+            self.docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
+        self.docs.scan(report)
+        return self.docs
 
 
 _PAGES = (".md", ".mdx", ".rst", ".html", ".pdf")

@@ -48,13 +48,10 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     return function
 
 
-def options_of(function: Any) -> dict[str, Any] | None:
-    """Return the options that `tool` has set on a function, or None without it."""
-    found: dict[str, Any] | None = getattr(plain_function(function), "__dict__", {}).get(_MARK)
-    return found
-
-
-_EMPTY = inspect.Parameter.empty
+def line_of(function: Any) -> int:
+    """Return the line in which the definition of a function begins."""
+    line: int = plain_function(function).__code__.co_firstlineno
+    return line
 
 
 class ToolFunction(Struct, frozen=True, eq=False):
@@ -62,7 +59,7 @@ class ToolFunction(Struct, frozen=True, eq=False):
 
     name: str
     function: Any
-    line: int | None
+    line: int
     options: dict[str, Any]
 
 
@@ -74,8 +71,8 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
     exported = getattr(module, "__all__", None)
     found: list[ToolFunction] = []
     for name, function in _own_functions(module):
-        line = plain_function(function).__code__.co_firstlineno
-        options = options_of(function)
+        line = line_of(function)
+        options: dict[str, Any] | None = plain_function(function).__dict__.get(_MARK)
         if options is None:
             if name.startswith("_") or (exported is not None and name not in exported):
                 continue
@@ -84,16 +81,12 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
             untyped = _untyped(function)
             if untyped:
                 context = untyped_context(function)
-                written = context[1] if context else f"write def {name}({untyped[0]}: str, …), or _{name} for a helper"
-                report.warning(
-                    path,
-                    f"{name}: {', '.join(untyped)} {'has no type' if len(untyped) == 1 else 'have no types'}, so it is "
-                    f"not a tool; {written}",
-                    line,
-                )
+                advice = context[1] if context else f"write def {name}({untyped[0]}: str, …), or _{name} for a helper"
+                names = f"{', '.join(untyped)} {'has no type' if len(untyped) == 1 else 'have no types'}"
+                report.warning(path, f"{name}: {names}, so it is not a tool; {advice}", line)
                 continue
         found.append(ToolFunction(name, function, line, options or {}))
-    return sorted(found, key=lambda tool: tool.line or 0)
+    return sorted(found, key=lambda tool: tool.line)
 
 
 def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
@@ -132,7 +125,7 @@ def _untyped(function: Any) -> list[str]:
     return [
         slot.name
         for slot in slots
-        if slot.annotation is _EMPTY
+        if slot.annotation is slot.empty
         and not isinstance(slot.default, given)
         and slot.kind not in (slot.VAR_POSITIONAL, slot.VAR_KEYWORD)
     ]

@@ -23,13 +23,13 @@ from typing import Any, NoReturn, TypeAlias
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
-from mcpd.sources.files import Report
+from mcpd.sources.files import Report, Stamp, stamp_of
 
 _numbers = count(1)
 _MAX_HEADER_BYTES = 1024 * 1024
 
-Stamps: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
-"""Maps the names of modules to their files and the size and time of each file."""
+Stamps: TypeAlias = dict[str, tuple[str, Stamp | None]]
+"""Maps the names of modules to their files and the stamp of each file; None means that the file was deleted."""
 
 
 class FolderPackage:
@@ -46,18 +46,12 @@ class FolderPackage:
         sys.meta_path.append(self._plain_names)
 
     def stamps(self) -> Stamps:
-        """Return the files of the loaded modules with their current stamps; None means that a file was deleted."""
+        """Return the files of the loaded modules with their current stamps."""
         found: Stamps = {}
         for name, module in list(sys.modules.items()):
-            path = getattr(module, "__file__", None)
-            if name.startswith(f"{self.name}.") and path is not None:
-                try:
-                    now = os.stat(path)
-                    found[name] = path, (now.st_size, now.st_mtime_ns)
-                except OSError:
-                    found[name] = path, None
-            elif name.startswith(f"{self.name}."):
-                found[name] = "", None
+            if name.startswith(f"{self.name}."):
+                path = getattr(module, "__file__", None) or ""
+                found[name] = path, stamp_of(path)
         return found
 
     def changed(self, stamps: Stamps) -> list[str]:

@@ -38,7 +38,7 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, escaped, files_of, not_matching
+from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, not_matching, stamp_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 from mcpd.sources.resources import Origin, file_contents, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
@@ -52,8 +52,6 @@ _MAX_COMPATIBILITY = 500
 class SkillHead(Struct, frozen=True):
     """The front matter of a SKILL.md; `warnings` lists fields that hosts may reject."""
 
-    name: str
-    description: str
     members: dict[str, Any]
     warnings: tuple[str, ...]
 
@@ -77,23 +75,24 @@ def read_head(data: bytes, folder: str) -> SkillHead:
     members, _, _ = read_front_matter("\n".join(lines))
 
     name, description = members.get("name"), members.get("description")
+    key, problem = "name", ""
     if name is None:
-        raise FrontMatterError(1, f"its front matter has no name; write name: {folder}")
-    if not is_name(name):
-        what = "1 to 64 lower-case letters and digits, with single hyphens between them"
-        raise FrontMatterError(_line(lines, "name"), f"{str(name)[:80]!r} is not a valid skill name: use {what}")
-    if name != folder:
-        text = f"its name {name} differs from the name of its folder, {folder!r}; change one of them"
-        raise FrontMatterError(_line(lines, "name"), text)
-    if not isinstance(description, str) or not description.strip():
-        line = _line(lines, "description")
-        raise FrontMatterError(
-            line, "its front matter has no description; describe what the skill does and when to use it"
+        problem = f"its front matter has no name; write name: {folder}"
+    elif not is_name(name):
+        problem = f"{str(name)[:80]!r} is not a valid skill name: use 1 to 64 lower-case letters and digits, with "
+        problem += "single hyphens between them"
+    elif name != folder:
+        problem = f"its name {name} differs from the name of its folder, {folder!r}; change one of them"
+    elif not isinstance(description, str) or not description.strip():
+        key, problem = (
+            "description",
+            "its front matter has no description; describe what the skill does and when to use it",
         )
-    if len(description) > MAX_DESCRIPTION:
-        text = f"its description has {len(description)} characters; {MAX_DESCRIPTION} are allowed"
-        raise FrontMatterError(_line(lines, "description"), text)
-    return SkillHead(str(name), description, members, tuple(_warnings(members)))
+    elif len(description) > MAX_DESCRIPTION:
+        key, problem = "description", f"its description has more than {MAX_DESCRIPTION} characters"
+    if problem:
+        raise FrontMatterError(_line(lines, key), problem)
+    return SkillHead(members, tuple(_warnings(members)))
 
 
 def _warnings(members: dict[str, Any]) -> list[str]:
@@ -140,8 +139,8 @@ class SkillFile(Stamped, ResourceEntry):
     def listed(self, active: ActiveExtensions) -> Resource:
         file, kind = self.origin.file, self.origin.media_type
         if self._skill is not None:
-            head = self._skill.head
-            return Resource(uri=self.key, name=head.name, description=head.description, mime_type=kind, size=file.size)
+            name, description = (self._skill.head.members[key] for key in ("name", "description"))
+            return Resource(uri=self.key, name=name, description=description, mime_type=kind, size=file.size)
         name = printable(file.parts[-1], 300)
         return Resource(uri=self.key, name=name, title=self._title, mime_type=kind, size=file.size)
 
@@ -162,7 +161,7 @@ class SkillFile(Stamped, ResourceEntry):
 class _Digest(Struct, frozen=True):
     """The digest of one file, with the size and time for which it is valid."""
 
-    stamp: tuple[int, int]
+    stamp: Stamp | None
     digest: str
     size: int
 
@@ -178,7 +177,7 @@ class FolderSkill:
         self._folder = folder
         self._name = name
         self._path = origin.file.path
-        self._head_stamp = (origin.file.size, origin.file.modified_ns)
+        self._head_stamp: Stamp | None = origin.file.stamp
         self._digests: dict[str, _Digest] = {}
         self._problem = ""
         self._lock = threading.Lock()
@@ -200,19 +199,16 @@ class FolderSkill:
     def _digest(self, file: SkillFile) -> _Digest | None:
         """Return the digest of a file, or None if the file is gone or too large."""
         path = file.origin.file.path
+        stamp, known = stamp_of(path), self._digests.get(file.key)
+        if known is not None and known.stamp == stamp:
+            return known
         try:
-            now = os.stat(path)
-            stamp = now.st_size, now.st_mtime_ns
-            known = self._digests.get(file.key)
-            if known is not None and known.stamp == stamp:
-                return known
             data = read_within(path, self._folder, MOST_TOTAL_BYTES + 1)
         except OSError:
             return None
         if len(data) > MOST_TOTAL_BYTES:
             return None
-        found = _Digest(stamp, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
-        self._digests[file.key] = found
+        found = self._digests[file.key] = _Digest(stamp, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
         return found
 
     def _update_head(self, found: Mapping[str, _Digest]) -> None:

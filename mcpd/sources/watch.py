@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.sources.files import MAX_FOLDERS, folders_below
+from mcpd.sources.files import MAX_FOLDERS, Stamp, folders_below, stamp_of
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import FILE, FOLDERS
 
@@ -113,8 +113,8 @@ def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
 
 # -- until something has changed ---------------------------------------------------------------
 
-_Poll = tuple[dict[str, tuple[int, int] | None], float]
-"""The size and time of each file (None if it cannot be read), and the seconds until the next poll."""
+_Poll = tuple[dict[str, Stamp | None], float]
+"""The stamp of each file, and the seconds until the next poll."""
 
 
 def _poll_files(watched: Sequence[Watched], stop: threading.Event) -> None:
@@ -139,14 +139,7 @@ def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: 
 
 def _poll(watched: Sequence[Watched]) -> _Poll:
     began = thread_time()
-    found: dict[str, tuple[int, int] | None] = {}
-    for each in watched:
-        for path in each.files():
-            try:
-                status = os.stat(path)
-                found[path] = status.st_size, status.st_mtime_ns
-            except OSError:
-                found[path] = None
+    found = {path: stamp_of(path) for each in watched for path in each.files()}
     took = thread_time() - began
     return found, min(max(_POLL_SECONDS, _POLL_PAUSE_FACTOR * took), _MAX_SECONDS)
 

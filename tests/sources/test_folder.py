@@ -15,7 +15,7 @@ from support.wires import LEGACY, MODERN, memory_wire, process_wire, stdio_wire
 
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.constants import UI
-from mcpd.sources.folder import Folder, open_folder
+from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import ServerFolder, folder_at
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
@@ -378,7 +378,7 @@ def test_nothing_but_the_named_sub_folders(tmp_path: Path) -> None:
 
 def test_an_untrusted_place_never_imports(tmp_path: Path) -> None:
     write(tmp_path, {"tools/a.py": "def a() -> str:\n    return ''\n"})
-    server = open_folder(ServerFolder(str(tmp_path), is_trusted=False))
+    server = Folder(ServerFolder(str(tmp_path), is_trusted=False)).server
     assert len(server.catalog.tools) == 0
     assert "is not imported" in problems(server)[0]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mcpd import Server
-from mcpd.sources.folder import open_folder
+from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import folder_at
 
 __all__ = ["opened", "problems", "write"]
@@ -23,7 +23,7 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
 
 def opened(root: Path, files: Mapping[str, str | bytes] | None = None) -> Server:
     """The server that a folder is, after these files were written into it."""
-    return open_folder(folder_at(str(write(root, files or {}))))
+    return Folder(folder_at(str(write(root, files or {})))).server
 
 
 def problems(server: Server) -> list[str]:
