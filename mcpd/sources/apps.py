@@ -34,7 +34,7 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Fo
     found: dict[str, FolderApp] = {}
     names: set[str] = set()
     apps = cast("AppsExtension", server.extensions[UI]).apps
-    for file in files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
+    for file in files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda path: path.endswith(".html")):
         name = "_".join((*file.parts[:-1], file.stem))
         if not _NAME.issuperset(name):
             report.error(file.path, "its name may contain only letters, digits, '_', '-' and '.'; it is left out")

@@ -164,8 +164,8 @@ class FolderCode:
             raise ConfigurationError(f"{path}: {name}: {error}") from error
 
 
-def _is_python(parts: tuple[str, ...]) -> bool:
-    return parts[-1].endswith(".py")
+def _is_python(path: str) -> bool:
+    return path.endswith(".py")
 
 
 def _tool(

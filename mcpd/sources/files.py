@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
@@ -130,8 +131,8 @@ class File(Struct, frozen=True):
         return os.path.splitext(self.parts[-1])[1].lower()
 
 
-def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[tuple[str, ...]], bool]) -> list[File]:
-    """Return the files below a folder that `is_wanted` accepts, ordered by path. Hidden files are skipped.
+def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[str], bool]) -> list[File]:
+    """Return the files below a folder whose path `is_wanted` accepts, ordered by path. Hidden files are skipped.
 
     Files that cannot be served are reported, and so is the limit `limit` if there are more files.
     """
@@ -141,8 +142,7 @@ def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[tu
         report.error(os.path.join(folder, path), f"{reason}; it is left out" if path else reason)
 
     for entry, path in walk(folder, leave_out, skipped=_SKIPPED, max_entries=MAX_ENTRIES):
-        parts = tuple(path.split("/"))
-        if entry.name.endswith("~") or not is_wanted(parts):
+        if path.endswith("~") or not is_wanted(path):
             continue
         if entry.is_symlink() and os.path.isdir(entry.path):
             report.warning(entry.path, "is a link to a folder; links are not followed into folders")
@@ -154,19 +154,18 @@ def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[tu
         if len(found) == limit:
             report.error(folder, f"has more than {limit} files; the first {limit} are served")
             break
-        found.append(File(entry.path, parts, status.st_size, status.st_mtime_ns))
+        found.append(File(entry.path, tuple(path.split("/")), status.st_size, status.st_mtime_ns))
     return found
 
 
-def not_matching(patterns: tuple[str, ...]) -> Callable[[tuple[str, ...]], bool]:
-    """Return a function that says whether neither a path nor its last part matches one of the patterns."""
+def matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that matches a path or its last part against the patterns."""
     if not patterns:
-        return lambda parts: True
-    from fnmatch import fnmatchcase
+        return lambda path: False
+    from fnmatch import translate
 
-    return lambda parts: (
-        not any(fnmatchcase(name, pattern) for pattern in patterns for name in ("/".join(parts), parts[-1]))
-    )
+    match = re.compile("|".join(map(translate, patterns))).match
+    return lambda path: bool(match(path) or match(path.rsplit("/", 1)[-1]))
 
 
 def walk(

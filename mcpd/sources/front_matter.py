@@ -8,6 +8,7 @@ strings), and anchors, aliases, tags and duplicate keys are refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from math import isinf
 from typing import Any
 
@@ -49,15 +50,13 @@ def read_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
     A file without front matter gives an empty dict. Raises FrontMatterError if the front matter has no end, is not
     valid, or needs PyYAML where that is not installed.
     """
-    fence = re.match(_FENCE, text)
-    if fence is None:
-        return {}, text, 1
-    parts = _split(text, fence)
-    if parts is None:
+    parts = _split(text)
+    if parts is None and (fence := re.match(_FENCE, text)):
         raise FrontMatterError(1, f"its front matter begins with {fence[1]} and never ends; write {fence[1]} after it")
-    head, body = parts
-    members = _toml(head) if fence[1] == "+++" else _yaml(head)
-    return members, body, text.count("\n", 0, len(text) - len(body)) + 1
+    if parts is None:
+        return {}, text, 1
+    read, head, body = parts
+    return read(head), body, text.count("\n", 0, len(text) - len(body)) + 1
 
 
 def split_page(text: str) -> tuple[dict[str, Any], str]:
@@ -66,16 +65,15 @@ def split_page(text: str) -> tuple[dict[str, Any], str]:
     Documents are written for other tools, so nothing is an error: invalid front matter is left out, and a rule (`---`)
     on the first line that is not followed by keys belongs to the text.
     """
-    fence = re.match(_FENCE, text)
-    parts = _split(text, fence) if fence is not None else None
-    if fence is None or parts is None:
+    parts = _split(text)
+    if parts is None:
         return {}, text
-    head, body = parts
+    read, head, body = parts
     lines = [line for line in head.split("\n") if line.strip() and not line.lstrip().startswith("#")]
-    if fence[1] == "---" and head.strip() and not (lines and re.match(_KEY, lines[0])):
+    if read is _yaml and head.strip() and not (lines and re.match(_KEY, lines[0])):
         return {}, text
     try:
-        return (_toml(head) if fence[1] == "+++" else _yaml(head)), body
+        return read(head), body
     except FrontMatterError:
         return {}, body
 
@@ -100,12 +98,15 @@ def number_in(front: dict[str, Any], *names: str) -> int | None:
     return None
 
 
-def _split(text: str, fence: re.Match[str]) -> tuple[str, str] | None:
-    """The front matter and the text after it; None if the closing fence is missing."""
-    ends = (fence[1], "...") if fence[1] == "---" else (fence[1],)
+def _split(text: str) -> tuple[Callable[[str], dict[str, Any]], str, str] | None:
+    """Return the reader of the front matter, the front matter, and the text after it; None if a fence is missing."""
+    fence = re.match(_FENCE, text)
+    if fence is None:
+        return None
+    read, ends = (_yaml, ("---", "...")) if fence[1] == "---" else (_toml, ("+++",))
     for end in re.compile(_END).finditer(text, fence.end() + 1, fence.end() + _MAX_CHARACTERS):
         if end[1] in ends:
-            return text[fence.end() + 1 : end.start()], text[end.end() + 1 :]
+            return read, text[fence.end() + 1 : end.start()], text[end.end() + 1 :]
 
     return None
 

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from itertools import count
@@ -83,7 +83,8 @@ class FolderPackage:
 
         work = _Import(".".join((self.name, *parts)))
         before = set(threading.enumerate())
-        with _no_serving(), _without_bytecode(), _capture_output() as output:
+        output: Any = _CapturedOutput(sys.stdout or sys.stderr)
+        with _no_serving(), _without_bytecode(), redirect_stdout(output):
             work.run(seconds)
         self._plain_names.forget()
         if output.text:
@@ -233,18 +234,6 @@ class _CapturedOutput:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-@contextmanager
-def _capture_output() -> Iterator[_CapturedOutput]:
-    stream = sys.stdout
-    output = _CapturedOutput(stream if stream is not None else sys.stderr)
-    sys.stdout = output
-    try:
-        yield output
-    finally:
-        if sys.stdout is output:
-            sys.stdout = stream
 
 
 # -- errors in words --------------------------------------------------------------------------

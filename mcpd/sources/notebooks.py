@@ -147,25 +147,20 @@ class Notebooks:
         for name in (wanted, f"{wanted}.ipynb"):
             if name in files:
                 return files[name]
-            low = name.casefold()
-            fitting = [file for key, file in files.items() if f"/{key.casefold()}".endswith(f"/{low}")]
-            fitting = fitting or [
-                file for key, file in files.items() if low.endswith("/" + key.partition("/")[2].casefold())
-            ]
-            if len(fitting) == 1:
-                return fitting[0]
-            if fitting:
-                names = ", ".join(sorted(file.name for file in fitting)[:_NAMED])
+            low = f"/{name.casefold()}"
+            ends = [known for known in files if f"/{known}".casefold().endswith(low)]
+            matches = ends or [known for known in files if low.endswith(known[known.index("/") :].casefold())]
+            if len(matches) == 1:
+                return files[matches[0]]
+            if matches:
+                names = ", ".join(sorted(matches)[:_NAMED])
                 raise ToolError(f"several notebooks match {printable(path, 200)!r}: {names}")
 
         stems = {os.path.basename(name): name for name in files}
-        near = get_close_matches(wanted, files, 5, 0.5) or [
-            stems[stem] for stem in get_close_matches(os.path.basename(wanted), stems, 5, 0.4)
-        ]
-        names = ", ".join(near or sorted(files)[:_NAMED])
-        raise ToolError(
-            f"notebook not found: {printable(path, 200)!r}; {'similar notebooks' if near else 'notebooks'}: {names}"
-        )
+        near_stems = get_close_matches(os.path.basename(wanted), stems, 5, 0.4)
+        near = get_close_matches(wanted, files, 5, 0.5) or [stems[stem] for stem in near_stems]
+        names = f"similar notebooks: {', '.join(near)}" if near else f"notebooks: {', '.join(sorted(files)[:_NAMED])}"
+        raise ToolError(f"notebook not found: {printable(path, 200)!r}; {names}")
 
 
 _FIRST: Final = Meta(ge=1, description="The number of the first cell, to continue a long notebook.")

@@ -20,7 +20,7 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import PromptEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MAX_PER_KIND, File, Report, files_of
+from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, files_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 
 if TYPE_CHECKING:
@@ -54,26 +54,17 @@ class _Head(Struct, frozen=True):
     arguments: dict[str, _Argument | str | None] | list[_Argument | str] | None = None
 
 
-class FilePrompt(PromptEntry):
+class FilePrompt(Stamped, PromptEntry):
     """One file. Two prompts are equal if their contents are equal."""
 
     def __init__(
         self, head: Prompt, arguments: Mapping[str, _Argument], messages: tuple[tuple[_Role, str], ...]
     ) -> None:
         self.key = head.name
+        self.stamp = head, arguments, messages
         self._prompt = head
-        self._arguments = dict(arguments)
+        self._arguments = arguments
         self._messages = messages
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FilePrompt) and self._content == other._content
-
-    def __hash__(self) -> int:
-        return hash((self.key, self._messages))
-
-    @property
-    def _content(self) -> tuple[object, ...]:
-        return self._prompt, self._arguments, self._messages
 
     @property
     def arguments(self) -> Collection[str]:
@@ -119,7 +110,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
     """
     found: dict[str, FilePrompt] = {}
     places: dict[str, str] = {}
-    files = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
+    files = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda path: path.lower().endswith(".md"))
     for file in files:
         prompt = before.get(file.path)
         instead = "it is left out" if prompt is None else "its previous version is served"

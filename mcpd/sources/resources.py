@@ -26,7 +26,7 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, TemplateEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
-from mcpd.sources.files import File, Report, Stamped, escaped, files_of, not_matching
+from mcpd.sources.files import File, Report, Stamped, escaped, files_of, matching
 from mcpd.sources.tables import ResourcesTable
 
 BINARY = "application/octet-stream"
@@ -211,7 +211,8 @@ def resources_of(
     """Return the resources and resource templates of a folder. Their URIs begin with `uri`."""
     resources: list[ResourceEntry] = []
     templates: list[TemplateEntry] = []
-    for file in files_of(folder, report, limit=table.max_files, is_wanted=not_matching(table.exclude)):
+    is_excluded = matching(table.exclude)
+    for file in files_of(folder, report, limit=table.max_files, is_wanted=lambda path: not is_excluded(path)):
         if file.size > table.max_bytes:
             size = f"{file.size} bytes, more than {table.max_bytes} (resources.max-bytes in mcpd.toml)"
             report.error(file.path, f"has {size}; it is left out")

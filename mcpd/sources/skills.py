@@ -38,7 +38,7 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
-from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, not_matching, stamp_of
+from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, matching, stamp_of
 from mcpd.sources.front_matter import FrontMatterError, read_front_matter
 from mcpd.sources.resources import Origin, file_contents, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
@@ -89,7 +89,8 @@ def read_head(data: bytes, folder: str) -> SkillHead:
             "its front matter has no description; describe what the skill does and when to use it",
         )
     elif len(description) > MAX_DESCRIPTION:
-        key, problem = "description", f"its description has more than {MAX_DESCRIPTION} characters"
+        key = "description"
+        problem = f"its description has {len(description)} characters; {MAX_DESCRIPTION} are allowed"
     if problem:
         raise FrontMatterError(_line(lines, key), problem)
     return SkillHead(members, tuple(_warnings(members)))
@@ -232,11 +233,12 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
 
     If a skill contains another skill, its files belong to both, but each is only one resource.
     """
-    is_wanted = not_matching(table.exclude)
-    lowered = FILE.lower()
-    roots = files_of(
-        folder, report, limit=MAX_PER_KIND, is_wanted=lambda parts: parts[-1].lower() == lowered and is_wanted(parts)
-    )
+    is_excluded = matching(table.exclude)
+
+    def is_root(path: str) -> bool:
+        return path.rpartition("/")[2].lower() == FILE.lower() and not is_excluded(path)
+
+    roots = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=is_root)
     found: dict[str, SkillFile] = {}
     skills: list[FolderSkill] = []
     for root in roots:
@@ -244,7 +246,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
             report.warning(root.path, f"is not a skill: its name is {root.parts[-1]}, not {FILE}")
             continue
         try:
-            files = _files(folder, root, is_wanted, report)
+            files = _files(root, is_excluded, report)
             skill = None if files is None else _skill(folder, root, table.prefix)
         except (FrontMatterError, OSError) as error:
             line = error.line if isinstance(error, FrontMatterError) else None
@@ -283,12 +285,15 @@ def add_skills(server: Server, folder: str | os.PathLike[str], prefix: str | Non
     return [entry.key for entry in entries if entry.extension_data[SKILLS] is not None]
 
 
-def _files(folder: str, root: File, is_wanted: Callable[[tuple[str, ...]], bool], report: Report) -> list[File] | None:
+def _files(root: File, is_excluded: Callable[[str], bool], report: Report) -> list[File] | None:
     """Return the files of a skill, SKILL.md first, or None if they are too many or too large."""
     above = root.parts[:-1]
     own = Report(report.root)
     found = files_of(
-        os.path.dirname(root.path), own, limit=MOST_FILES + 1, is_wanted=lambda parts: is_wanted((*above, *parts))
+        os.path.dirname(root.path),
+        own,
+        limit=MOST_FILES + 1,
+        is_wanted=lambda path: not is_excluded("/".join((*above, path))),
     )
     if len(found) > MOST_FILES:
         report.error(root.path, f"the skill has more than {MOST_FILES} files, which hosts may refuse; it is left out")

@@ -22,6 +22,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.folders import indexed
+
 from mcpd.sources.docs.library import Library
 from mcpd.sources.docs.page import DocsSettings
 
@@ -104,7 +106,7 @@ async def measured(folder: Path, cache: Path, made: list[tuple[str, str]], searc
     listed = await library.list_pages()
     found["first list, ms"] = (time.perf_counter() - since) * 1e3
     assert len(listed) == len(made)
-    await library.indexed()
+    await indexed(library)
     found["index, s"] = time.perf_counter() - since
     found["index, s of processor"] = time.process_time() - worked
 
@@ -124,7 +126,7 @@ async def measured(folder: Path, cache: Path, made: list[tuple[str, str]], searc
     (folder / path).write_text("# Changed\n\nquetzalcoatlus\n", encoding="utf-8")
     since = time.perf_counter()
     library.refresh([path])
-    await library.indexed()
+    await indexed(library)
     found["one page again, ms"] = (time.perf_counter() - since) * 1e3
     assert (await library.search("quetzalcoatlus")).hits[0].path == path
     await library.aclose()
@@ -132,7 +134,7 @@ async def measured(folder: Path, cache: Path, made: list[tuple[str, str]], searc
     library = Library(str(folder), settings, str(cache))
     since = time.perf_counter()
     library.start()
-    await library.indexed()
+    await indexed(library)
     found["warm start, ms"] = (time.perf_counter() - since) * 1e3
     await library.aclose()
     return found

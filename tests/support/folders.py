@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 from mcpd import Server
+from mcpd.sources.docs.library import Library
+from mcpd.sources.docs.page import Progress
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import folder_at
 
-__all__ = ["opened", "problems", "write"]
+__all__ = ["indexed", "opened", "problems", "write"]
 
 
 def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
@@ -29,3 +32,9 @@ def opened(root: Path, files: Mapping[str, str | bytes] | None = None) -> Server
 def problems(server: Server) -> list[str]:
     """What its source left out or found odd, each in a line."""
     return [f"{problem}" for found in server.catalog.source_problems.values() for problem in found]
+
+
+async def indexed(library: Library, seconds: float = 600) -> Progress:
+    """Wait until all known changes of documents are indexed, at most this long."""
+    await asyncio.to_thread(library._index.wait, seconds)
+    return library.progress

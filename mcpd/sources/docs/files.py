@@ -6,16 +6,14 @@ settings limit the number of files, their size and the depth of folders.
 
 from __future__ import annotations
 
-import fnmatch
 import os
-import re
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from mcpd.server.folder_files import is_below, read_within
 from mcpd.sources.docs.page import DocsSettings, Kind, LeftOut, UnreadablePage, kind_of
-from mcpd.sources.files import served_status, walk
+from mcpd.sources.files import matching, served_status, walk
 
 MAX_LEFT_OUT = 200
 """How many of the files that are left out are reported one by one."""
@@ -99,18 +97,10 @@ def is_hidden(path: str, settings: DocsSettings) -> bool:
 
 
 def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
-    excluded, included = _matching(settings.exclude), _matching(settings.include)
+    excluded, included = matching(settings.exclude), matching(settings.include)
     if not settings.include:
         return excluded
     return lambda path: excluded(path) or not included(path)
-
-
-def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that matches a path or its last part against the patterns."""
-    if not patterns:
-        return lambda path: False
-    pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in patterns))
-    return lambda path: bool(pattern.match(path) or pattern.match(path.rsplit("/", 1)[-1]))
 
 
 def _document(place: str, path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:

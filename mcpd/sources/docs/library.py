@@ -79,15 +79,6 @@ class Library:
         """Update the index in the background for these paths, relative or absolute, or for all files."""
         self._index.refresh(None if changed is None else [self._relative(path) for path in changed])
 
-    async def indexed(self, timeout: float | None = None) -> Progress:
-        """Wait until all known changes are indexed, at most `timeout` seconds, and return the progress."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            seconds = 0.25 if until is None else min(0.25, until - time.monotonic())
-            is_done = await self._run(self._index.wait, seconds)
-            if is_done or (until is not None and time.monotonic() >= until):
-                return self.progress
-
     @property
     def progress(self) -> Progress:
         return self._index.progress

@@ -7,9 +7,9 @@ say until the pages are indexed. Indexing starts after a client has listed somet
 from __future__ import annotations
 
 import os
+from asyncio import get_running_loop
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -217,7 +217,6 @@ def profile_of(table: DocsTable) -> Profile:
 
 
 _SETTLED_SECONDS = 0.3
-_LISTING_SECONDS = 10.0
 
 E = TypeVar("E", bound=Entry)
 
@@ -257,7 +256,6 @@ class Tree:
         self._is_stale = True
         self._found = Report(root)
         self._tools: list[LazyTool] | None = None
-        self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
 
         self._reader = ReaderParts(server, lambda: self.library, self.addresses.base)
@@ -388,7 +386,6 @@ class Tree:
         changed = None if page is None else page.file.modified_ns
         known = self._heads.get(path)
         if known is None or known[0] != changed or changed is None:
-            self._listed_at = monotonic()
             known = self._heads[path] = (changed, page_head(self.folder, path))
         return known[1]
 
@@ -412,30 +409,12 @@ class Tree:
             before = listing.on_listed
 
             def listed(before: Callable[[], None] | None = before) -> None:
-                self._start_soon()
+                # Not at once: lists read the first lines of files, and indexing would slow that down.
+                get_running_loop().call_later(_SETTLED_SECONDS, lambda: self.library.start())
                 if before is not None:
                     before()
 
             listing.on_listed = listed
-
-    def _start_soon(self) -> None:
-        """Start indexing once clients stop listing: lists read the first lines of files, and indexing would slow that
-        down.
-        """
-        from asyncio import get_running_loop
-
-        loop = get_running_loop()
-        latest = monotonic() + _LISTING_SECONDS
-
-        def start() -> None:
-            now = monotonic()
-            if now < latest and now < self._listed_at + _SETTLED_SECONDS:
-                loop.call_later(_SETTLED_SECONDS, start)
-            else:
-                self.library.start()
-
-        self._listed_at = monotonic()
-        loop.call_later(_SETTLED_SECONDS, start)
 
 
 def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> list[E]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct, to_builtins
 from msgspec.structs import fields
@@ -24,31 +24,36 @@ from mcpd.sources.docs.readers.markdown import fenced
 from mcpd.sources.docs.wording import Argument, Wording
 from mcpd.sources.tables import Doing
 
+_Text: TypeAlias = str | UnsetType
 _Cursor = Annotated[str, Meta(description="Pass it as the argument cursor to get the next part.")]
 _Near = Annotated[list[str], Meta(description="Existing names that are similar.")]
 _Partial = Annotated[str, Meta(description="The progress of indexing, while pages are still being indexed.")]
 
 
-class PageLocation(Struct, kw_only=True, omit_defaults=True):
+class _Result(Struct, omit_defaults=True):
+    """A result or a part of one."""
+
+
+class PageLocation(_Result, kw_only=True):
     """A page or a place in it."""
 
     path: Annotated[str, Meta(description="The path of the page, for the tool that reads it.")]
     title: str
     section: str
-    heading: str | UnsetType = UNSET
-    anchor: str | UnsetType = UNSET
+    heading: _Text = UNSET
+    anchor: _Text = UNSET
     uri: Annotated[str, Meta(description="The URI of the page as a resource.")]
-    url: Annotated[str | UnsetType, Meta(description="The URL of the published page.")] = UNSET
+    url: Annotated[_Text, Meta(description="The URL of the published page.")] = UNSET
 
 
-class Hit(PageLocation, kw_only=True, omit_defaults=True):
+class Hit(PageLocation, kw_only=True):
     snippet: str
     highlights: Annotated[
         list[tuple[int, int]] | UnsetType, Meta(description="Positions of matching words in the snippet.")
     ] = UNSET
 
 
-class SearchResults(Struct, kw_only=True, omit_defaults=True):
+class SearchResults(_Result, kw_only=True):
     """The pages that match a query, best first."""
 
     query: str
@@ -56,19 +61,19 @@ class SearchResults(Struct, kw_only=True, omit_defaults=True):
     total: int
     has_more: bool
     next_cursor: _Cursor | UnsetType = UNSET
-    corrected: Annotated[str | UnsetType, Meta(description="The corrected query that was used instead.")] = UNSET
-    suggestion: str | UnsetType = UNSET
+    corrected: Annotated[_Text, Meta(description="The corrected query that was used instead.")] = UNSET
+    suggestion: _Text = UNSET
     progress: _Partial | UnsetType = UNSET
 
 
-class SectionInfo(Struct, kw_only=True, omit_defaults=True):
+class SectionInfo(_Result, kw_only=True):
     name: str
     title: str
     pages: int
     uri: str
 
 
-class Sections(Struct, kw_only=True, omit_defaults=True):
+class Sections(_Result, kw_only=True):
     title: str
     sections: list[SectionInfo]
     total_pages: int
@@ -76,68 +81,68 @@ class Sections(Struct, kw_only=True, omit_defaults=True):
     total_sections: int | UnsetType = UNSET
 
 
-class SectionPage(Struct, kw_only=True, omit_defaults=True):
+class SectionPage(_Result, kw_only=True):
     """A page of a section or a part of it."""
 
     path: str
     title: str
-    description: str | UnsetType = UNSET
+    description: _Text = UNSET
     content: str
     is_part: Annotated[bool | UnsetType, Meta(description="Whether this is only a part of the page.")] = UNSET
     uri: str
-    url: str | UnsetType = UNSET
+    url: _Text = UNSET
 
 
-class SectionText(Struct, kw_only=True, omit_defaults=True):
+class SectionText(_Result, kw_only=True):
     """The pages of a section; if it does not exist, the existing sections."""
 
     section: str
-    title: str | UnsetType = UNSET
+    title: _Text = UNSET
     pages: list[SectionPage] | UnsetType = UNSET
     total: int | UnsetType = UNSET
     next_cursor: _Cursor | UnsetType = UNSET
-    error: str | UnsetType = UNSET
+    error: _Text = UNSET
     near: _Near | UnsetType = UNSET
     available_sections: list[str] | UnsetType = UNSET
 
 
-class HeadingInfo(Struct, kw_only=True):
+class HeadingInfo(_Result, kw_only=True):
     title: str
     anchor: str
     level: int
 
 
-class PageText(Struct, kw_only=True, omit_defaults=True):
+class PageText(_Result, kw_only=True):
     """A page or one of its sections; if it does not exist, similar names."""
 
     path: str
-    title: str | UnsetType = UNSET
-    section: str | UnsetType = UNSET
-    text: str | UnsetType = UNSET
-    heading: str | UnsetType = UNSET
-    anchor: str | UnsetType = UNSET
+    title: _Text = UNSET
+    section: _Text = UNSET
+    text: _Text = UNSET
+    heading: _Text = UNSET
+    anchor: _Text = UNSET
     headings: list[HeadingInfo] | UnsetType = UNSET
-    uri: str | UnsetType = UNSET
-    url: str | UnsetType = UNSET
+    uri: _Text = UNSET
+    url: _Text = UNSET
     next_cursor: _Cursor | UnsetType = UNSET
-    error: str | UnsetType = UNSET
+    error: _Text = UNSET
     near: _Near | UnsetType = UNSET
 
 
-class Example(PageLocation, kw_only=True, omit_defaults=True):
+class Example(PageLocation, kw_only=True):
     language: str
     code: str
-    before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
+    before: Annotated[_Text, Meta(description="The line that introduces it.")] = UNSET
 
 
-class Document(PageLocation, kw_only=True, omit_defaults=True):
+class Document(PageLocation, kw_only=True):
     """A page with its examples."""
 
     snippets: list[str]
     count: int
 
 
-class CodeExamples(Struct, kw_only=True, omit_defaults=True):
+class CodeExamples(_Result, kw_only=True):
     """Code examples, best first."""
 
     words: str
@@ -146,33 +151,33 @@ class CodeExamples(Struct, kw_only=True, omit_defaults=True):
     has_more: bool
     next_cursor: _Cursor | UnsetType = UNSET
     languages: Annotated[list[str] | UnsetType, Meta(description="The languages of existing examples.")] = UNSET
-    suggestion: str | UnsetType = UNSET
+    suggestion: _Text = UNSET
     progress: _Partial | UnsetType = UNSET
     # for other shapes
     documents: list[Document] | UnsetType = UNSET
     total_documents: int | UnsetType = UNSET
 
 
-class Description(PageLocation, kw_only=True, omit_defaults=True):
+class Description(PageLocation, kw_only=True):
     content: str
 
 
-class LookupResults(Struct, kw_only=True, omit_defaults=True):
+class LookupResults(_Result, kw_only=True):
     """The descriptions of a name, best first; otherwise similar names."""
 
     name: str
     results: list[Description]
     total: int
-    error: str | UnsetType = UNSET
-    suggestion: str | UnsetType = UNSET
+    error: _Text = UNSET
+    suggestion: _Text = UNSET
     near: _Near | UnsetType = UNSET
     progress: _Partial | UnsetType = UNSET
     # for other shapes
     found: list[Description] | UnsetType = UNSET
     found_total: int | UnsetType = UNSET
-    first_title: str | UnsetType = UNSET
-    first_url: str | UnsetType = UNSET
-    first_content: str | UnsetType = UNSET
+    first_title: _Text = UNSET
+    first_url: _Text = UNSET
+    first_content: _Text = UNSET
 
 
 RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.folders import indexed
 
 from mcpd.sources.docs.library import Library
 from mcpd.sources.docs.page import BadCursor, DocsSettings, UnknownPage, UnknownSection
@@ -38,7 +39,7 @@ def garden(tmp_path: Path) -> Iterator[Library]:
 
 
 async def test_what_there_is(garden: Library) -> None:
-    await garden.indexed(20)
+    await indexed(garden, 20)
     overview = await garden.overview()
     assert overview.title == "Garden handbook"
     assert [(one.name, one.title, one.pages) for one in overview.sections] == [
@@ -117,7 +118,7 @@ async def test_a_long_page_hides_no_others(tmp_path: Path, sections: int) -> Non
     changelog = "# Changelog\n\n" + "".join(f"## Version {n}\n\nThe hose got better.\n\n" for n in range(sections))
     write(tmp_path, {"00-changelog.md": changelog, **{f"guide-{n}.md": f"# Guide {n}\n\nA hose.\n" for n in range(64)}})
     library = Library(str(tmp_path), DocsSettings(search_wait=20))
-    await library.indexed(20)
+    await indexed(library, 20)
     found = await library.search("hose", limit=50)
     await library.aclose()
     assert found.total == 65
@@ -137,7 +138,7 @@ async def test_cursors(garden: Library, tmp_path: Path) -> None:
 
     write(tmp_path, {"new.md": "soil and water"})
     garden.refresh(["new.md"])
-    await garden.indexed(20)
+    await indexed(garden, 20)
     with pytest.raises(BadCursor, match="changed"):
         await garden.search("soil water", limit=1, cursor=first.next_cursor)
 
@@ -157,6 +158,6 @@ async def test_changes(garden: Library, tmp_path: Path) -> None:
     write(tmp_path, {"flowers/marigold.md": "# Marigold"})
     (tmp_path / "notes.txt").unlink()
     garden.refresh()
-    await garden.indexed(20)
+    await indexed(garden, 20)
     assert (await garden.search("marigold")).hits[0].path == "flowers/marigold.md"
     assert (await garden.search("zucchini")).total == 0

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.folders import indexed
 
 from mcpd.sources.docs.library import Library
 from mcpd.sources.docs.page import DocsSettings
@@ -82,7 +83,7 @@ async def test_questions_about_python() -> None:
         pytest.skip("needs the pages of Debian's python3-doc: make setup fetches them")
     library = Library(str(folders[-1].parents[1]), DocsSettings(search_wait=150, exclude=("genindex*",)))
     try:
-        assert (await library.indexed(150)).is_complete
+        assert (await indexed(library, 150)).is_complete
         wrong = await missed(library, PYTHON)
         assert len(wrong) <= 1, "\n".join(wrong)
         entry = (await library.look_up("os.path.join")).entries[0]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
+from support.folders import indexed
 
 from mcpd.sources.docs import indexer as indexer_module
 from mcpd.sources.docs.index import Store
@@ -67,7 +68,7 @@ async def test_what_was_indexed_is_not_read_again(tmp_path: Path, monkeypatch: p
     assert read == ["page-1.md"]
 
     async with library(pages(folder), cache) as third:  # as at first, but another index
-        await third.indexed(30)
+        await indexed(third, 30)
         assert cursor is not None
         with pytest.raises(Exception, match="changed"):
             await third.search("beetroot", limit=1, cursor=cursor)
@@ -114,7 +115,7 @@ def text(cache: Path) -> None:
 async def test_a_file_that_is_no_index_of_ours_is_made_anew(tmp_path: Path, spoil: object) -> None:
     folder, cache = pages(tmp_path / "docs"), tmp_path / "index.sqlite"
     async with library(folder, cache) as first:
-        await first.indexed(30)
+        await indexed(first, 30)
     for suffix in ("-wal", "-shm"):
         Path(f"{cache}{suffix}").unlink(missing_ok=True)
     spoil(cache)  # type: ignore[operator]
@@ -144,7 +145,7 @@ async def test_what_lacked_a_library_is_read_once_that_is_there(
 async def test_an_index_that_breaks_while_it_is_used_is_made_anew(tmp_path: Path) -> None:
     folder, cache = pages(tmp_path / "docs"), tmp_path / "index.sqlite"
     async with library(folder, cache) as opened:
-        await opened.indexed(30)
+        await indexed(opened, 30)
         with sqlite3.connect(cache) as connection:
             connection.execute("DROP TABLE chunks")
         connection.close()

@@ -64,7 +64,7 @@ class ReaderProcess:
                 process.stdin.write(struct.pack("<Q", len(body)) + body)
                 process.stdin.flush()
                 page, problem = _answers.decode(_framed(process.stdout))
-            except (OSError, EOFError, msgspec.DecodeError, ValueError):
+            except (OSError, ValueError, struct.error):
                 self._end(process)
                 reason = f"takes more than {self._seconds:g} seconds or too much memory to read"
                 raise UnreadablePage("reading it was stopped" if self._is_closed else reason) from None
@@ -116,16 +116,8 @@ class ReaderProcess:
 
 
 def _framed(stream: IO[bytes]) -> bytes:
-    head = stream.read(8)
-    if len(head) < 8:
-        raise EOFError
-    (size,) = struct.unpack("<Q", head)
-    if size > _MAX_ANSWER:
-        raise EOFError
-    body = stream.read(size)
-    if len(body) < size:
-        raise EOFError
-    return body
+    (size,) = struct.unpack("<Q", stream.read(8))
+    return stream.read(min(size, _MAX_ANSWER))
 
 
 _MAX_NOTEBOOK_CHARACTERS = 4_000_000
