@@ -76,6 +76,15 @@ def is_loopback(host: str) -> bool:
     return host.lower() in ("", "localhost")
 
 
+def is_loopback_url(url: str) -> bool:
+    """Return whether the host of a URL can only mean this machine."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return False
+    return bool(host) and is_loopback(str(host))
+
+
 def is_ip_address(host: str) -> bool:
     """Return whether a host is an IP address (without brackets) and not a name."""
     return _family(host) is not None

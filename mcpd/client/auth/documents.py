@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
-from mcpd.transports.address import is_loopback
+from mcpd.transports.address import is_loopback_url
 
 _MOST_SCOPES = 200
 
@@ -165,12 +165,6 @@ def covers(resource: str, url: str) -> bool:
         return False
     below = theirs.path.rstrip("/")
     return ours.path.rstrip("/") == below or ours.path.startswith(f"{below}/")
-
-
-def is_loopback_url(url: str) -> bool:
-    """Whether the host of a URL is localhost or a loopback address."""
-    parts = _split(url)
-    return parts is not None and is_loopback(parts.hostname or "?")
 
 
 def check_endpoint(name: str, url: str, server: str) -> None:

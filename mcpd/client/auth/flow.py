@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from mcpd.auth.signatures import b64
 from mcpd.client.auth.discovery import Discovery, discover
-from mcpd.client.auth.documents import ServerMetadata, check_endpoint, is_loopback_url
+from mcpd.client.auth.documents import ServerMetadata, check_endpoint
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, send, send_form
 from mcpd.client.auth.store import Login, LoginRecords, Registration
@@ -42,6 +42,7 @@ from mcpd.client.auth.tokens import (
 )
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import is_loopback_url
 from mcpd.transports.challenge import Challenge
 
 

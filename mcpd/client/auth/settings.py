@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Sequence
 
-from mcpd.client.auth.documents import is_loopback_url
 from mcpd.client.http.options import AuthSettings, TokenSource
 from mcpd.errors import ConfigurationError
+from mcpd.transports.address import is_loopback_url
 from mcpd.transports.challenge import Authorization
 
 

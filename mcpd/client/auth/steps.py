@@ -23,9 +23,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec import Struct
 
 from mcpd.auth.fetch import FetchError, Reach, Response, fetch, reach_from
-from mcpd.client.auth.documents import is_loopback_url
 from mcpd.client.auth.settings import OAuth
 from mcpd.errors import AuthorizationFailed, ConfigurationError
+from mcpd.transports.address import is_loopback_url
 
 T = TypeVar("T")
 
