@@ -322,7 +322,7 @@ def retry_delay(reader: SseReader, attempt: int) -> float:
 
 log = logging.getLogger("mcpd.client")
 
-_ATTEMPTS = 10
+_STREAM_ATTEMPTS = 10
 """Consecutive attempts to open the stream of a session without receiving anything."""
 
 
@@ -335,7 +335,7 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
     reader = SseReader(inbound.max_frame_bytes)
     attempt = 0
     has_been_open = False
-    while attempt < _ATTEMPTS:
+    while attempt < _STREAM_ATTEMPTS:
         if attempt:
             await asyncio.sleep(retry_delay(reader, attempt - 1))
         attempt += 1
@@ -375,5 +375,5 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
     log.warning(
         "messages that %s sends on its own are no longer received: its stream ended %d times",
         printable(name),
-        _ATTEMPTS,
+        _STREAM_ATTEMPTS,
     )
