@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mcpd.client import Callbacks, client as awaited, group as awaited_group
 from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of, run_in_thread
-from mcpd.client.group_members import Collision
+from mcpd.client.group import Collision
 from mcpd.client.target import Target
 from mcpd.errors import McpdError
 

@@ -1,6 +1,8 @@
 """`ClientGroup`: several servers as one, with all their tools, resources and prompts in one list each.
 
-`group_members` has the servers, the prefixes of their names, and the merged lists.
+Tools and prompts are named `{server}_{name}`, URIs `{server}+scheme://rest`. Hosts require two schemes to stay the
+same, so the name follows them: `ui://{server}/rest`. `http` and `https` URIs are unchanged, because hosts may fetch
+them.
 """
 
 from __future__ import annotations
@@ -8,36 +10,394 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from inspect import isawaitable
 from itertools import product
-from typing import Any, Literal, Self, TypeAlias
+from random import uniform
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks, ListKind
 from mcpd.client.client import Client, ToolCalls
-from mcpd.client.group_members import Collision, GroupLists, GroupMember, Prefix, server_names
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
-from mcpd.errors import ConfigurationError, LocalProtocolError, McpdError
+from mcpd.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LocalProtocolError,
+    McpdError,
+    RegistrationError,
+    RemoteError,
+)
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation, LogLevel
 from mcpd.protocol.types.features import (
+    BlobResourceContents,
     CallToolResult,
+    EmbeddedResource,
     GetPromptResult,
     Prompt,
     ReadResourceResult,
     Resource,
+    ResourceLink,
     ResourceTemplate,
+    TextResourceContents,
     Tool,
 )
 from mcpd.protocol.types.interaction import CompleteResult, PromptReference, ResourceTemplateReference
 
+T = TypeVar("T")
+_KEPT_SCHEMES = ("ui", "skill")
+_OWN_SCHEMES = ("http", "https")
+_LONGEST = 31
+
+
+def server_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the names as prefixes: a-z, 0-9 and `-`, so that the first `_` separates the prefix.
+
+    Raises ConfigurationError for two names with the same prefix.
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        mended = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
+        if not mended:
+            raise ConfigurationError(f"{name!r} is not a valid name of a server: use letters and digits")
+        if not mended[0].isalpha():
+            mended = f"s{mended}"[:_LONGEST]
+        for other, taken in found.items():
+            if taken == mended:
+                raise ConfigurationError(
+                    f"the servers {other!r} and {name!r} would both be called {mended}: rename one"
+                )
+        found[name] = mended
+    return found
+
+
+class Prefix:
+    """The prefix of the names and URIs of one server. Names are unchanged if `is_used` is False."""
+
+    def __init__(self, server: str, *, is_used: bool) -> None:
+        self._server = server
+        self._is_used = is_used
+
+    def name(self, name: str) -> str:
+        """Return a tool's or prompt's name in the group."""
+        return f"{self._server}_{name}" if self._is_used else name
+
+    def own_name(self, name: str) -> str | None:
+        """Return the name at the server; None if it does not begin with the server's name."""
+        return _without_prefix(f"{self._server}_", name)
+
+    def uri(self, uri: str) -> str:
+        """Return a URI or URI template in the group."""
+        scheme, colon, rest = uri.partition(":")
+        if not self._is_used or scheme.lower() in _OWN_SCHEMES:
+            return uri
+        if colon and scheme in _KEPT_SCHEMES and rest.startswith("//"):
+            return f"{scheme}://{self._server}/{rest[2:]}"
+        return f"{self._server}+{uri}"
+
+    def own_uri(self, uri: str) -> str | None:
+        """Return the URI at the server; None if it does not contain the server's name."""
+        if not self._is_used:
+            return None
+        for scheme in _KEPT_SCHEMES:
+            if (rest := _without_prefix(f"{scheme}://{self._server}/", uri)) is not None:
+                return f"{scheme}://{rest}"
+        return _without_prefix(f"{self._server}+", uri)
+
+    def tool(self, tool: Tool) -> Tool:
+        """Return a tool with its name in the group."""
+        return replace(tool, name=self.name(tool.name), meta=self._meta(tool.meta))
+
+    def content(self, block: T) -> T:
+        """Return content with its URIs in the group."""
+        if isinstance(block, ResourceLink | TextResourceContents | BlobResourceContents):
+            return replace(block, uri=self.uri(block.uri))
+        if isinstance(block, EmbeddedResource):
+            return replace(block, resource=self.content(block.resource))
+        if isinstance(block, dict) and isinstance(uri := block.get("uri"), str):
+            return {**block, "uri": self.uri(uri)}  # type: ignore[return-value]
+        return block
+
+    def _meta(self, meta: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Replace the URI of the tool's view."""
+        if not meta or not self._is_used:
+            return meta
+        found = dict(meta)
+        shown, flat = found.get("ui"), found.get("ui/resourceUri")
+        if isinstance(shown, Mapping) and isinstance(uri := shown.get("resourceUri"), str):
+            found["ui"] = {**shown, "resourceUri": self.uri(uri)}
+        if isinstance(flat, str):
+            found["ui/resourceUri"] = self.uri(flat)
+        return found
+
+
+def _without_prefix(prefix: str, text: str) -> str | None:
+    return text[len(prefix) :] if text.startswith(prefix) else None
+
+
 log = logging.getLogger("mcpd.client")
+
+FIRST_RETRY_SECONDS = 0.5
+LONGEST_RETRY_SECONDS = 60.0
+_LIVED_SECONDS = 10.0
+"""After a connection of this length, the pause before the next attempt is short again."""
+
+
+class GroupMember:
+    """A server called `name`, which is connected again when it is lost.
+
+    `make` creates a client. `on_change` is called each time the server connects or is lost.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        prefix: Prefix,
+        make: Callable[[], Client],
+        on_change: Callable[[GroupMember, McpdError | None], None],
+    ) -> None:
+        self.name = name
+        self.prefix = prefix
+        self.client: Client | None = None
+        """The client while the server is connected."""
+        self.error: McpdError | None = None
+        """Why the server is unavailable; None while it is connected, and before the first attempt."""
+        self.tried = asyncio.Event()
+        """Set after the first attempt."""
+
+        self._make = make
+        self._on_change = on_change
+        self._current: Client | None = None
+        self._lost = asyncio.Event()
+        self._uris: set[str] = set()
+        self._level: LogLevel | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start connecting."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Close the connection, and stop trying."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def connected_client(self) -> Client:
+        """Return the client. Raises ConnectionLost, with the reason, if the server is unavailable."""
+        if self.client is None:
+            why = "it has not connected yet" if self.error is None else str(self.error)
+            raise ConnectionLost(f"the server {self.name} is unavailable: {why}")
+        return self.client
+
+    def _connection_lost(self, client: Client, error: McpdError) -> None:
+        if client is self._current:
+            self._current = self.client = None
+            self.error = error
+            self._lost.set()
+
+    async def subscribe(self, uri: str) -> None:
+        """Subscribe to a resource, also after the server reconnects."""
+        await self.connected_client().subscribe(uri)
+        self._uris.add(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """End the subscription to a resource."""
+        self._uris.discard(uri)
+        if self.client is not None:
+            await self.client.unsubscribe(uri)
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Request log messages of this level and above, also after the server reconnects."""
+        self._level = level
+        if self.client is not None and self.client.server_capabilities.logging is not None:
+            await self.client.set_log_level(level)
+
+    # -- its life -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            self._lost.clear()
+            client = self._current = self._make()
+            client.on_lost = lambda error, client=client: self._connection_lost(client, error)
+            began = loop.time()
+            try:
+                await self._open(client)
+                began = loop.time()
+                await self._lost.wait()
+            except (McpdError, OSError) as error:
+                self.error = error if isinstance(error, McpdError) else ConnectionLost(str(error))
+            except Exception as error:  # any error: `tried` must be set, and the server tried again
+                log.exception("cannot connect to the server %s", printable(self.name))
+                self.error = ConnectionLost(f"{type(error).__name__}: {error}")
+            finally:
+                self._current = self.client = None
+                await self._close(client)
+
+            self._report()
+            failures = 1 if loop.time() - began > _LIVED_SECONDS else min(failures + 1, 20)
+            most = min(FIRST_RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS)
+            await asyncio.sleep(uniform(most / 2, most))  # random, because many servers may be lost at once
+
+    async def _open(self, client: Client) -> None:
+        await client.open()
+        try:
+            if self._level is not None and client.server_capabilities.logging is not None:
+                await client.set_log_level(self._level)
+            for uri in sorted(self._uris):
+                await client.subscribe(uri)
+        except RemoteError as error:
+            log.warning("the server %s is connected again, but refuses a subscription: %s", self.name, printable(error))
+        if not self._lost.is_set():
+            self.client, self.error = client, None
+            log.debug("the server %s is connected", self.name)
+            self._report()
+
+    async def _close(self, client: Client) -> None:
+        client.on_lost = None
+        try:
+            await client.aclose()
+        except Exception as error:
+            log.debug("the server %s cannot be closed: %s", self.name, printable(error))
+
+    def _report(self) -> None:
+        self.tried.set()
+        self._on_change(self, self.error)
+
+
+Kind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
+
+_LISTS: dict[Kind, tuple[str, str]] = {
+    "tool": ("list_tools", "name"),
+    "prompt": ("list_prompts", "name"),
+    "resource": ("list_resources", "uri"),
+    "template": ("list_resource_templates", "uri_template"),
+}
+"""The client's method that lists the entries of a kind, and the member that names them."""
+
+
+class Collision(Struct, frozen=True):
+    """Two servers have an entry of this name or URI: `server` is used, `hidden` is not."""
+
+    kind: Kind
+    name: str
+    server: str
+    hidden: str
+
+
+class GroupLists:
+    """The merged lists of these members, in order of precedence. Members that fail are left out and logged.
+
+    With prefixes, a name shows its server. Otherwise the last list, or a new one, shows it.
+    """
+
+    def __init__(self, members: Mapping[str, GroupMember], *, has_prefixes: bool) -> None:
+        self._members = members
+        self._has_prefixes = has_prefixes
+        self._owners: dict[Kind, dict[str, tuple[GroupMember, str]]] = {}
+        self._collisions: dict[Kind, list[Collision]] = {}
+        self._logged: set[Collision] = set()
+
+    @property
+    def collisions(self) -> list[Collision]:
+        """Entries of the last lists that are hidden because another server has an entry of the same name."""
+        return [collision for collisions in self._collisions.values() for collision in collisions]
+
+    async def entries(self, kind: Kind, *, fresh: bool = False) -> list[Any]:
+        """Return all entries of a kind, with their names or URIs in the group, in the order of the servers."""
+        method, key = _LISTS[kind]
+
+        async def ask(member: GroupMember, client: Client) -> list[Any]:
+            try:
+                listed: list[Any] = await getattr(client, method)(fresh=fresh)
+                return listed
+            except McpdError as error:
+                text = "the %ss of the server %s are left out: %s"
+                log.warning(text, kind, printable(member.name), printable(error))
+                return []
+
+        connected = [(member, client) for member in self._members.values() if (client := member.client) is not None]
+        lists = await asyncio.gather(*(ask(member, client) for member, client in connected))
+
+        owners: dict[str, tuple[GroupMember, str]] = {}
+        merged: list[Any] = []
+        collisions: list[Collision] = []
+        for (member, _), listed in zip(connected, lists, strict=True):
+            for entry in listed:
+                own = getattr(entry, key)
+                name = member.prefix.name(own) if key == "name" else member.prefix.uri(own)
+                first = owners.setdefault(name, (member, own))[0]
+                if first is not member:
+                    collisions.append(Collision(kind, name, first.name, member.name))
+                elif kind == "tool":
+                    merged.append(member.prefix.tool(entry))
+                else:
+                    merged.append(replace(entry, **{key: name}))
+
+        for collision in collisions:
+            if collision not in self._logged:
+                self._logged.add(collision)
+                entry = f"the {kind} {collision.name} of the server {collision.hidden}"
+                log.warning("%s is hidden by the one of %s", printable(entry), collision.server)
+        self._owners[kind], self._collisions[kind] = owners, collisions
+        return merged
+
+    async def owner(self, kind: Literal["tool", "prompt"], name: str) -> tuple[GroupMember, str]:
+        """Return the server that has a tool or prompt, and the name there. Raises ConfigurationError for an unknown
+        name.
+        """
+        if not self._has_prefixes:
+            return await self._listed(kind, name) or self._missing(kind, name)
+        for member in self._members.values():
+            if (own := member.prefix.own_name(name)) is not None:
+                return member, own
+        return self._missing(kind, name)
+
+    async def owner_of_uri(self, uri: str) -> tuple[GroupMember, str]:
+        """Return the server of a resource, and its URI there: by the name in the URI, by the lists, or by a matching
+        template.
+        """
+        for member in self._members.values():
+            if (own := member.prefix.own_uri(uri)) is not None:
+                return member, own
+        found = await self._listed("resource", uri) or await self._listed("template", uri)
+        return found or self._matching_template(uri) or self._missing("resource", uri)
+
+    async def _listed(self, kind: Kind, name: str) -> tuple[GroupMember, str] | None:
+        if name not in self._owners.get(kind, {}):
+            await self.entries(kind)
+        return self._owners[kind].get(name)
+
+    def _matching_template(self, uri: str) -> tuple[GroupMember, str] | None:
+        """Return the server with a template that the URI matches."""
+        from mcpd.server.registry.uri_template import UriTemplate
+
+        for member, template in self._owners.get("template", {}).values():
+            try:
+                if UriTemplate(template).match(uri) is not None:
+                    return member, uri
+            except RegistrationError:
+                continue  # not a valid template
+        return None
+
+    def _missing(self, kind: str, name: str) -> tuple[GroupMember, str]:
+        gone = [member.name for member in self._members.values() if member.client is None]
+        if not self._has_prefixes and gone:
+            raise ConnectionLost(f"no connected server has a {kind} {name!r}; unavailable: {', '.join(gone)}")
+        mark = "+" if kind == "resource" else "_"
+        how = f"names begin with the server's name and {mark}; " if self._has_prefixes else ""
+        servers = ", ".join(self._members)
+        raise ConfigurationError(f"no server of this group has a {kind} {name!r}; {how}servers: {servers}")
+
 
 _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()

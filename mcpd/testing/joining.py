@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import connect
-from mcpd.client.targets import UrlTarget
+from mcpd.client.targets.named import UrlTarget
 from mcpd.protocol.channel import Channel, Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal, Transport

@@ -13,6 +13,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -78,8 +79,6 @@ def is_loopback(host: str) -> bool:
 
 def is_loopback_url(url: str) -> bool:
     """Return whether the host of a URL can only mean this machine."""
-    from urllib.parse import urlsplit  # not needed to serve
-
     try:
         host = urlsplit(url).hostname
     except ValueError:

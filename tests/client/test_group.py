@@ -13,8 +13,7 @@ from conftest import Child
 from support.clock import until
 
 from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, ElicitResult, McpdError, Server, ToolError
-from mcpd.client import group_members
-from mcpd.client.group_members import Collision
+from mcpd.client.group import Collision
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError, RemoteError
 from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 from mcpd.protocol.versions.table import SUPPORTED
@@ -25,8 +24,8 @@ each_version = pytest.mark.parametrize("version", SUPPORTED)
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_members, "FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(group_members, "LONGEST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(groups, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(groups, "LONGEST_RETRY_SECONDS", 0.02)
 
 
 def make_server(name: str) -> Server:

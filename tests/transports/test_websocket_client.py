@@ -19,7 +19,7 @@ import pytest
 from support.websocket_peer import BINARY, CLOSE, CONT, PING, PONG, TEXT, Recorder, echo, frame, serving
 
 from mcpd import Client, Server
-from mcpd.client.targets import UrlTarget
+from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.transports.accepting import WebSocketLimits
 from mcpd.transports.websocket import client as websocket_client

@@ -12,8 +12,7 @@ from msgspec.json import decode
 from mcpd.cli.doctor.dialogue import NoAnswer
 from mcpd.cli.doctor.report import Report
 from mcpd.cli.doctor.web import Reply, Web
-from mcpd.client.auth.discovery import Discovery, Lookup, challenge_of, discover
-from mcpd.client.auth.documents import plain_url
+from mcpd.client.auth.discovery import Discovery, Lookup, challenge_of, discover, plain_url
 from mcpd.client.auth.steps import Network, run
 from mcpd.client.http.options import has_login
 from mcpd.errors import AuthorizationFailed

@@ -4,7 +4,7 @@
     authorizer   authorizes each request, and decides when to refresh and when to log in; start here.
     flow         the login of a person; `grants` are the logins of programs.
     steps        the requests and interactions that a flow needs, and how they are performed.
-    discovery    finds the authorization server; `documents` are its metadata, `tokens` requests to it.
+    discovery    finds the authorization server; `tokens` are the requests to it.
     store        the stored logins; `logins` logs in and out on behalf of a user.
 
 The flow does no I/O. A client without authorization imports nothing of this package; the values of `auth=` are in

@@ -22,8 +22,7 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from mcpd.auth.fetch import Reach
-from mcpd.client.auth.discovery import challenge_of
-from mcpd.client.auth.documents import covers, plain_url, shown
+from mcpd.client.auth.discovery import challenge_of, covers, plain_url, shown
 from mcpd.client.auth.flow import login, refresh
 from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
 from mcpd.client.auth.settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken

@@ -23,8 +23,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from mcpd.auth.signatures import b64
-from mcpd.client.auth.discovery import Discovery, discover
-from mcpd.client.auth.documents import ServerMetadata, check_endpoint
+from mcpd.client.auth.discovery import Discovery, ServerMetadata, check_endpoint, discover
 from mcpd.client.auth.settings import OAuth
 from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, send, send_form
 from mcpd.client.auth.store import Login, LoginRecords, Registration

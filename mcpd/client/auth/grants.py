@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
 
-from mcpd.client.auth.discovery import Discovery, discover
-from mcpd.client.auth.documents import check_endpoint, covers, plain_url, shown
+from mcpd.client.auth.discovery import Discovery, check_endpoint, covers, discover, plain_url, shown
 from mcpd.client.auth.flow import login_record, select_scopes
 from mcpd.client.auth.settings import (
     ClientCredentials,

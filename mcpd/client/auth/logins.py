@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpd.client.auth.authorizer import authorizer, store_of
-from mcpd.client.auth.documents import plain_url
+from mcpd.client.auth.discovery import plain_url
 from mcpd.client.auth.settings import OAuth, PreparedAuthorization
 from mcpd.client.auth.steps import Network, UserInteraction, run
 from mcpd.client.auth.store import Login, LoginRecords, Store

@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from mcpd.auth.fetch import Response, basic_credentials
 from mcpd.auth.signatures import KEY_TYPES, b64
-from mcpd.client.auth.discovery import Discovery
-from mcpd.client.auth.documents import ServerMetadata, shown
+from mcpd.client.auth.discovery import Discovery, ServerMetadata, shown
 from mcpd.client.auth.steps import Steps, send_form
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable

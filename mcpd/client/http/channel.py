@@ -21,9 +21,12 @@ from msgspec.structs import replace
 from yarl import URL
 
 from mcpd.client.http.exchange import (
+    EVENTS,
+    JSON,
     Inbound,
     OutgoingMessage,
     RefusedByServer,
+    Requester,
     listen,
     post_message,
     post_request,
@@ -31,7 +34,6 @@ from mcpd.client.http.exchange import (
 )
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import Body, HttpPool, Reply, read_some
-from mcpd.client.http.requester import EVENTS, JSON, Requester
 from mcpd.errors import (
     ConnectionLost,
     HeaderMismatch,

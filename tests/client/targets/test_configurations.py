@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from mcpd import Client
-from mcpd.client.targets import CommandTarget, UrlTarget, parse
 from mcpd.client.targets.configurations import MOST_BYTES, Variables, read_document, without_comments
+from mcpd.client.targets.grammar import parse
 from mcpd.client.targets.hosts import HOSTS, places
+from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 
 HERE = Path(__file__).resolve().parent

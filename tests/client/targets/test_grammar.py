@@ -10,7 +10,8 @@ import pytest
 
 from mcpd import Client
 from mcpd.client.target import resolve
-from mcpd.client.targets import CommandTarget, FileTarget, UrlTarget, command_of, from_words, parse
+from mcpd.client.targets.grammar import from_words, parse
+from mcpd.client.targets.named import CommandTarget, FileTarget, UrlTarget, command_of
 from mcpd.errors import ConfigurationError
 
 SERVER = """
