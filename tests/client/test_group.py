@@ -13,6 +13,7 @@ from conftest import Child
 from support.clock import until
 
 from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, ElicitResult, McpdError, Server, ToolError
+from mcpd.client import group as groups
 from mcpd.client.group import Collision
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError, RemoteError
 from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
