@@ -132,7 +132,9 @@ class Accept(Protocol):
 class Listener(Protocol):
     """Accepts the clients of one transport: stdio, WebSocket, HTTP, a unix socket, or your own in `Settings.listeners`.
 
-    The methods are called once each, in this order, in the event loop's thread.
+    The methods are called once each, in this order, in the event loop's thread. A listener that creates its connections
+    itself instead of calling `accept` (HTTP) has them as `connections`, an iterable of `Ending`. If its clients reuse
+    connections, it has `async def serve_late_requests()`, which serves for about a second what was already on its way.
     """
 
     @property
@@ -157,23 +159,6 @@ class Ending(Protocol):
 
     def abort(self) -> None:
         """Cancel all running calls now."""
-
-
-@runtime_checkable
-class HasConnections(Protocol):
-    """A listener that creates its connections itself instead of calling `accept` (HTTP)."""
-
-    @property
-    def connections(self) -> Iterable[Ending]:
-        """The connections that may have running calls; they get time to finish."""
-
-
-@runtime_checkable
-class ServesLateRequests(Protocol):
-    """A listener whose clients reuse connections, so that requests may be on their way when it pauses (HTTP)."""
-
-    async def serve_late_requests(self) -> None:
-        """After `pause`, serve the requests that were already on their way, for about one second."""
 
 
 class Watcher(Protocol):

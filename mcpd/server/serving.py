@@ -292,7 +292,7 @@ class _Clients:
 
     @property
     def connections(self) -> list[Ending]:
-        # By name, because few starts load the protocol `HasConnections`.
+        # An HTTP listener creates its connections itself.
         others: list[Iterable[Ending]] = [getattr(listener, "connections", ()) for listener in self._listeners]
         return [*self._accepted, *chain.from_iterable(others)]
 

@@ -21,7 +21,7 @@ from support.wires import LEGACY, MODERN, TIMEOUT, Wire
 
 from mcpd import Context, Server
 from mcpd.errors import ConfigurationError
-from mcpd.protocol.channel import Accept, HasConnections, Listener, Receiver
+from mcpd.protocol.channel import Accept, Listener, Receiver
 from mcpd.protocol.principal import Origin
 from mcpd.server.http import HttpSettings
 from mcpd.server.http.listener import HttpListener
@@ -279,8 +279,8 @@ def test_ours_are_listeners() -> None:
     for listener in (http, WebSocketListener(":0")):
         assert listener.url == ""  # until it has started
         assert all(callable(getattr(listener, name)) for name in ("start", "pause", "aclose"))
-    assert isinstance(http, HasConnections)
-    assert not isinstance(WebSocketListener(":0"), HasConnections)
+    assert list(http.connections) == []
+    assert not hasattr(WebSocketListener(":0"), "connections")
 
 
 def test_run_serves_on_them_alone(tmp_path: Path) -> None:

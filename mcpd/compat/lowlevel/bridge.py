@@ -191,7 +191,7 @@ class _Bridge:
             if exchange.method != "resources/subscribe":
                 raise
             # mcpd does not know the resource. Only the author knows which there are.
-            exchange.watch(params.uri)
+            exchange.call.session.watch(params.uri)
             return EmptyResult()
 
     def _context(self, exchange: Exchange, request: BaseRequest) -> RequestContext[Any, Any, Any]:

@@ -65,7 +65,7 @@ class ServerSession:
         client = self._exchange.client
         return features.InitializeRequestParams.model_validate(
             {
-                "protocolVersion": self._exchange.protocol_version,
+                "protocolVersion": self._exchange.call.version.name,
                 "capabilities": to_builtins(client.capabilities),
                 "clientInfo": {"name": "", "version": ""} if client.info is None else to_builtins(client.info),
             }

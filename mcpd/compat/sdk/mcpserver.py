@@ -363,7 +363,7 @@ class Context(Context1[Any, Any, Any]):
     def protocol_version(self) -> str | None:
         """The protocol version of the request, None outside of a request."""
         exchange = current_exchange.get(None)
-        return None if exchange is None else exchange.protocol_version
+        return None if exchange is None else exchange.call.version.name
 
     @property
     def client_capabilities(self) -> features.ClientCapabilities | None:

@@ -19,7 +19,6 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
-    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.asking import Asking
     from mcpd.server.context.peer import CallClock, Peer
     from mcpd.server.context.questions import Question
@@ -55,16 +54,6 @@ class Exchange(Struct, eq=False):
         return self.call.id
 
     @property
-    def method(self) -> str:
-        """The request's method, e.g. `tools/call`."""
-        return self.call.method
-
-    @property
-    def protocol_version(self) -> str:
-        """The protocol version of this request, e.g. `2026-07-28`."""
-        return self.call.version.name
-
-    @property
     def client(self) -> ClientIdentity:
         """The client's identity and capabilities."""
         return self.call.client
@@ -94,33 +83,6 @@ class Exchange(Struct, eq=False):
             self._asking = asking_for(self.call, self.peer)
         return self._asking
 
-    # -- what a legacy session remembers -----------------------------------------------------
-
-    @property
-    def is_stateless(self) -> bool:
-        """Whether this is an older client's request without a session, for which nothing can be kept."""
-        return self.call.session.is_stateless
-
-    def set_log_level(self, level: str) -> None:
-        """Set the lowest severity of log messages that the session's client receives."""
-        self.call.session.log_level = level
-
-    def watch(self, uri: str) -> int:
-        """Notify the session's client of changes of a resource. Returns the number of watched resources."""
-        return self.call.session.watch(uri)
-
-    def unwatch(self, uri: str) -> None:
-        """Stop notifying the client."""
-        self.call.session.unwatch(uri)
-
-    def hold(self, size: int) -> None:
-        """Charge this request `size` bytes of the memory budget. Raises InternalError if the budget is used up."""
-        self.call.hold(size)
-
-    def listen(self, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        """Make this request a subscription; returns when the server ends it."""
-        return self.peer.listen(self.call, wanted)
-
     # -- talking back ------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Any) -> None:
@@ -136,13 +98,13 @@ class Exchange(Struct, eq=False):
     async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
         """Ask the client, and return the answers by key. The time limit of the call does not run meanwhile."""
         clock = self.clock
-        if clock is None:
-            return await self.asking.ask(questions, timeout)
-        clock.stop()
+        if clock is not None:
+            clock.stop()
         try:
             return await self.asking.ask(questions, timeout)
         finally:
-            clock.resume()
+            if clock is not None:
+                clock.resume()
 
     def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
         """Return `work` to be awaited on the event loop's thread; in another thread, run it and return its result."""
@@ -153,10 +115,7 @@ class Exchange(Struct, eq=False):
 
         if running is self.peer.loop:
             return work
-        from mcpd.server.functions.threads import (
-            ThreadCall,  # loaded with the first plain function
-            this_thread,
-        )
+        from mcpd.server.functions.threads import ThreadCall, this_thread  # loaded with the first plain function
 
         pending = ThreadCall(work, self.peer.loop)
         if is_question:

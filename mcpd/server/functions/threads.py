@@ -54,6 +54,9 @@ _MOST_NAMED = 5
 class RunsFor(Protocol):
     """The request that a function runs for."""
 
+    def end(self) -> None:
+        """End the request: its unanswered questions are given up."""
+
     @property
     def owner(self) -> tuple[object, str]:
         """Its connection, and the client behind it."""
@@ -87,20 +90,6 @@ class Borrower(Struct, eq=False):
         return "" if self._exchange is None else self._exchange.subject
 
 
-class Job(Borrower, eq=False):
-    """A function in its thread."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def end(self) -> None:
-        """Release the slot and the task that waits. Called on the event loop's thread."""
-        raise NotImplementedError
-
-    def drop(self) -> None:
-        """Forget the function's value or error."""
-        raise NotImplementedError
-
-
 class ThreadSlots:
     """The slots of one event loop."""
 
@@ -119,7 +108,7 @@ class ThreadSlots:
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
-        self._ended: deque[Job] = deque()
+        self._ended: deque[_Slot] = deque()
         """Jobs whose functions have returned, and that are still to be ended on the event loop's thread."""
         self._is_woken = False
 
@@ -218,7 +207,7 @@ class ThreadSlots:
         if self._waiting:
             self._serve()
 
-    def end_soon(self, job: Job) -> None:
+    def end_soon(self, job: _Slot) -> None:
         """End a job on the event loop's thread. Called in the thread of its function.
 
         The loop is woken once for all jobs that end before it runs: each wake-up costs a system call.
@@ -241,11 +230,10 @@ class ThreadSlots:
             self._ended.popleft().end()
 
     def _leave(self, borrower: Borrower, turn: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(borrower.connection)
-        if queue is not None:
-            queue.remove((borrower, turn))
-            if not queue:
-                del self._waiting[borrower.connection]
+        queue = self._waiting[borrower.connection]
+        queue.remove((borrower, turn))
+        if not queue:
+            del self._waiting[borrower.connection]
 
     def _serve(self) -> None:
         """Assign free slots to waiting functions, connection by connection."""
@@ -280,25 +268,18 @@ class ThreadSlots:
     def reacquire(self, borrower: Borrower) -> bool:
         """Reacquire a slot after the client's answer. Returns whether the share allowed it.
 
-        Otherwise the function stays counted among the waiting ones until `end_without_slot`.
+        Otherwise the function stays counted among the waiting ones until `stop_asking`.
         """
         if not self._may_begin(borrower):
             self._without_slot.add(borrower)
             return False
-        self._asks_no_more(borrower)
+        self.stop_asking(borrower)
         self._running.add(borrower)
         return True
 
-    def end_without_slot(self, borrower: Borrower) -> None:
-        """End a function that continued without a slot."""
+    def stop_asking(self, borrower: Borrower) -> None:
+        """Stop counting a function among those that ask: it has a slot again, or has ended."""
         self._without_slot.discard(borrower)
-        self._asks_no_more(borrower)
-
-    def end_while_asking(self, borrower: Borrower) -> None:
-        """End a function that did not report the client's answer."""
-        self._asks_no_more(borrower)
-
-    def _asks_no_more(self, borrower: Borrower) -> None:
         self._asking_in_all -= 1
         self._asking[borrower.connection] -= 1
         if self._asking[borrower.connection] <= 0:
@@ -352,13 +333,6 @@ class _ThisThread(threading.local):
 this_thread = _ThisThread()
 
 
-class StepsFor(RunsFor, Protocol):
-    """The request that a `ThreadStep` belongs to."""
-
-    def end(self) -> None:
-        """End the request: its unanswered questions are given up."""
-
-
 async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
     """Return `function(*args)`, run in a thread. `exchange` is the request, whose client has a share of the threads.
 
@@ -376,9 +350,8 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Runs
     context = copy_context()
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None and sniffio.current_async_library_cvar in context:
-        context.run(
-            sniffio.current_async_library_cvar.set, None
-        )  # no event loop runs in the thread, whatever the variable says
+        # No event loop runs in the thread, whatever the variable says.
+        context.run(sniffio.current_async_library_cvar.set, None)
 
     slot = _Slot(exchange, loop, slots, function, args, context, loop.create_future(), [True])
     if not slots.try_acquire(slot):
@@ -422,7 +395,7 @@ class ThreadStep:
     `has_to_run` takes no slot, which others may hold for long, and runs even if it was cancelled before it began.
     """
 
-    def __init__(self, exchange: StepsFor, *, has_to_run: bool = False) -> None:
+    def __init__(self, exchange: RunsFor, *, has_to_run: bool = False) -> None:
         self._exchange = exchange
         self._has_to_run = has_to_run
         self._loop = asyncio.get_running_loop()
@@ -489,12 +462,13 @@ class ThreadStep:
                 pass
 
 
-class _Slot(Job, eq=False):
+class _Slot(Borrower, eq=False):
     """The slot of one function, and the function as a job. Released when the function has ended, or will never begin.
 
     A struct, because one is made for each call.
     """
 
+    loop: asyncio.AbstractEventLoop
     slots: ThreadSlots
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -554,16 +528,14 @@ class _Slot(Job, eq=False):
         except IndexError:
             if self.is_over:
                 self.drop()
-            return
-        self._release()
+        else:
+            self._release()
 
     def _release(self) -> None:
         self.is_over = True
-        if self.is_asking:
+        if self.is_asking or self.is_without_slot:
             self.is_asking = False
-            self.slots.end_while_asking(self)
-        elif self.is_without_slot:
-            self.slots.end_without_slot(self)
+            self.slots.stop_asking(self)
         else:
             self.slots.release(self)
 

@@ -51,7 +51,7 @@ def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -
     Spec: 2025-11-25 basic/lifecycle.
     """
     return InitializeResult(
-        protocol_version=exchange.protocol_version,
+        protocol_version=exchange.call.version.name,
         capabilities=_capabilities(catalog, exchange),
         server_info=catalog.identity,
         instructions=catalog.instructions,
@@ -80,7 +80,7 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
     offers = catalog.offers
     # Without a session there are no later notifications, and no level or subscription is kept.
-    keeps = not exchange.is_stateless
+    keeps = not exchange.call.session.is_stateless
     changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(
         logging={} if keeps else None,
@@ -94,8 +94,8 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
 
 def check_session(exchange: Exchange) -> None:
     """Raise MethodNotFound for a request without a session, for which nothing can be kept."""
-    if exchange.is_stateless:
-        raise MethodNotFound(f"Method not found: {exchange.method} needs a session, and this request has none")
+    if exchange.call.session.is_stateless:
+        raise MethodNotFound(f"Method not found: {exchange.call.method} needs a session, and this request has none")
 
 
 def list_tools(
@@ -213,7 +213,7 @@ def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> E
     check_session(exchange)
     if params.level not in LOG_LEVELS:
         raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
-    exchange.set_log_level(params.level)
+    exchange.call.session.log_level = params.level
     return EmptyResult()
 
 
@@ -234,14 +234,14 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
         raise InvalidParams(f"notifications.resourceSubscriptions: at most {MAX_WATCHED} resources in one subscription")
 
     if uris:
-        exchange.hold(sum(map(len, uris)) + WATCH_BYTES * len(uris))
+        exchange.call.hold(sum(map(len, uris)) + WATCH_BYTES * len(uris))
     honoured = SubscriptionFilter(
         tools_list_changed=wanted.tools_list_changed and "tools" in catalog.offers,
         prompts_list_changed=wanted.prompts_list_changed and "prompts" in catalog.offers,
         resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
         resource_subscriptions=uris if "resources" in catalog.offers else None,
     )
-    return exchange.listen(honoured)
+    return exchange.peer.listen(exchange.call, honoured)
 
 
 def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
@@ -252,8 +252,8 @@ def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> 
     check_session(exchange)
     if not catalog.has_resource(params.uri, catalog.active_extensions(exchange)):
         raise ResourceNotFound(params.uri)
-    if exchange.watch(params.uri) > MAX_WATCHED:
-        exchange.unwatch(params.uri)
+    if exchange.call.session.watch(params.uri) > MAX_WATCHED:
+        exchange.call.session.unwatch(params.uri)
         raise InvalidParams(f"uri: at most {MAX_WATCHED} resources are watched for one client")
     return EmptyResult()
 
@@ -261,7 +261,7 @@ def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> 
 def unsubscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     """Stop watching a resource. Unknown resources are not an error. Raises MethodNotFound without a session."""
     check_session(exchange)
-    exchange.unwatch(params.uri)
+    exchange.call.session.unwatch(params.uri)
     return EmptyResult()
 
 

@@ -183,7 +183,7 @@ class Tracing:
 
     def _more(self, method: str, exchange: Exchange) -> dict[str, Any]:
         attributes: dict[str, Any] = {
-            "mcp.protocol.version": exchange.protocol_version,
+            "mcp.protocol.version": exchange.call.version.name,
             "jsonrpc.request.id": printable(exchange.request_id, 64),
         }
         if method == "tools/call":
