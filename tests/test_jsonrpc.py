@@ -26,7 +26,6 @@ from mcpd.protocol.jsonrpc import (
     call,
     decode,
     encode,
-    encoder,
     error_answer,
     explain,
     is_object,
@@ -347,11 +346,6 @@ def test_a_call_has_an_id_or_is_a_notification() -> None:
     assert json.loads(call("m")) == {"jsonrpc": "2.0", "method": "m"}
     assert json.loads(call("m", {"a": 1}, 0)) == {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": 1}}
     assert json.loads(call("m", request_id="")) == {"jsonrpc": "2.0", "id": "", "method": "m"}
-
-
-def test_an_encoder_takes_a_hook() -> None:
-    write = encoder(lambda value: repr(value))
-    assert write(Result(1, {"a": 1j})) == b'{"jsonrpc":"2.0","id":1,"result":{"a":"1j"}}'
 
 
 # ------------------------------------------------------------------------------------ explaining

@@ -19,7 +19,7 @@ from msgspec.json import decode
 from mcpd.client.limits import Faults
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.references import target_of
+from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
 
 if TYPE_CHECKING:

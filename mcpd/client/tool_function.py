@@ -20,7 +20,7 @@ from msgspec.json import decode, encode
 
 from mcpd.client.results import plain_value
 from mcpd.errors import ConfigurationError
-from mcpd.protocol.references import target_of
+from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]

@@ -107,23 +107,11 @@ class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
     """The least that every part of a batch must have."""
 
 
-class Call(Struct, tag_field="jsonrpc", tag="2.0"):
+class Call(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
     """A request to send, or a notification if it has no id: see `call`."""
 
     method: str
     params: Any
-    id: Id | UnsetType = UNSET
-
-
-class OutgoingNotification(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """A notification to send. `params` must not be None."""
-
-    method: str
-    params: Any
-
-
-class _BareCall(Struct, tag_field="jsonrpc", tag="2.0"):
-    method: str
     id: Id | UnsetType = UNSET
 
 
@@ -132,10 +120,10 @@ Message: TypeAlias = Request | Notification | Response | Failure
 decode_request = Decoder(Request).decode
 """Decodes a frame that is a request. Raises MALFORMED for everything else, which `decode_other` decodes."""
 
-_envelope_decoder: Decoder[_Envelope] | None = None
-_batch_decoder: Decoder[list[Raw]] | None = None
-_probe_decoder: Decoder[list[_Part]] | None = None
-_json_decoder: Decoder[Raw] | None = None
+_decode_envelope = Decoder(_Envelope).decode
+_decode_parts = Decoder(list[Raw]).decode
+_probe_parts = Decoder(list[_Part]).decode
+_check_json = Decoder(Raw).decode
 
 
 def decode(frame: bytes | Raw | str) -> Message | Batch:
@@ -170,15 +158,12 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
 
 def decode_other(frame: bytes | Raw | str) -> Message | Batch:
     """Decode a frame that is not a plain request. Returns and raises the same as `decode`."""
-    global _envelope_decoder, _json_decoder
-    if _envelope_decoder is None or _json_decoder is None:
-        _envelope_decoder, _json_decoder = Decoder(_Envelope), Decoder(Raw)
     try:
         try:
-            message = _envelope_decoder.decode(frame)
+            message = _decode_envelope(frame)
         except ValidationError as error:
             # msgspec stops at the first fault of shape: the rest may not even be JSON.
-            _json_decoder.decode(frame)
+            _check_json(frame)
             return _split(frame, error)
     except RecursionError:
         raise _refuse(ParseError("Parse error: nested too deep")) from None
@@ -197,15 +182,10 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
     The work is bounded: each part costs a hundred times the bytes of an empty one, so the parts of a large frame must
     look like messages.
     """
-    global _batch_decoder, _probe_decoder
-    if _batch_decoder is None or _probe_decoder is None:
-        _batch_decoder, _probe_decoder = Decoder(list[Raw]), Decoder(list[_Part])
     try:
-        if len(bytes(frame) if isinstance(frame, Raw) else frame) > _LARGE_BATCH_BYTES:
-            size = len(_probe_decoder.decode(frame))
-        else:
-            size = 0
-        parts = _batch_decoder.decode(frame) if size <= MOST_PARTS else []
+        is_large = len(bytes(frame) if isinstance(frame, Raw) else frame) > _LARGE_BATCH_BYTES
+        size = len(_probe_parts(frame)) if is_large else 0
+        parts = _decode_parts(frame) if size <= MOST_PARTS else []
     except ValidationError:
         raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
 
@@ -307,12 +287,7 @@ def explain(error: BaseException) -> str:
     return f"{what[:1].lower()}{what[1:]}" if found or text.startswith(("Expected", "Object")) else text
 
 
-def encoder(enc_hook: Callable[[Any], Any] | None = None) -> Callable[[Any], bytes]:
-    """Return the function that encodes message structs; `enc_hook` as in msgspec."""
-    return Encoder(enc_hook=enc_hook).encode
-
-
-encode = encoder()
+encode = Encoder().encode
 """Encodes a message struct as bytes, without a trailing newline."""
 
 
@@ -411,6 +386,4 @@ def remote_error(answer: Failure) -> RemoteError:
 
 def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
     """Encode a request, or a notification if the id is missing. With `params` None the member is left out."""
-    if params is None:
-        return encode(_BareCall(method, request_id))
-    return encode(Call(method, params, request_id))
+    return encode(Call(method, UNSET if params is None else params, request_id))

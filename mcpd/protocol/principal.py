@@ -96,18 +96,12 @@ class Principal:
             claims=self.claims,
             expires=self.expires,
         )
-        return found if self.upstream is None else found.with_upstream(self.upstream)
+        object.__setattr__(found, "upstream", self.upstream)
+        return found
 
     def with_upstream(self, upstream: Callable[[], Awaitable[str]]) -> Principal:
         """Return a copy with a function that returns the user's token at the identity provider."""
-        found = Principal(
-            self.subject,
-            issuer=self.issuer,
-            client=self.client,
-            scopes=self.scopes,
-            claims=self.claims,
-            expires=self.expires,
-        )
+        found = self.with_scopes(self.scopes)
         object.__setattr__(found, "upstream", upstream)
         return found
 

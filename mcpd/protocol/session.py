@@ -3,7 +3,7 @@
 A connection fixes an era, a call fixes its version. A legacy connection agrees on one version in `initialize`; a modern
 client sends the version with each request. Both become the same `Call`, so the code above does not see the difference.
 `receive_request` opens a call. `respond`, `fail` or `cancel` closes it, and a closed call is never answered. The table
-of open calls is in `in_flight.py`.
+of open calls is in `requests.py`.
 
     phase         how it is entered                 from the client                     the server may send
     ------------  --------------------------------  ----------------------------------  ----------------------------
@@ -62,7 +62,6 @@ from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Id,
     Notification,
-    OutgoingNotification,
     Request,
     Result,
     call as encode_call,
@@ -473,8 +472,7 @@ class Session:
             version = related_request.version if in_flight.get(related_request.id) is related_request else None
         if version is None or not (method in version.server_notifications or self.vocabulary.may_say(version, method)):
             return None
-        shaped = params if params.__class__ in version.plain else version.shape(params)
-        return encode_call(method) if shaped is None else encode(OutgoingNotification(method, shaped))
+        return encode_call(method, version.shape(params))
 
     def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
         """Return a request of the server as a frame, with the members of `meta` in its `_meta`.

@@ -31,7 +31,13 @@ from mcpd.server.functions.type_hooks import StandIn, parts_of
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import BLOCKS, is_content
 from mcpd.server.registry.entries import Problem, ToolEntry
-from mcpd.server.registry.portability import description_problems, input_schema_problems, list_problems, name_problems
+from mcpd.server.registry.portability import (
+    description_problems,
+    input_schema_problems,
+    list_problems,
+    name_problems,
+    warning,
+)
 from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
 from mcpd.server.registry.tools import FunctionTool
 
@@ -70,7 +76,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
             "it offers nothing: no tool, resource or prompt is registered. Import the module that registers them, "
             "or name a function that does, as file.py:main"
         )
-        yield _warning("server", text)
+        yield warning("server", text)
 
 
 def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterator[Problem]:
@@ -91,7 +97,7 @@ def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
     for prompt in catalog.prompts:
         where = f"prompt {prompt.key}"
         if not (prompt.listed(frozenset()).description or "").strip():
-            yield _warning(where, "no description: people choose prompts by it; write a docstring")
+            yield warning(where, "no description: people choose prompts by it; write a docstring")
         if isinstance(prompt, FunctionPrompt):
             yield from _of_function(where, prompt.callee, has_schema=False)
             yield from _of_messages(where, prompt.callee)
@@ -112,10 +118,6 @@ def summary(problems: Sequence[Problem]) -> str:
     return " and ".join(f"{number} {what}{'s' if number > 1 else ''}" for number, what in counts if number)
 
 
-def _warning(where: str, text: str) -> Problem:
-    return Problem(where, text, is_error=False)
-
-
 # -- arguments ---------------------------------------------------------------------------------
 
 
@@ -131,14 +133,14 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
         for name in parse(inspect.getdoc(function)).parameters:
             if name not in slots and not (has_schema and slots):
                 known = ", ".join(callee.parameters) or "none"
-                yield _warning(
+                yield warning(
                     where, f"its docstring describes {name!r}, which is not a parameter; the parameters are {known}"
                 )
 
         for line in callee.description.split("\n"):
             if line.endswith(":") and line[:-1].lower() in PARAMETER_SECTIONS:
                 text = f"its docstring's section {line!r} has an unknown form and stays in the description"
-                yield _warning(where, f"{text}; write `name: what it is` for each parameter")
+                yield warning(where, f"{text}; write `name: what it is` for each parameter")
 
     if has_schema:
         return
@@ -146,9 +148,9 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
     for name in callee.parameters:
         slot = slots.get(name)
         if context is not None and name == context[0]:
-            yield _warning(where, f"parameter {name!r} has no annotation, so clients must send it; {context[1]}")
+            yield warning(where, f"parameter {name!r} has no annotation, so clients must send it; {context[1]}")
         elif slot is not None and slot.annotation is inspect.Parameter.empty:
-            yield _warning(where, f"parameter {name!r} has no annotation: models may send anything")
+            yield warning(where, f"parameter {name!r} has no annotation: models may send anything")
 
     yield from _of_defaults(where, callee.arguments)
 
@@ -165,7 +167,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             given = convert(to_builtins(default), field.type, dec_hook=dec_hook)
         except ValidationError as error:
             text = str(error).partition(" - at")[0].replace("`", "")
-            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+            yield warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
             continue
         except Exception:  # a default that is not JSON, such as a sentinel, is valid
             continue
@@ -174,7 +176,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             # JSON is converted to such an object, but a default reaches the function unchanged.
             kind = field.type if isinstance(field.type, type) else type(given)
             text = f"Expected {kind.__qualname__}, got {type(default).__qualname__}"
-            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+            yield warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
 
 
 # -- results -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.schemas import mapped
 from mcpd.protocol.types.features import (
     CallToolParams,
     CallToolResult,
@@ -81,28 +82,21 @@ class SiblingNames:
         return self._pattern.sub(here, text)
 
     def in_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tool's schema with new names in its descriptions."""
+        """Return a tool's schema with new names in its descriptions; names of its arguments stay."""
         properties = schema.get("properties")
-        found = self._within(schema, frozenset(properties) if isinstance(properties, dict) else frozenset())
-        assert isinstance(found, dict)
+        arguments = frozenset(properties) if isinstance(properties, dict) else frozenset()
+
+        def renamed(node: Any) -> Any:
+            if not isinstance(node, dict):
+                return node
+            found = mapped(node, renamed)
+            if isinstance(description := found.get("description"), str):
+                found["description"] = self.in_text(description, arguments)
+            return found
+
+        found: dict[str, Any] = renamed(dict(schema))
         return found
 
-    def _within(self, value: Any, arguments: frozenset[str], *, are_keys_ours: bool = True) -> Any:
-        if isinstance(value, dict):
-            return {
-                key: self.in_text(part, arguments)
-                if are_keys_ours and key == "description" and isinstance(part, str)
-                else part
-                if key in ("const", "default", "enum", "examples") and are_keys_ours
-                else self._within(part, arguments, are_keys_ours=not (are_keys_ours and key in _OF_NAMES))
-                for key, part in value.items()
-            }
-        if isinstance(value, list):
-            return [self._within(part, arguments) for part in value]
-        return value
-
-
-_OF_NAMES = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 
 E = TypeVar("E", bound=Entry)
 A = TypeVar("A", TemplateEntry, PromptEntry)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec.json import encode
 
-from mcpd.protocol.references import target_of
+from mcpd.protocol.schemas import target_of
 
 Found: TypeAlias = tuple[str, bool]
 """The text of a change, and whether it breaks callers."""

@@ -17,7 +17,7 @@ from mcpd.apps.tool_metadata import is_for_model
 from mcpd.apps.verdict.metadata import App
 from mcpd.apps.verdict.report import Check, Finding, checked, skipped
 from mcpd.errors import McpdError, RemoteError
-from mcpd.protocol.references import target_of
+from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
 
 _MAX_DEPTH: Final = 8

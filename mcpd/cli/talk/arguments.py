@@ -19,7 +19,7 @@ from msgspec.json import decode, encode
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
-from mcpd.protocol.references import is_local, target_of
+from mcpd.protocol.schemas import is_local, target_of
 
 _MOST_CHOICES = 5
 _DEEPEST = 8

@@ -22,7 +22,8 @@ from mcpd.compat.errors import ToolError
 from mcpd.compat.sdk.functions import includes
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
-from mcpd.server.functions.plain_schema import inlined, subschemas
+from mcpd.protocol.schemas import subschemas
+from mcpd.server.functions.plain_schema import inlined
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from msgspec.json import decode
 
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
+from mcpd.protocol.schemas import mapped
 from mcpd.protocol.types.base import ClientCapabilities, Params
 from mcpd.protocol.types.features import (
     AnyValue,
@@ -42,24 +43,18 @@ def object_schema(tool: Tool) -> Tool:
 
     root: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
     if "$id" not in schema:
-        moved = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+        moved = _moved({key: schema[key] for key in ("$schema", "$defs") if key in schema})
         inner = {key: value for key, value in schema.items() if key not in moved}
-        root = {key: _moved(value) for key, value in moved.items()} | root
+        root = moved | root
         root["properties"] = {"result": _moved(inner)}
     return structs.replace(tool, output_schema=root)
 
 
-_DATA = ("const", "enum", "default", "examples")
-
-
 def _moved(node: Any) -> Any:
-    """Copy a part of a schema, with references changed to `#/properties/result`."""
-    if isinstance(node, list):
-        return [_moved(item) for item in node]
+    """Copy a schema, with references changed to `#/properties/result`."""
     if not isinstance(node, dict):
         return node
-
-    changed = {key: value if key in _DATA else _moved(value) for key, value in node.items()}
+    changed = mapped(node, _moved)
     reference = node.get("$ref")
     if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith("#/$defs/"):
         changed["$ref"] = f"#/properties/result{reference[1:]}"

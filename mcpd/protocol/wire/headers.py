@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.schemas import children, mapped
 
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
 _SAFE_INTEGER = 2**53 - 1
@@ -81,11 +82,6 @@ ANNOTATION = "x-mcp-header"
 # RFC 9110 5.6.2. A set rather than a pattern, which is slow to compile.
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
-# Keywords whose values are data, not schemas.
-_DATA = frozenset(("const", "default", "enum", "example", "examples", "required", "dependentRequired"))
-# Keywords whose values map names to schemas.
-_NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
-
 
 class Mirror(Struct, frozen=True):
     """A mirrored argument: the header, its name as lower-case bytes, and the path of the argument in the schema."""
@@ -127,10 +123,11 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
     return tuple(found)
 
 
-def without_mirrors(schema: Any) -> dict[str, Any]:
+def without_mirrors(schema: Any) -> Any:
     """Return a copy of the schema without the annotation."""
-    plain: dict[str, Any] = _strip(schema, is_schema=True)
-    return plain
+    if not isinstance(schema, dict):
+        return schema
+    return mapped({key: value for key, value in schema.items() if key != ANNOTATION}, without_mirrors)
 
 
 def _walk(
@@ -138,29 +135,5 @@ def _walk(
 ) -> Iterator[tuple[dict[str, Any], tuple[str, ...], bool]]:
     """Yield every schema inside a schema, its path, and whether only `properties` lead to it."""
     yield node, path, is_reachable
-    for keyword, value in node.items():
-        if keyword in _DATA:
-            continue
-        if isinstance(value, dict):
-            if keyword in _NAMED:
-                for name, child in value.items():
-                    if isinstance(child, dict):
-                        yield from _walk(child, (*path, name), is_reachable and keyword == "properties")
-            else:
-                yield from _walk(value, (*path, f"<{keyword}>"), False)
-        elif isinstance(value, list):
-            for child in value:
-                if isinstance(child, dict):
-                    yield from _walk(child, (*path, f"<{keyword}>"), False)
-
-
-def _strip(value: Any, *, is_schema: bool) -> Any:
-    if isinstance(value, list):
-        return [_strip(item, is_schema=is_schema) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: item if is_schema and key in _DATA else _strip(item, is_schema=not (is_schema and key in _NAMED))
-        for key, item in value.items()
-        if not (is_schema and key == ANNOTATION)
-    }
+    for keyword, name, child in children(node):
+        yield from _walk(child, (*path, name or f"<{keyword}>"), is_reachable and keyword == "properties")

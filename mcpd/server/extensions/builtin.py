@@ -37,8 +37,7 @@ class BuiltIn(Struct, frozen=True):
 
     def load_class(self) -> type[Extension]:
         """Import the class of the extension."""
-        found: type[Extension] = _load(self.extension)
-        return found
+        return _load(self.extension)  # type: ignore[no-any-return]
 
 
 BUILT_IN = (
@@ -50,9 +49,6 @@ BUILT_IN = (
     ),
     BuiltIn("io.modelcontextprotocol/skills", extension="skills:SkillsExtension"),
 )
-
-_HELP = (ui.HELP,)
-"""The additions to the help of a server."""
 
 
 def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
@@ -93,11 +89,10 @@ class BuiltInMethods(ui.AppsMethods):
 
 def with_help(cls: C) -> C:
     """Add the texts of extensions to the help of a server and its methods."""
-    for texts in _HELP:
-        for name, text in texts.items():
-            described = getattr(cls, name) if name else cls
-            if described.__doc__ is not None:
-                described.__doc__ = _with_text(described.__doc__, text)
+    for name, text in ui.HELP.items():
+        described = getattr(cls, name) if name else cls
+        if described.__doc__ is not None:
+            described.__doc__ = _with_text(described.__doc__, text)
     return cls
 
 

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from mcpd.errors import ArgumentsError, InvalidParams
 from mcpd.protocol.jsonrpc import read_object
-from mcpd.protocol.references import is_local, target_of
+from mcpd.protocol.schemas import is_local, target_of
 from mcpd.server.functions.results import dec_hook
 from mcpd.server.functions.type_hooks import complete
 

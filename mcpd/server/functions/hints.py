@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter as Slot
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
@@ -26,6 +26,7 @@ from mcpd.server.functions.type_hooks import UNION, StandIn, is_model, is_pydant
 
 LIMITS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 
+_TEXTS = ("title", "description", "examples")
 _LIBRARIES = ("pydantic", "pydantic_core", "pydantic_extra_types", "annotated_types")
 # Classes of annotated-types that only express limits.
 _PLAIN_LIMITS = ("Ge", "Gt", "Le", "Lt", "Interval", "MultipleOf", "MinLen", "MaxLen", "Len", "DocInfo", "Unit")
@@ -71,13 +72,10 @@ def _with_words_outside(hint: Any) -> Any:
     if typing.get_origin(member) is not Annotated:
         return hint
 
-    words = {
-        name: value
-        for item in member.__metadata__
-        if isinstance(item, Meta)
-        for name in ("title", "description", "examples")
-        if (value := getattr(item, name)) is not None
-    }
+    words: dict[str, Any] = {}
+    for item in member.__metadata__:
+        if isinstance(item, Meta):
+            words |= _given(item, _TEXTS)
     return Annotated[hint, Meta(**words)] if words else hint
 
 
@@ -165,7 +163,7 @@ def _limits(metadata: tuple[Any, ...]) -> dict[str, Any]:
     found = {name: value for name, value in _meta_of(metadata).items() if name in LIMITS}
     for item in metadata:
         if isinstance(item, Meta):
-            found.update({name: value for name in (*LIMITS, "tz") if (value := getattr(item, name)) is not None})
+            found |= _given(item, (*LIMITS, "tz"))
     return found
 
 
@@ -202,9 +200,12 @@ def _is_readable(hint: Any) -> bool:
 
 
 def _without_limits(meta: Meta) -> Meta | None:
-    names = ("title", "description", "examples", "extra_json_schema", "extra")
-    rest = {name: value for name in names if (value := getattr(meta, name)) is not None}
-    return Meta(**rest) if rest else None
+    kept = _given(meta, (*_TEXTS, "extra_json_schema", "extra"))
+    return Meta(**kept) if kept else None
+
+
+def _given(meta: Meta, names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(meta, name)) is not None}
 
 
 def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
@@ -256,20 +257,20 @@ def texts_beside(hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is not Annotated:
         return {}
     texts = _meta_of(hint.__metadata__)
-    return {name: texts[name] for name in ("title", "description", "examples") if name in texts}
+    return {name: texts[name] for name in _TEXTS if name in texts}
 
 
 # -- types -------------------------------------------------------------------------------------
 
 
-def _foreign_type(hint: Any) -> str | None:
+def _foreign_type(hint: Any, seen: frozenset[type] = frozenset()) -> str | None:
     """Return why pydantic must read a class, or None. Models have a hook of their own."""
     kind = typing.get_origin(hint) or hint
     if not isinstance(kind, type) or is_model(kind):
         return None
     if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
         return kind.__qualname__
-    return beyond_msgspec(kind)
+    return beyond_msgspec(kind, seen)
 
 
 def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | None:
@@ -305,12 +306,8 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
                 return f"{type(item).__name__} in Annotated"
         return _inside(hint.__origin__, seen)
 
-    kind = typing.get_origin(hint) or hint
-    if isinstance(kind, type) and not is_model(kind):
-        if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
-            return kind.__qualname__
-        if found := beyond_msgspec(kind, seen):
-            return found
+    if found := _foreign_type(hint, seen):
+        return found
     return next((found for part in typing.get_args(hint) if (found := _inside(part, seen))), None)
 
 
@@ -344,9 +341,7 @@ def _as_field(item: Any, field: Any) -> Any:
     if isinstance(item, str):
         return field(description=item)
     if isinstance(item, Meta):
-        names = (*LIMITS, "title", "description", "examples")
-        texts = {name: value for name in names if (value := getattr(item, name)) is not None}
-        return field(**texts, json_schema_extra=item.extra_json_schema)
+        return field(**_given(item, (*LIMITS, *_TEXTS)), json_schema_extra=item.extra_json_schema)
     documentation = getattr(item, "documentation", None)
     if isinstance(documentation, str) and not is_third_party(type(item)):
         return field(description=documentation)
@@ -400,16 +395,14 @@ class WrittenDefault:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        try:
-            hash(value)
-        except TypeError:
-            self.is_shared = False
-        else:
-            self.is_shared = True
 
     def __call__(self) -> Any:
         """Return the value, or a copy of a mutable one, which calls would share otherwise."""
-        if self.is_shared:
+        try:
+            hash(self.value)
+        except TypeError:
+            pass
+        else:
             return self.value
         from copy import deepcopy  # most defaults are values
 

@@ -18,9 +18,10 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
+from mcpd.protocol.schemas import mapped, subschemas
 from mcpd.server.functions.arguments import DATETIME_FORMATS
 
 MAX_NODES: Final = 2000
@@ -30,42 +31,10 @@ _SMALL: Final = 8
 
 _LOCAL: Final = "#/$defs/"
 
-# Keywords whose value is a schema, a list of schemas, or schemas by name. All others are data.
-_ONE: Final = frozenset(
-    ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
-     "unevaluatedItems", "unevaluatedProperties")
-)  # fmt: skip
-_MANY: Final = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_NAMED: Final = frozenset(("$defs", "dependentSchemas", "patternProperties", "properties"))
-# Boolean schemas are common here, and all clients read them.
-_FLAGS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
-
 
 def inlined(root: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
     """Return `root` with each reference into `definitions` replaced by its target, and `$defs` for the rest."""
     return _Inlining(root, definitions).schema()
-
-
-def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a schema with each direct subschema changed."""
-    found: dict[str, Any] = {}
-    for keyword, value in node.items():
-        if keyword in _NAMED and isinstance(value, dict):
-            found[keyword] = {name: change(child) for name, child in value.items()}
-        elif keyword in _MANY and isinstance(value, list):
-            found[keyword] = [change(child) for child in value]
-        elif keyword in _ONE and (isinstance(value, dict) or (isinstance(value, bool) and keyword not in _FLAGS)):
-            found[keyword] = change(value)
-        else:
-            found[keyword] = value
-    return found
-
-
-def subschemas(node: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the direct subschemas of a schema."""
-    found: list[dict[str, Any]] = []
-    mapped(node, lambda child: found.append(child) if isinstance(child, dict) else None)
-    return found
 
 
 class _Inlining:

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from functools import cache
 from types import (
@@ -353,8 +353,6 @@ def needs_completion(hint: Any) -> bool:
     msgspec leaves defaults that the class has as attributes unset. Such an argument would lose its defaults when it is
     returned, stored or shown by `vars`.
     """
-    if not any(map(_has_fields, _classes(hint))):
-        return False
     return any(
         isinstance(found, types.DataclassType) and bool(_defaults(found.cls))
         for found in parts_of(types.type_info(hint), set())
@@ -378,26 +376,21 @@ def complete(value: Any) -> None:
     if kind in _LEAVES:
         return
 
-    if kind is list or kind is tuple or kind is set or kind is frozenset:
-        for item in value:
-            complete(item)
-    elif kind is dict:
-        for item in value.values():
-            complete(item)
+    inner: Iterable[Any] = ()
+    if isinstance(value, (list, tuple, set, frozenset)):
+        inner = value
+    elif isinstance(value, dict):
+        inner = value.values()
     elif isinstance(value, Struct):
-        for name in value.__struct_fields__:
-            complete(getattr(value, name))
+        inner = [getattr(value, name) for name in value.__struct_fields__]
     elif hasattr(value, "__dataclass_fields__"):
         own = getattr(value, "__dict__", {})
         # Only given values are examined: a default may be shared and must not change.
-        given = list(own.values())
+        inner = list(own.values())
         for name, default in _defaults(kind):
             own.setdefault(name, default)
-        for item in given:
-            complete(item)
-    elif isinstance(value, tuple):  # NamedTuple
-        for item in value:
-            complete(item)
+    for item in inner:
+        complete(item)
 
 
 @cache
@@ -408,12 +401,3 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
 
     fields = dataclasses.fields(kind)
     return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)
-
-
-def _classes(hint: Any) -> list[Any]:
-    parts = typing.get_args(hint)
-    return [found for part in parts for found in _classes(part)] if parts else [hint]
-
-
-def _has_fields(kind: Any) -> bool:
-    return isinstance(kind, type) and bool(written_annotations(kind))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mcpd.protocol.references import is_local, target_of
+from mcpd.protocol.schemas import children, is_local, target_of
 from mcpd.server.registry.entries import Problem
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -21,8 +21,6 @@ _UNKNOWN_TO_GEMINI = (
     "not", "if", "then", "else", "patternProperties", "dependentSchemas", "dependentRequired", "propertyNames",
     "unevaluatedProperties", "unevaluatedItems", "contains", "$dynamicRef",
 )  # fmt: skip
-_OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_OF_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _DEEPEST = 100
 _MOST_NAMED = 3
 
@@ -38,11 +36,11 @@ def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
     combined = [keyword for keyword in _COMBINED if keyword in schema]
     if combined:
         text = f"its inputSchema has {combined[0]} at the top: Claude's and OpenAI's models refuse it"
-        yield _warning(where, f"{text}; use one object whose differing members are optional")
+        yield warning(where, f"{text}; use one object whose differing members are optional")
 
-    found = _Found(schema)
-    found.examine(schema, 0)
-    yield from found.problems(where)
+    examination = _Examination(schema)
+    examination.examine(schema, 0)
+    yield from examination.problems(where)
 
 
 def output_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
@@ -51,99 +49,81 @@ def output_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
         yield Problem(where, 'its outputSchema is not of "type": "object": many clients drop the whole list of tools')
 
 
-class _Found:
+# By kind of finding: the text, with the names or places that were found.
+_FINDINGS = {
+    "lost": "its inputSchema refers to {}, which does not exist",
+    "undescribed": "its inputSchema requires {}, but does not describe it: models cannot know its meaning",
+    "names": "its arguments {}: Claude's models refuse all tools if one has such a name; "
+    "use 1 to 64 letters, digits, '_', '-' and '.'",
+    "lists": "its inputSchema has a list without items {}: OpenAI's and Gemini's models refuse it; describe its items",
+    "enums": "its inputSchema has an enum with values that are not strings {}: Gemini's models refuse it; use strings",
+    "recursive": "its inputSchema refers to itself: Gemini's models and some hosts refuse it; "
+    "write it out to a fixed depth",
+    "outside": "its inputSchema refers to {}, which no host fetches; include it in the schema",
+    "keywords": "its inputSchema has {}, which Gemini's models do not support: some hosts drop such tools; "
+    "check it in the function instead",
+}
+
+
+class _Examination:
     """The findings in one schema, each kind once."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
-        self._names: dict[str, None] = {}
-        self._keywords: dict[str, None] = {}
-        self._without_items: dict[str, None] = {}
-        self._numbers: dict[str, None] = {}
-        self._lost: dict[str, None] = {}
-        self._outside: dict[str, None] = {}
-        self._missing: dict[str, None] = {}
+        self._found: dict[str, dict[str, None]] = {kind: {} for kind in _FINDINGS}
         self._seen: set[str] = set()
-        self._is_recursive = False
 
-    def examine(self, schema: Any, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
+    def examine(self, schema: dict[str, Any], depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
         """Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
         here.
         """
-        if not isinstance(schema, dict) or depth > _DEEPEST:
+        if depth > _DEEPEST:
             return
         self._examine_one(schema, name)
         reference = schema.get("$ref")
         if isinstance(reference, str):
             self._follow(reference, depth, within)
 
-        for keyword in _OF_SCHEMAS:
-            inner = schema.get(keyword)
-            for key, value in inner.items() if isinstance(inner, dict) else ():
-                self.examine(value, depth + 1, key if keyword == "properties" else name, within)
-        for keyword in _OF_ONE:
-            self.examine(schema.get(keyword), depth + 1, name, within)
-        for keyword in (*_COMBINED, "prefixItems"):
-            inner = schema.get(keyword)
-            for value in inner if isinstance(inner, list) else ():
-                self.examine(value, depth + 1, name, within)
+        for keyword, key, child in children(schema):
+            self.examine(child, depth + 1, key if keyword == "properties" else name, within)
+
+    def _add(self, kind: str, names: Iterable[str]) -> None:
+        self._found[kind].update(dict.fromkeys(names))
 
     def _examine_one(self, schema: dict[str, Any], name: str) -> None:
         properties = schema.get("properties")
         if isinstance(properties, dict):
-            self._names |= {key: None for key in properties if not _PROPERTY.fullmatch(key)}
+            self._add("names", (key for key in properties if not _PROPERTY.fullmatch(key)))
             required = schema.get("required")
             if isinstance(required, list) and "additionalProperties" not in schema and "$ref" not in schema:
-                self._missing |= {str(key): None for key in required if key not in properties}
+                self._add("undescribed", (str(key) for key in required if key not in properties))
 
-        self._keywords |= {keyword: None for keyword in _UNKNOWN_TO_GEMINI if keyword in schema}
+        self._add("keywords", (keyword for keyword in _UNKNOWN_TO_GEMINI if keyword in schema))
         if schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema:
-            self._without_items[name] = None
+            self._add("lists", [name])
         values = schema.get("enum")
         if isinstance(values, list) and any(not isinstance(value, str) for value in values if value is not None):
-            self._numbers[name] = None
+            self._add("enums", [name])
 
     def _follow(self, reference: str, depth: int, within: tuple[str, ...]) -> None:
+        # An anchor is assumed to exist.
+        target = target_of(reference, self._root) if is_local(reference) else self._root
         if not reference.startswith("#"):
-            self._outside[reference] = None
-        elif self._target(reference) is None:
-            self._lost[reference] = None
+            self._add("outside", [reference])
+        elif target is None:
+            self._add("lost", [reference])
         elif reference in ("#", *within):
-            self._is_recursive = True
-        elif reference not in self._seen:
+            self._add("recursive", [reference])
+        elif reference not in self._seen and isinstance(target, dict):
             self._seen.add(reference)
-            self.examine(self._target(reference), depth + 1, "", (*within, reference))
-
-    def _target(self, reference: str) -> Any:
-        """Return the target of a local reference, or None. An anchor is assumed to exist."""
-        return target_of(reference, self._root) if is_local(reference) else self._root
+            self.examine(target, depth + 1, "", (*within, reference))
 
     def problems(self, where: str) -> Iterator[Problem]:
-        if self._lost:
-            yield Problem(where, f"its inputSchema refers to {_named(self._lost)}, which does not exist")
-        if self._missing:
-            text = f"its inputSchema requires {_named(self._missing)}, but does not describe it"
-            yield _warning(where, f"{text}: models cannot know its meaning")
-        if self._names:
-            text = f"its arguments {_named(self._names)}: Claude's models refuse all tools if one has such a name"
-            yield _warning(where, f"{text}; use 1 to 64 letters, digits, '_', '-' and '.'")
-        if self._without_items:
-            text = f"its inputSchema has a list without items {_at(self._without_items)}"
-            yield _warning(where, f"{text}: OpenAI's and Gemini's models refuse it; describe its items")
-        if self._numbers:
-            text = f"its inputSchema has an enum with values that are not strings {_at(self._numbers)}"
-            yield _warning(where, f"{text}: Gemini's models refuse it; use strings")
-        if self._is_recursive:
-            text = "its inputSchema refers to itself: Gemini's models and some hosts refuse it"
-            yield _warning(where, f"{text}; write it out to a fixed depth")
-        if self._outside:
-            yield _warning(
-                where,
-                f"its inputSchema refers to {_named(self._outside)}, which no host fetches; include it in the schema",
-            )
-        if self._keywords:
-            text = f"its inputSchema has {_named(self._keywords)}, which Gemini's models do not support"
-            yield _warning(where, f"{text}: some hosts drop such tools; check it in the function instead")
+        for kind, text in _FINDINGS.items():
+            names = self._found[kind]
+            if names:
+                shown = _at(names) if kind in ("lists", "enums") else _named(names)
+                yield Problem(where, text.format(shown), is_error=kind == "lost")
 
 
 def _named(names: dict[str, None]) -> str:
@@ -156,7 +136,8 @@ def _at(names: dict[str, None]) -> str:
     return f"in {_named(named)}" if named else "at its top"
 
 
-def _warning(where: str, text: str) -> Problem:
+def warning(where: str, text: str) -> Problem:
+    """Return a problem that is worth fixing, but fails for no client."""
     return Problem(where, text, is_error=False)
 
 
@@ -192,15 +173,15 @@ def tool_problems(tool: Mapping[str, Any], *, any_output: bool) -> Iterator[Prob
 def name_problems(where: str, name: str) -> Iterator[Problem]:
     """Yield the problems of a tool's name."""
     if not _NAME.fullmatch(name):
-        yield _warning(where, "its name: some hosts accept only 1 to 64 letters, digits, '_' and '-'")
+        yield warning(where, "its name: some hosts accept only 1 to 64 letters, digits, '_' and '-'")
 
 
 def description_problems(where: str, description: str | None) -> Iterator[Problem]:
     """Yield the problems of a tool's description."""
     if not (description or "").strip():
-        yield _warning(where, "no description: models choose tools by it; write a docstring")
+        yield warning(where, "no description: models choose tools by it; write a docstring")
     elif len((description or "").encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
-        yield _warning(where, f"its description: Claude Code cuts it after {_MOST_TEXT_BYTES:,} bytes; shorten it")
+        yield warning(where, f"its description: Claude Code cuts it after {_MOST_TEXT_BYTES:,} bytes; shorten it")
 
 
 def list_problems(tools: Sequence[str], size: int = 0) -> Iterator[Problem]:
@@ -210,23 +191,23 @@ def list_problems(tools: Sequence[str], size: int = 0) -> Iterator[Problem]:
             yield Problem(f"tool {name}", f"listed {times} times: hosts keep one of them, or none; use unique names")
     if len(tools) > _MOST_TOOLS:
         text = f"{len(tools)} tools: VS Code and OpenAI's models accept at most {_MOST_TOOLS}, Windsurf"
-        yield _warning("tools", f"{text} {MOST_TOOLS_ANYWHERE}, including tools of other servers; offer fewer")
+        yield warning("tools", f"{text} {MOST_TOOLS_ANYWHERE}, including tools of other servers; offer fewer")
     elif len(tools) > MOST_TOOLS_ANYWHERE:
         text = f"{len(tools)} tools: Windsurf accepts at most {MOST_TOOLS_ANYWHERE}, including tools of other servers"
-        yield _warning("tools", text)
+        yield warning("tools", text)
     if size > _MOST_LIST_BYTES:
         text = f"their list has {size:,} bytes, about {size // 4000 * 1000:,} tokens of a model's context"
-        yield _warning("tools", f"{text}: some hosts search it instead of showing it; shorten descriptions and schemas")
+        yield warning("tools", f"{text}: some hosts search it instead of showing it; shorten descriptions and schemas")
 
 
 def instructions_problems(instructions: str | None) -> Iterator[Problem]:
     """Yield the problems of a server's instructions."""
     text = instructions or ""
     if len(text.encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
-        yield _warning("instructions", f"Claude Code cuts them after {_MOST_TEXT_BYTES:,} bytes; shorten them")
+        yield warning("instructions", f"Claude Code cuts them after {_MOST_TEXT_BYTES:,} bytes; shorten them")
     elif len(text) > _ALONE_CHARACTERS:
         said = f"{len(text)} characters: in Codex the first {_ALONE_CHARACTERS} must make sense alone"
-        yield _warning("instructions", f"{said}; put the most important part there")
+        yield warning("instructions", f"{said}; put the most important part there")
 
 
 def resource_problems(resource: Mapping[str, Any]) -> Iterator[Problem]:

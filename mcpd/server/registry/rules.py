@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -154,14 +153,10 @@ def checked_needs(
 
 
 def sees(needs: Needs) -> Callable[[Context], bool]:
-    """Return a rule that shows an entry only to callers with its scopes; the same object for the same scopes."""
-    return _have(needs.scopes)
+    """Return a rule that shows an entry only to callers with its scopes."""
 
-
-@lru_cache(256)
-def _have(scopes: tuple[str, ...]) -> Callable[[Context], bool]:
     def has_its_scopes(ctx: Context) -> bool:
-        return ctx.has_scopes(*scopes)
+        return ctx.has_scopes(*needs.scopes)
 
     return has_its_scopes
 

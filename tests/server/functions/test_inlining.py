@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcpd.server.functions.plain_schema import MAX_NODES, inlined, subschemas
+from mcpd.protocol.schemas import subschemas
+from mcpd.server.functions.plain_schema import MAX_NODES, inlined
 
 
 def ref(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from mcpd.protocol.references import is_local, target_of
+from mcpd.protocol.schemas import is_local, target_of
 from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi, missing_view_problem
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.server.extensions.ui.view import View

@@ -64,18 +64,9 @@ class SourceProblem(Struct, frozen=True):
         return f"{self.kind}: {self.source!r} {'dropped' if self.dropped else 'changed'}: {self.reason}"
 
 
-_FIELDS: Final[dict[str, str]] = {
-    "connectDomains": "connect_domains",
-    "resourceDomains": "resource_domains",
-    "frameDomains": "frame_domains",
-    "baseUriDomains": "base_uri_domains",
-}
-_PERMISSIONS: Final[dict[str, str]] = {
-    "camera": "camera",
-    "microphone": "microphone",
-    "geolocation": "geolocation",
-    "clipboardWrite": "clipboard_write",
-}
+# By their names on the wire.
+_FIELDS: Final = dict(zip(UiCsp.__struct_encode_fields__, UiCsp.__struct_fields__, strict=True))
+_PERMISSIONS: Final = dict(zip(UiPermissions.__struct_encode_fields__, UiPermissions.__struct_fields__, strict=True))
 
 # Compiled with the first source, and cached by `re`: compiling would slow the start, and few servers declare sources.
 _SOURCE: Final = (
@@ -118,12 +109,10 @@ def validate_sources(
             problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
             continue
         source, reason = _normalise(entry, kind, compat)
-        if source is None:
-            problems.append(SourceProblem(kind, _show(entry), reason))
-            continue
         if reason:
-            problems.append(SourceProblem(kind, _show(entry), reason, dropped=False))
-        accepted[source] = None
+            problems.append(SourceProblem(kind, _show(entry), reason, dropped=source is None))
+        if source is not None:
+            accepted[source] = None
 
     return list(accepted), problems
 
@@ -194,7 +183,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         return None, f"the scheme must be one of {', '.join(_SCHEMES)}"
     if reason := _bad_host(host, wild=match["wild"] is not None):
         return None, reason
-    if match["wild"] is not None and not compat and _is_public_suffix(host):
+    if match["wild"] is not None and not compat and is_public_suffix(host):
         return None, f"anybody can have a host under {host}, so it matches every host; name the host that is needed"
     if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
         return None, "the port must be a number up to 65535 or *"
@@ -242,11 +231,6 @@ def _bad_host(host: str, *, wild: bool) -> str:
 def _show(text: str) -> str:
     """Shorten an entry for a message, so that a hostile one cannot flood the log."""
     return text if len(text) <= 80 else f"{text[:79]}…"
-
-
-def _is_public_suffix(host: str) -> bool:
-
-    return is_public_suffix(host)
 
 
 _COMMON = """

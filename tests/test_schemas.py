@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpd.protocol.references import is_local, target_of
+from mcpd.protocol.schemas import is_local, target_of
 
 ROOT = {"$defs": {"a/b": 1, "m~n": 2, "c%d": 3, " ": 4, "list": [5, {"six": 6}], "": 7}}
 
