@@ -60,6 +60,7 @@ from mcpd.protocol.envelope import (
 from mcpd.protocol.jsonrpc import (
     ABSENT,
     MALFORMED,
+    Call as OutgoingCall,
     Id,
     Notification,
     Request,
@@ -472,7 +473,8 @@ class Session:
             version = related_request.version if in_flight.get(related_request.id) is related_request else None
         if version is None or not (method in version.server_notifications or self.vocabulary.may_say(version, method)):
             return None
-        return encode_call(method, version.shape(params))
+        shaped = params if params.__class__ in version.plain else version.shape(params)
+        return encode(OutgoingCall(method, UNSET if shaped is None else shaped))
 
     def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
         """Return a request of the server as a frame, with the members of `meta` in its `_meta`.

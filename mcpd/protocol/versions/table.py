@@ -181,6 +181,8 @@ class Version:
 
         self._readers: dict[str, Reader] = {}
         self._plans: dict[type, _Plan | None] = {}
+        self.plain: set[type] = set()
+        """The classes seen so far whose values `shape` returns unchanged."""
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -205,6 +207,7 @@ class Version:
         cls = value.__class__
         plan = self._plan_of(cls) if cls not in self._plans else self._plans[cls]
         if plan is None:
+            self.plain.add(cls)
             return value
 
         blanks, nested, backs = plan

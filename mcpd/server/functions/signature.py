@@ -52,26 +52,6 @@ class Argument(Struct, frozen=True):
     required: bool
 
 
-class _Plan(Struct, frozen=True):
-    """The content of a signature."""
-
-    name: str
-    arguments: type[Struct]
-    context_name: str | None
-    # The parameters in order.
-    names: tuple[str, ...]
-    # Converts the caller's context to what the function receives: the class method `_of` of its annotation.
-    make_context: Callable[[Any], Any]
-    extra: Any
-    returns: Any
-    # Whether decoded values may lack defaults (`type_hooks.complete`).
-    is_incomplete: bool
-    # Whether msgspec certainly reads the types of all arguments.
-    is_plain: bool
-    # The dependencies of parameters that are neither arguments nor the context.
-    dependencies: dict[str, Dependency]
-
-
 class Callee:
     """A function with its arguments as a struct; made by `bind`.
 
@@ -83,37 +63,90 @@ class Callee:
     def __init__(
         self,
         function: Callable[..., Any],
-        plan: _Plan,
+        name: str,
+        parameters: list[tuple[Slot, Any]],
+        returns: Any,
+        *,
+        context_type: type | None,
         is_content: Callable[[Any], bool] | None,
-        overrides: Overrides | None = None,
+        overrides: Overrides | None,
     ) -> None:
+        """`parameters` are the function's, each with its annotation as a type."""
         self.function = function
-        called = _by_position(function, plan) if takes_positions_only(function) else function
-        self._called = called
-        self.name = plan.name
-        self.arguments = plan.arguments
-        self.context_name = plan.context_name
-        self.make_context = plan.make_context
-        self.returns = plan.returns
+        self.name = name
+        self.returns = awaited(returns)
         self.is_async = is_coroutine_function(function)
-        kind = getattr(plan.make_context, "__self__", None)
+        self.context_name: str | None = None
+        self.make_context: Callable[[Any], Any] = _as_it_is
+        """Converts the caller's context to what the function receives: the class method `_of` of its annotation."""
+        self._is_content = is_content
+        self._names = tuple(slot.name for slot, _ in parameters)
+        self._extra: Any = None
+        self._dependencies: dict[str, Dependency] = {}
+
+        fields = self._read(parameters, context_type)
+        self.arguments = _struct(name, [field for field, _ in fields], is_open=self._extra is not None)
+        # Whether decoded values may lack defaults (`type_hooks.complete`).
+        self._is_incomplete = any(map(_needs_completion, (self._extra, *(field[1] for field, _ in fields))))
+        if not all(is_plain for _, is_plain in fields):
+            self._decode  # noqa: B018 - types that cannot be read are refused now, not in a request
+
+        self._invoke = self._invoker({} if overrides is None else overrides)
+        # At registration, because pydantic takes long to import.
+        self._is_dumped = may_need_pydantic(self.returns) and _is_stand_in(self.output_type)
+
+    def _read(self, parameters: list[tuple[Slot, Any]], context_type: type | None) -> list[tuple[Any, bool]]:
+        """Return the arguments as fields of a struct, and whether msgspec certainly reads their types. Stores the
+        context, the dependencies and the type of further arguments.
+        """
+        fields: list[tuple[Any, bool]] = []
+        dependency_of = _finder_of_dependencies()
+        for slot, hint in parameters:
+            where = f"function {self.name!r}, parameter {slot.name!r}"
+            _check_parameter(slot, hint, where)
+            if dependency_of is not None and (dependency := dependency_of(slot, hint)) is not None:
+                self._dependencies[slot.name] = dependency
+            elif slot.kind is Slot.VAR_KEYWORD:
+                self._extra = _readable(hint, where)
+            elif context_type is not None and (kind := find_kind(hint, context_type)) is not None:
+                self._take_context(slot, kind, context_type, where)
+            else:
+                field = plain_field(slot, hint)
+                fields.append((field or _argument(slot, hint, where), field is not None))
+        return fields
+
+    def _take_context(self, slot: Slot, kind: type, context_type: type, where: str) -> None:
+        if self.context_name is not None:
+            raise RegistrationError(f"{where}: {self.context_name!r} is the {context_type.__name__} already")
         if self.is_async and getattr(kind, "is_for_threads", False):
             raise RegistrationError(
-                f"function {plan.name!r} is async; annotate the parameter as Context and await its methods"
+                f"function {self.name!r} is async; annotate the parameter as Context and await its methods"
             )
-        self._is_content = is_content
-        self._plan = plan
-        self._extra = plan.extra
-        self._is_incomplete = plan.is_incomplete
-        if not plan.is_plain:
-            self._decode  # noqa: B018 - types that cannot be read are refused now, not in a request
-        if plan.dependencies:
-            self._invoke = _depending(called, plan, {} if overrides is None else overrides)
+        self.context_name, self.make_context = slot.name, getattr(kind, "_of", _as_it_is)
+
+    def _invoker(self, overrides: Overrides) -> Callable[[Struct, dict[str, Any], Any], Any]:
+        """Return a function (values, further arguments, context) that calls the function by name, as decorators
+        expect.
+        """
+        function, names, context_name, make = self.function, self._names, self.context_name, self.make_context
+        if takes_positions_only(function):
+            by_position = function
+
+            def function(**values: Any) -> Any:
+                return by_position(*(values[name] for name in names))
+
+        if self._dependencies:
+            from mcpd.server.functions.dependencies import Calling  # few functions have any
+
             self.is_async = True  # dependencies are awaited
-        else:
-            self._invoke = _invoker(called, plan)
-        # At registration, because pydantic takes long to import.
-        self._is_dumped = may_need_pydantic(plan.returns) and _is_stand_in(self.output_type)
+            arguments = self.arguments.__struct_fields__
+            calling = Calling(function, f"function {self.name!r}", self._dependencies, arguments, overrides)
+            return lambda values, extra, exchange: calling.call(
+                {**asdict(values), **extra}, {} if context_name is None else {context_name: make(exchange)}, exchange
+            )
+        if context_name is None:
+            return lambda values, extra, context: function(**asdict(values), **extra)
+        return lambda values, extra, context: function(**asdict(values), **extra, **{context_name: make(context)})
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
@@ -132,8 +165,23 @@ class Callee:
     @functools.cached_property
     def call(self) -> Callable[..., Any]:
         """Decode the arguments and call the function."""
-        call = _caller(self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
+        call = self._caller()
         return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
+
+    def _caller(self) -> Callable[..., Any]:
+        invoke = self._invoke
+        if self._extra is not None:
+            return lambda raw, context=None: invoke(*self._parser.from_json(raw), context)
+        decode = self._decode
+
+        def call(raw: bytes | Raw, context: Any = None) -> Any:
+            try:
+                values = decode(raw)
+            except MALFORMED:
+                values, _ = self._parser.from_json(raw)
+            return invoke(values, {}, context)
+
+        return call
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """Call the function with strings, such as URI variables and prompt arguments, coerced to its types.
@@ -197,7 +245,7 @@ class Callee:
     def description(self) -> str:
         """The docstring without the parts about arguments and exceptions; "" without a docstring."""
         docstring = self._docstring
-        others = [f"{name}: {text}" for name, text in docstring.parameters.items() if name not in self._plan.names]
+        others = [f"{name}: {text}" for name, text in docstring.parameters.items() if name not in self._names]
         return "\n".join((f"{docstring.description}\n", *others)).strip() if others else docstring.description
 
     @functools.cached_property
@@ -231,7 +279,7 @@ def bind(
     if isinstance(function, functools.partial):
         name = vars(function).get("__name__", name)  # a partial with a name of its own
     where = f"function {name!r}"
-    if not _is_function(function):
+    if isinstance(function, type) or not callable(function):
         raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise RegistrationError(f"{where}: it is a generator; return a list instead")
@@ -244,8 +292,16 @@ def bind(
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
 
-    plan = _plan(name, slots, own_hints(hints, plain, slots), context_type and context_type())
-    return Callee(function, plan, is_content, overrides)
+    own = own_hints(hints, plain, slots)
+    return Callee(
+        function,
+        name,
+        [(slot, own[slot.name]) for slot in slots],
+        own["return"],
+        context_type=context_type and context_type(),
+        is_content=is_content,
+        overrides=overrides,
+    )
 
 
 def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,63 +311,15 @@ def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _is_function(given: object) -> bool:
-    return callable(given) and not isinstance(given, type)
-
-
-def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: type | None) -> _Plan:
-    fields: list[Any] = []
-    context: Slot | None = None
-    make_context: Callable[[Any], Any] = _as_it_is
-    extra: Any = None
-    is_plain = True
-    dependencies: dict[str, Dependency] = {}
-    dependency_of = _finder_of_dependencies()
-
-    for slot in slots:
-        where = f"function {name!r}, parameter {slot.name!r}"
-        if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
-            wraps = "; if a decorator returns this function, write @functools.wraps(…) above it there"
-            text = f"{where}: arguments are passed by name, so it cannot be positional only or *args"
-            raise RegistrationError(text + (wraps if slot.kind is Slot.VAR_POSITIONAL else ""))
-        if slot.name.startswith("__"):
-            raise RegistrationError(f"{where}: names with two leading underscores are reserved; rename it")
-        hint = hints[slot.name]
-        if isinstance(hint, str):
-            raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
-
-        if dependency_of is not None and (dependency := dependency_of(slot, hint)) is not None:
-            dependencies[slot.name] = dependency
-            continue
-
-        if context_type is not None and slot.kind is not Slot.VAR_KEYWORD:
-            kind = find_kind(hint, context_type)
-            if kind is not None:
-                if context is not None:
-                    raise RegistrationError(f"{where}: {context.name!r} is the {context_type.__name__} already")
-                context, make_context = slot, getattr(kind, "_of", _as_it_is)
-                continue
-
-        if slot.kind is Slot.VAR_KEYWORD:
-            extra = _readable(hint, where)
-        else:
-            field = plain_field(slot, hint)
-            is_plain = is_plain and field is not None
-            fields.append(field or _argument(slot, hint, where))
-
-    arguments = _struct(name, fields, is_open=extra is not None)
-    return _Plan(
-        name=name,
-        arguments=arguments,
-        context_name=context.name if context else None,
-        names=tuple(slot.name for slot in slots),
-        make_context=make_context,
-        extra=extra,
-        returns=awaited(hints["return"]),
-        is_plain=is_plain,
-        is_incomplete=any(map(_needs_completion, (extra, *(field[1] for field in fields)))),
-        dependencies=dependencies,
-    )
+def _check_parameter(slot: Slot, hint: Any, where: str) -> None:
+    if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
+        wraps = "; if a decorator returns this function, write @functools.wraps(…) above it there"
+        text = f"{where}: arguments are passed by name, so it cannot be positional only or *args"
+        raise RegistrationError(text + (wraps if slot.kind is Slot.VAR_POSITIONAL else ""))
+    if slot.name.startswith("__"):
+        raise RegistrationError(f"{where}: names with two leading underscores are reserved; rename it")
+    if isinstance(hint, str):
+        raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
 
 
 # Modules that read hints beyond plain types are loaded with the first such hint.
@@ -351,19 +359,6 @@ def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None
     return None if module is None else module.dependency_of
 
 
-def _depending(
-    function: Callable[..., Any], plan: _Plan, overrides: Overrides
-) -> Callable[[Struct, dict[str, Any], Any], Any]:
-    from mcpd.server.functions.dependencies import Calling  # few functions have any
-
-    arguments = plan.arguments.__struct_fields__
-    calling = Calling(function, f"function {plan.name!r}", plan.dependencies, arguments, overrides)
-    name, make = plan.context_name, plan.make_context
-    return lambda values, extra, exchange: calling.call(
-        {**asdict(values), **extra}, {} if name is None else {name: make(exchange)}, exchange
-    )
-
-
 def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
     try:
         return msgspec.defstruct(
@@ -392,42 +387,6 @@ def _is_unbound_method(function: Any, first: Slot) -> bool:
 
 def _as_it_is(context: Any) -> Any:
     return context
-
-
-def _by_position(function: Callable[..., Any], plan: _Plan) -> Callable[..., Any]:
-    names = plan.names
-
-    def call(**values: Any) -> Any:
-        return function(*(values[name] for name in names))
-
-    return call
-
-
-def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dict[str, Any], Any], Any]:
-    """Return a function (values, further arguments, context) that calls the function by name, as decorators expect."""
-    name, make = plan.context_name, plan.make_context
-    if name is None:
-        return lambda values, extra, context: function(**asdict(values), **extra)
-    return lambda values, extra, context: function(**asdict(values), **extra, **{name: make(context)})
-
-
-def _caller(
-    plan: _Plan,
-    decode: Callable[[bytes | Raw], Struct],
-    recover: Callable[[bytes | Raw], tuple[Struct, dict[str, Any]]],
-    invoke: Callable[[Struct, dict[str, Any], Any], Any],
-) -> Callable[..., Any]:
-    if plan.extra is not None:
-        return lambda raw, context=None: invoke(*recover(raw), context)
-
-    def call(raw: bytes | Raw, context: Any = None) -> Any:
-        try:
-            values = decode(raw)
-        except MALFORMED:
-            values, _ = recover(raw)
-        return invoke(values, {}, context)
-
-    return call
 
 
 def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:
