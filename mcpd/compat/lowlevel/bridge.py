@@ -188,7 +188,7 @@ class _Bridge:
         try:
             return await _awaited(native(exchange, params))
         except InvalidParams:
-            if exchange.method != "resources/subscribe":
+            if exchange.call.method != "resources/subscribe":
                 raise
             # mcpd does not know the resource. Only the author knows which there are.
             exchange.call.session.watch(params.uri)
